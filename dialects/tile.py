@@ -1,0 +1,43 @@
+"""The `tile` dialect: what upstream's `vector` dialect on memrefs lacks for writing one kernel as a program over blocks.
+
+A tile program is a `func.func` on memrefs (inputs, then outputs) without results. `tile.grid` is the number of programs:
+
+    func.func @relu(%x: memref<1000xf32>, %o: memref<1000xf32>) attributes {tile.grid = 8 : i64} {
+      %p = "tile.program_id"() : () -> index
+      ... vector.transfer_read, arith, math, vector.multi_reduction, vector.transfer_write, scf.for ...
+      return
+    }
+"""
+
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+
+class Tile(ext.Dialect, name="tile"):
+    """Program ids and gathers; all else is upstream `vector`, `arith`, `math`, `scf` and `memref`."""
+
+
+class ProgramId(Tile.Operation, name="program_id", traits=[ext.Pure]):
+    """Which program of the grid this is, from 0."""
+
+    out: ext.Result[ir.IndexType]
+
+
+class Check(Tile.Operation, name="check"):
+    """Records a failed bounds check of the user's indices: where `ok` (i1 or a vector of i1) is false anywhere, the call raises
+    IndexError with `message` after the kernel."""
+
+    ok: ext.Operand[Any]
+    message: ir.StringAttr
+
+
+class Gather(Tile.Operation, name="gather"):
+    """Lanes from a flat memref: out[i] = mem[index[i]] where mask[i], else `pass_through[i]`. index: vector of index."""
+
+    out: ext.Result[Any]
+    mem: ext.Operand[Any]
+    index: ext.Operand[Any]
+    mask: ext.Operand[Any]
+    pass_through: ext.Operand[Any]

@@ -1,0 +1,57 @@
+"""Ops with any number of operands of different types.
+
+`dialects.ext` declares ops through IRDL, whose verifier wants every operand of a variadic group to have the same type, so
+an op that takes buffers of several shapes cannot be declared there. The dialects graph and plan are therefore known to
+Lamina alone: the context lets their names pass, `verify` checks what a declaration would, and lamina-cse and lamina-dce
+know that they are pure where `PURE` says so.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from torch_mlir import ir
+
+
+class Op:
+    """One op: its name, the attributes it must have, how many operands and results (None: any number)."""
+
+    OPERATION_NAME: ClassVar[str]
+    ATTRIBUTES: ClassVar[dict[str, type[ir.Attribute]]] = {}
+    OPERANDS: ClassVar[int | None] = None
+    RESULTS: ClassVar[int | None] = None
+    REGIONS: ClassVar[int] = 0
+    PURE: ClassVar[bool] = False
+
+
+def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
+    for region in module.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                yield op.operation
+                yield from _ops(op.operation)
+
+
+def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[str, ...]) -> list[tuple[ir.Operation, str]]:
+    """What is wrong with the ops of `namespaces` below `module`: pairs of the op and a message."""
+    wrong: list[tuple[ir.Operation, str]] = []
+    for op in _ops(module):
+        if not op.name.startswith(namespaces):
+            continue
+        declared = known.get(op.name)
+        if declared is None:
+            near = ", ".join(sorted(n for n in known if n.split(".")[0] == op.name.split(".")[0]))
+            wrong.append((op, f"unknown op {op.name}: expected one of {near}"))
+            continue
+        for what, expected, given in (
+            ("operands", declared.OPERANDS, len(op.operands)),
+            ("results", declared.RESULTS, len(op.results)),
+            ("regions", declared.REGIONS, len(op.regions)),
+        ):
+            if expected is not None and expected != given:
+                wrong.append((op, f"{op.name} expects {expected} {what}, but has {given}"))
+        for name, kind in declared.ATTRIBUTES.items():
+            if name not in op.attributes:
+                wrong.append((op, f"{op.name} expects the attribute {name}"))
+            elif not isinstance(op.attributes[name], kind):
+                wrong.append((op, f"{op.name} expects {name} to be a {kind.__name__}, but it is {op.attributes[name]}"))
+    return wrong

@@ -1,0 +1,35 @@
+"""Bytes and launches before and after fusion, for `sigmoid(relu(x * w + b))`.
+
+Before: four kernels, x*w, +b, relu and sigmoid; three of them write an array as large as x for the next one to read. After: one
+kernel that reads x, w and b and writes the result. On memory-bound work the bytes are the time.
+
+Run: python examples/exercises/bytes_moved.py
+"""
+
+import torch
+from torch import Tensor
+
+import lamina
+from lamina.report.explanation import Graph
+
+ROWS, COLUMNS = 1024, 768
+
+
+def activation(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.sigmoid(torch.relu(x * w + b))
+
+
+def graph() -> Graph:
+    inputs = torch.randn(ROWS, COLUMNS), torch.randn(COLUMNS), torch.randn(COLUMNS)
+    return lamina.explain(activation, inputs, show=False).graphs[0]
+
+
+def main() -> None:
+    array, vector = 4 * ROWS * COLUMNS, 4 * COLUMNS  # bytes of f32
+    found = graph()
+    print(f"before: {found.before.kernels} launches, {found.before.bytes} bytes; by hand: {8 * array + 2 * vector}")
+    print(f"after:  {len(found.kernels)} launch, {found.bytes} bytes; by hand: {2 * array + 2 * vector}")
+
+
+if __name__ == "__main__":
+    main()

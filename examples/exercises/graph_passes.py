@@ -1,0 +1,59 @@
+"""The graph passes at work, one after the other: IR before and after each, on a model with something for each of them.
+
+- lamina-rewrite-patterns finds GELU, written out by hand with tanh, and puts one op in its place
+- lamina-dce              drops what it was written with, which nobody uses any more
+- lamina-simplify         takes away `+ 0` and the double negation, and makes a product of `** 2`
+- lamina-cse              sees that both exponentials now are of x, and keeps one
+- lamina-fold-constants   computes `scale`, which depends on no input
+
+Run: python examples/exercises/graph_passes.py
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+import lamina
+from lamina.dialects import context
+from lamina.frontend.levels import emit
+from lamina.passes.pipeline import clone, run
+
+PASSES = ("lamina-rewrite-patterns", "lamina-dce", "lamina-simplify", "lamina-cse", "lamina-fold-constants")
+
+
+class Model(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        scale = torch.full((4,), 2.0).sqrt() * 3 + 1
+        gelu = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        twice = x.exp() + (x + 0).exp()
+        square = x.neg().neg() ** 2
+        return gelu * scale + twice + square
+
+
+def rewritten() -> Iterator[tuple[str, str, str]]:
+    """(pass, IR before, IR after) for every pass, each on the module that the one before left."""
+    from torch_mlir import ir
+
+    linalg = emit(Model(), (torch.randn(3, 4),), target="cpu", level="linalg", options=lamina.Options())
+    module = ir.Module.parse(linalg, context())
+    for name in PASSES:
+        before = clone(module)
+        run(f"builtin.module({name})", module)
+        yield name, str(before), str(module)
+
+
+def ops(text: str) -> int:
+    """Ops that compute tensors."""
+    return text.count("linalg.generic")
+
+
+def main() -> None:
+    for name, before, after in rewritten():
+        print(f"// ===== {name}: {ops(before)} ops before, {ops(after)} after")
+        print(f"{before}\n// ----- after {name}\n{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""A two-layer perceptron with LayerNorm and GELU, and a residual connection.
+
+opt-driver examples/models/mlp.py:mlp --emit=tile
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class Mlp(nn.Module):
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def mlp(rows: int = 128, width: int = 256, hidden: int = 1024, layers: int = 2) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Mlp(width, hidden) for _ in range(layers)))
+    return model.eval(), (torch.randn(rows, width),)

@@ -1,0 +1,166 @@
+"""Affine index expressions over loop axes, with the divisions that reshapes need.
+
+An `Affine` is `constant + sum(coefficient * term)`. A term is an `Axis` (a loop with a known extent) or an opaque
+run-time index (an expression that loads an index from memory). Divisions and remainders are resolved statically from the
+extents; where an axis would have to be split for that, `SplitAxis` says which and how, and the caller traces again.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+
+@dataclass(eq=False)
+class Axis:
+    """A loop of a kernel: `extent` iterations, counted from 0."""
+
+    extent: int
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.name or 'axis'}<{self.extent}>"
+
+
+class SplitAxis(Exception):
+    """`axis` has to become two: an outer one and an inner one of `inner` iterations."""
+
+    def __init__(self, axis: Axis, inner: int) -> None:
+        super().__init__(f"split {axis} by {inner}")
+        self.axis, self.inner = axis, inner
+
+
+class NotAffine(Exception):
+    """An index that no split of axes makes affine."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """constant + sum(coefficient * term); terms sorted by identity so that equal expressions compare equal."""
+
+    constant: int = 0
+    terms: tuple[tuple[Any, int], ...] = ()
+
+    @staticmethod
+    def of(term: Any, coefficient: int = 1) -> "Affine":
+        if isinstance(term, Axis) and term.extent == 1:
+            return ZERO
+        return Affine(0, ((term, coefficient),)) if coefficient else ZERO
+
+    def __add__(self, other: "Affine | int") -> "Affine":
+        if isinstance(other, int):
+            return Affine(self.constant + other, self.terms)
+        if not other.terms:
+            return Affine(self.constant + other.constant, self.terms)
+        if not self.terms:
+            return Affine(self.constant + other.constant, other.terms)
+        sums = dict(self.terms)
+        for term, c in other.terms:
+            sums[term] = sums.get(term, 0) + c
+        return Affine(self.constant + other.constant, tuple(sorted(((t, c) for t, c in sums.items() if c), key=_order)))
+
+    def __mul__(self, k: int) -> "Affine":
+        return Affine(self.constant * k, tuple((t, c * k) for t, c in self.terms)) if k else ZERO
+
+    def coefficient(self, axis: Any) -> int:
+        for term, c in self.terms:
+            if term is axis:
+                return c
+        return 0
+
+    @property
+    def opaque(self) -> bool:
+        """Whether a run-time index takes part."""
+        return any(not isinstance(t, Axis) for t, _ in self.terms)
+
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value over all iterations. Only for expressions that are not opaque."""
+        low = high = self.constant
+        for axis, c in self.terms:
+            reach = c * (axis.extent - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        return low, high
+
+    def divmod(self, k: int) -> tuple["Affine", "Affine"]:
+        """(self // k, self % k) for values known to be >= 0."""
+        if k == 1:
+            return self, ZERO
+        if k == 0:  # of an empty tensor: never evaluated
+            return ZERO, ZERO
+        if self.opaque:
+            raise NotAffine
+        whole = [(t, c // k) for t, c in self.terms if c % k == 0]
+        rest = [(t, c) for t, c in self.terms if c % k]
+        q, r = divmod(self.constant, k)
+        remainder = Affine(r, tuple(rest))
+        low, high = remainder.bounds()
+        if low < 0:
+            raise NotAffine
+        if high < k:
+            return Affine(q, tuple(whole)), remainder
+        for axis, c in sorted(rest, key=lambda x: -x[1]):
+            if 0 < c < k and k % c == 0 and axis.extent * c > k and axis.extent % (k // c) == 0:
+                raise SplitAxis(axis, k // c)
+        raise NotAffine
+
+    def rename(self, change: dict[Axis, "Affine"]) -> "Affine":
+        """Every axis of `change` replaced by its expression."""
+        if not any(t in change for t, _ in self.terms):
+            return self
+        out = Affine(self.constant)
+        for t, c in self.terms:
+            out = out + (change[t] * c if t in change else Affine.of(t, c))
+        return out
+
+
+def _order(item: tuple[Any, int]) -> int:
+    return id(item[0])
+
+
+ZERO = Affine()
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous tensor."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def offset(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:
+    """The element offset of `index` in memory with `strides`."""
+    out = ZERO
+    for i, s in zip(index, strides, strict=True):
+        out = out + i * s
+    return out
+
+
+def unflatten(index: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
+    """The index in `shape` of the row-major position `index`."""
+    out = []
+    for n in reversed(shape[1:]):
+        index, last = (index, ZERO) if n == 1 else index.divmod(n)
+        out.append(last)
+    return (index, *reversed(out)) if shape else ()
+
+
+def refine(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The coarsest factorisation of a row-major space that has every dimension of every shape as a product of
+    neighbours, or None when the shapes do not fit together. All shapes hold the same number of elements."""
+    if any(0 in shape for shape in shapes):
+        return shapes[0] if all(shape == shapes[0] for shape in shapes) else None
+    cuts = set()
+    for shape in shapes:
+        step = 1
+        for n in reversed(shape):
+            cuts.add(step)
+            step *= n
+        cuts.add(step)
+    order = sorted(cuts)
+    factors = []
+    for small, big in pairwise(order):
+        if big % small:
+            return None
+        factors.append(big // small)
+    return tuple(reversed(factors)) or (1,)

@@ -1,0 +1,44 @@
+"""The axes that the dimensions of a tensor run over, split as far as index arithmetic asks for."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from .affine import ZERO, Affine, Axis, SplitAxis, row_major
+
+T = TypeVar("T")
+
+
+class Axes:
+    """Dimensions as affine expressions of axes. Starts with one axis per dimension; `split` makes two of one."""
+
+    def __init__(self, shape: tuple[int, ...], name: str = "d") -> None:
+        self.axes = [Axis(n, f"{name}{i}") for i, n in enumerate(shape)]
+        self.index: tuple[Affine, ...] = tuple(Affine.of(a) for a in self.axes)
+
+    def split(self, axis: Axis, inner: int) -> bool:
+        """Splits `axis` if it is one of ours."""
+        if axis not in self.axes:
+            return False
+        at = self.axes.index(axis)
+        outer_axis, inner_axis = Axis(axis.extent // inner, axis.name + "o"), Axis(inner, axis.name + "i")
+        self.axes[at : at + 1] = [outer_axis, inner_axis]
+        change = {axis: Affine.of(outer_axis, inner) + Affine.of(inner_axis)}
+        self.index = tuple(i.rename(change) for i in self.index)
+        return True
+
+    def linear(self) -> Affine:
+        """Row-major position over all axes."""
+        out = ZERO
+        for axis, step in zip(self.axes, row_major(tuple(a.extent for a in self.axes)), strict=True):
+            out = out + Affine.of(axis, step)
+        return out
+
+
+def splitting(build: Callable[[], T], *spaces: Axes) -> T:
+    """`build()`, again after every split of an axis that it asks for."""
+    while True:
+        try:
+            return build()
+        except SplitAxis as s:
+            if not any(space.split(s.axis, s.inner) for space in spaces):
+                raise

@@ -1,0 +1,79 @@
+"""What MLIR says about IR, as plain data with a place in a file."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.dialects import verify as verify_ours
+
+_PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """severity: error, warning, remark or note; `file` is "" and line 0 where no place is known."""
+
+    severity: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    notes: "tuple[Diagnostic, ...]" = ()
+
+    @property
+    def where(self) -> str:
+        """`file:line:col`, or "" when the place is unknown."""
+        return f"{self.file}:{self.line}:{self.column}" if self.file else ""
+
+    @staticmethod
+    def of(given: Any) -> "Diagnostic":
+        """From an `ir.Diagnostic` (valid only inside its handler) or an `ir.DiagnosticInfo`."""
+        file, line, column = place(given.location)
+        notes = tuple(Diagnostic.of(note) for note in given.notes)
+        return Diagnostic(given.severity.name.lower(), given.message.strip(), file, line, column, notes)
+
+
+def place(location: ir.Location) -> tuple[str, int, int]:
+    """(file, line, column) of a location: of a call or a fusion the innermost first; ("", 0, 0) when it holds none."""
+    found = _PLACE.search(str(location))
+    return (found[1], int(found[2]), int(found[3])) if found else ("", 0, 0)
+
+
+def of_error(error: ir.MLIRError) -> tuple[Diagnostic, ...]:
+    return tuple(Diagnostic.of(d) for d in error.error_diagnostics)
+
+
+class InvalidIR(CompileError):
+    """IR that does not verify; `diagnostics` says where and why."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        first = next((d for d in diagnostics if d.severity == "error"), Diagnostic("error", "the module does not verify"))
+        super().__init__(first.message, where=first.where)
+        self.diagnostics = diagnostics
+
+
+def verify(module: ir.Module) -> None:
+    """Upstream's verifier, then that of graph and plan. Raises InvalidIR."""
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise InvalidIR(of_error(error)) from error
+    if wrong := verify_ours(module.operation):
+        raise InvalidIR(tuple(Diagnostic("error", text, *place(op.location)) for op, text in wrong))
+
+
+def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
+    """Ops that no dialect declares. A context of ours lets them through the parser, for graph's and plan's sake."""
+    context, found = module.context, []
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if not context.is_registered_operation(op.name) and not op.name.startswith(("graph.", "plan.")):
+            text = f"no dialect declares the op {op.name!r} (--allow-unregistered-dialect accepts it)"
+            found.append(Diagnostic("error", text, *place(op.location)))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return tuple(found)

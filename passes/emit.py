@@ -1,0 +1,206 @@
+"""Arithmetic on SSA values with Python's operators, so that a lowering reads like the formula it builds.
+
+    e = Emit(ip, loc, shape=[16])
+    x = e.wrap(op.operands[0])
+    y = e.fma(x, x, e.f32(1.0)).where(x > 0.0, x)
+
+One `Emit` serves one place and one shape ([] for scalars): every constant is a scalar or a splat of that shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Union
+
+from torch_mlir import ir
+
+CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "one": 6, "ord": 7, "ueq": 8, "ugt": 9, "uge": 10, "ult": 11}
+CMPF |= {"ule": 12, "une": 13, "uno": 14}
+CMPI = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
+Scalar = Union["Num", float, int]
+
+
+class Emit:
+    """Builds ops of one shape at one insertion point. `ldexp`: the target multiplies by powers of two in one instruction."""
+
+    def __init__(self, ip: ir.InsertionPoint, loc: ir.Location, shape: Sequence[int] = (), *, ldexp: bool = False) -> None:
+        self.ip, self.loc, self.shape, self.ldexp = ip, loc, list(shape), ldexp
+        self._constants: dict[tuple[str, str], Num] = {}
+
+    @staticmethod
+    def before(op: ir.Operation, like: ir.Value | None = None) -> Emit:
+        """An emitter in front of `op`, of the shape of `like` (default: its first result)."""
+        of = (op.results[0] if like is None else like).type
+        return Emit(ir.InsertionPoint(op), op.location, of.shape if isinstance(of, ir.VectorType) else ())
+
+    def op(self, name: str, results: Sequence[ir.Type], operands: Sequence[ir.Value], **attributes: ir.Attribute) -> ir.Operation:
+        return ir.Operation.create(name, results, operands, attributes, loc=self.loc, ip=self.ip)
+
+    def make(self, name: str, result: ir.Type, *operands: Num, **attributes: ir.Attribute) -> Num:
+        return Num(self, self.op(name, [result], [x.value for x in operands], **attributes).results[0])
+
+    def wrap(self, value: ir.Value) -> Num:
+        return Num(self, value)
+
+    def type(self, element: ir.Type) -> ir.Type:
+        return ir.VectorType.get(self.shape, element) if self.shape else element
+
+    def constant(self, value: float | int, element: ir.Type) -> Num:
+        key = (repr(value), str(element))
+        if key not in self._constants:
+            typed = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else _integer(element, int(value))
+            whole = self.type(element)
+            attr = ir.DenseElementsAttr.get_splat(whole, typed) if self.shape else typed
+            self._constants[key] = self.make("arith.constant", whole, value=attr)
+        return self._constants[key]
+
+    def f32(self, value: float) -> Num:
+        return self.constant(value, ir.F32Type.get())
+
+    def i32(self, value: int) -> Num:
+        return self.constant(value, ir.IntegerType.get_signless(32))
+
+    def fma(self, a: Num, b: Scalar, c: Scalar) -> Num:
+        """a * b + c, rounded once."""
+        return self.make("math.fma", a.value.type, a, a.like(b), a.like(c))
+
+    def horner(self, x: Num, coefficients: Sequence[float]) -> Num:
+        """The polynomial with `coefficients`, highest power first, at x."""
+        result = x.like(coefficients[0])
+        for c in coefficients[1:]:
+            result = self.fma(result, x, c)
+        return result
+
+    def any(self, condition: Num) -> Num:
+        """Whether a condition holds in any lane."""
+        i1 = ir.IntegerType.get_signless(1)
+        value = condition.value
+        if not self.shape:
+            return condition
+        if len(self.shape) > 1:
+            flat = ir.VectorType.get([math.prod(self.shape)], i1)
+            value = self.op("vector.shape_cast", [flat], [value]).result
+        return self.wrap(self.op("vector.reduction", [i1], [value], kind=ir.Attribute.parse("#vector.kind<or>")).result)
+
+
+def _integer(element: ir.Type, value: int) -> ir.Attribute:
+    if isinstance(element, ir.IntegerType) and element.width < 64 and value >= 1 << (element.width - 1):
+        value -= 1 << element.width
+    if isinstance(element, ir.IntegerType) and element.width == 64 and value >= 1 << 63:
+        value -= 1 << 64
+    return ir.IntegerAttr.get(element, value)
+
+
+class Num:
+    """A value and where to build on it. Comparisons give i1 values; floats compare ordered unless named otherwise."""
+
+    __slots__ = ("at", "value")
+
+    def __init__(self, at: Emit, value: ir.Value) -> None:
+        self.at, self.value = at, value
+
+    @property
+    def element(self) -> ir.Type:
+        of = self.value.type
+        return of.element_type if isinstance(of, ir.VectorType) else of
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.element, ir.FloatType)
+
+    def like(self, other: Scalar) -> Num:
+        return other if isinstance(other, Num) else self.at.constant(other, self.element)
+
+    def _binary(self, name: str, other: Scalar, *, swap: bool = False) -> Num:
+        b = self.like(other)
+        return self.at.make(name, self.value.type, *((b, self) if swap else (self, b)))
+
+    def __add__(self, other: Scalar) -> Num:
+        return self._binary("arith.addf" if self.is_float else "arith.addi", other)
+
+    def __sub__(self, other: Scalar) -> Num:
+        return self._binary("arith.subf" if self.is_float else "arith.subi", other)
+
+    def __rsub__(self, other: Scalar) -> Num:
+        return self._binary("arith.subf" if self.is_float else "arith.subi", other, swap=True)
+
+    def __mul__(self, other: Scalar) -> Num:
+        return self._binary("arith.mulf" if self.is_float else "arith.muli", other)
+
+    def __truediv__(self, other: Scalar) -> Num:
+        return self._binary("arith.divf", other)
+
+    def __rtruediv__(self, other: Scalar) -> Num:
+        return self._binary("arith.divf", other, swap=True)
+
+    def __neg__(self) -> Num:
+        return self.at.make("arith.negf", self.value.type, self)
+
+    def __and__(self, other: Scalar) -> Num:
+        return self._binary("arith.andi", other)
+
+    def __or__(self, other: Scalar) -> Num:
+        return self._binary("arith.ori", other)
+
+    def __xor__(self, other: Scalar) -> Num:
+        return self._binary("arith.xori", other)
+
+    def __lshift__(self, other: Scalar) -> Num:
+        return self._binary("arith.shli", other)
+
+    def __rshift__(self, other: Scalar) -> Num:
+        """Arithmetic shift; see `shr` for the logical one."""
+        return self._binary("arith.shrsi", other)
+
+    def shr(self, other: Scalar) -> Num:
+        return self._binary("arith.shrui", other)
+
+    def compare(self, predicate: str, other: Scalar) -> Num:
+        i1 = self.at.type(ir.IntegerType.get_signless(1))
+        table, name = (CMPF, "arith.cmpf") if self.is_float else (CMPI, "arith.cmpi")
+        code = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), table[predicate])
+        return self.at.make(name, i1, self, self.like(other), predicate=code)
+
+    def __lt__(self, other: Scalar) -> Num:
+        return self.compare("olt" if self.is_float else "slt", other)
+
+    def __gt__(self, other: Scalar) -> Num:
+        return self.compare("ogt" if self.is_float else "sgt", other)
+
+    def __le__(self, other: Scalar) -> Num:
+        return self.compare("ole" if self.is_float else "sle", other)
+
+    def __ge__(self, other: Scalar) -> Num:
+        return self.compare("oge" if self.is_float else "sge", other)
+
+    def is_nan(self) -> Num:
+        return self.compare("uno", self)
+
+    def where(self, condition: Num, otherwise: Scalar) -> Num:
+        """This where the condition holds, else `otherwise`."""
+        return self.at.make("arith.select", self.value.type, condition, self, self.like(otherwise))
+
+    def bits(self) -> Num:
+        """The same bits as an integer."""
+        return self.cast("arith.bitcast", ir.IntegerType.get_signless(self.element.width))
+
+    def as_float(self) -> Num:
+        """The same bits as a float."""
+        return self.cast("arith.bitcast", {16: ir.F16Type, 32: ir.F32Type, 64: ir.F64Type}[self.element.width].get())
+
+    def cast(self, name: str, element: ir.Type) -> Num:
+        """A conversion op such as arith.extf to another element type."""
+        return self.at.make(name, self.at.type(element), self)
+
+    def abs(self) -> Num:
+        return self.at.make("math.absf", self.value.type, self)
+
+    def sqrt(self) -> Num:
+        return self.at.make("math.sqrt", self.value.type, self)
+
+    def copysign(self, sign: Num) -> Num:
+        return self.at.make("math.copysign", self.value.type, self, sign)
+
+    def round_even(self) -> Num:
+        return self.at.make("math.roundeven", self.value.type, self)

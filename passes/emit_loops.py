@@ -1,0 +1,292 @@
+"""The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref, scf, vector
+
+from .affine import Affine, Axis
+from .emit_scopes import element
+from .emit_tile import Blocks, Memory
+from .expressions import Expr, Load, Reduce, Scan
+from .grouping import walk
+from .nests import Nest, nests_of, worth_keeping
+from .reading import neutral
+from .schedule import Schedule, bits
+from .space import Space
+from .squares import Squares
+
+ROW_BYTES = (4096, 524288)  # rows that are worth fetching early and stay in the cache until they are used
+STREAM_BYTES = 1 << 22  # inputs from which on fetching early pays
+AHEAD_BYTES = 8192
+CASCADE = 32  # iterations of a sum before it is added to a sum of sums
+Body = Callable[[list[ir.Value]], list[ir.Value]]
+
+
+class Loops:
+    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+
+    def __init__(
+        self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
+    ) -> None:
+        self.space, self.plan = space, plan
+        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes)
+        self.results = list(zip(space.results, results, strict=True))
+        self.nests = nests_of(space, plan.merged.columns, self.results)
+        self.keep = self._slots()
+
+    def emit(self, program: ir.Value) -> None:
+        rest = program
+        first: ir.Value | None = None
+        b, plan = self.b, self.plan
+        with b.point(0):
+            axes = [*plan.outer, *([plan.chunked] if plan.chunked else [])]
+            for i, a in reversed(list(enumerate(axes))):
+                n = -(-a.extent // plan.chunk) if a is plan.chunked else a.extent
+                at = rest if i == 0 else arith.remui(rest, b.number(n))
+                rest = rest if i == 0 else arith.divui(rest, b.number(n))
+                if a is plan.chunked:
+                    first = arith.muli(at, b.number(plan.chunk))
+                else:
+                    b.bind(a, at)
+        inner = list(plan.inner)
+        if not self.space.columns and plan.crossed is None:
+            b.ahead = self._streams()
+        if plan.chunked is None or first is None:
+            self._rows(inner)
+            return
+        with b.point(0):
+            left = arith.subi(b.number(plan.chunked.extent), first)
+            count = arith.minui(left, b.number(plan.chunk)) if plan.chunked.extent % plan.chunk else b.number(plan.chunk)
+        exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
+        if plan.crossed is not None:
+            Squares(self.b, self.space, plan).emit(self, first, count)
+            return
+        self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+
+    def _rows(self, axes: list[Axis]) -> list[ir.Value]:
+        if not axes:
+            self.row()
+            return []
+        zero = self.b.number(0)
+        return self._over(axes[0], zero, self.b.number(axes[0].extent), axes[0].extent, [], lambda _: self._rows(axes[1:]))
+
+    def _over(
+        self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
+    ) -> list[ir.Value]:
+        """`body` for every iteration of `axis` from `first`, by blocks when it is the vector axis. exact: count as a constant."""
+        if axis is self.plan.vector or (self.plan.column_vector and axis is self.b.vector):
+            self.b.vector = axis
+            return self.blocks(axis, first, count, exact, inits, body)
+        return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
+
+    def blocks(
+        self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
+    ) -> list[ir.Value]:
+        b, lanes = self.b, self.plan.config.lanes
+        zero = b.number(0)
+        if exact is not None:
+            whole = exact // lanes * lanes
+            if whole:
+                inits = self.loop(axis, first, zero, b.number(whole), lanes, None, inits, body, single=whole == lanes)
+            if exact % lanes:
+                inits = self.loop(axis, first, b.number(whole), count, lanes, exact - whole, inits, body, single=True)
+            return inits
+        with b.point():
+            whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
+        inits = self.loop(axis, first, zero, whole_value, lanes, None, inits, body)
+        return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
+
+    def loop(
+        self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
+        inits: list[ir.Value], body: Body, single: bool = False,
+    ) -> list[ir.Value]:  # fmt: skip
+        """One loop; `tail`: lanes left over (a constant, or the end to count from), else whole blocks. single: one iteration."""
+        b = self.b
+        if single:
+            with b.scope(b.stack[-1].block):
+                self._enter(axis, first, low, tail)
+                return body(inits)
+        with b.point():
+            loop = scf.ForOp(low, high, b.number(step), inits)
+        with b.scope(loop.body, anchor=loop.operation):
+            self._enter(axis, first, loop.induction_variable, tail)
+            out = body(list(loop.inner_iter_args))
+            with ir.InsertionPoint(loop.body):
+                scf.YieldOp(out)
+        return list(loop.results)
+
+    def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
+        b = self.b
+        with b.point():
+            if tail is not None:
+                left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
+                type_ = ir.VectorType.get([self.plan.config.lanes], ir.IntegerType.get_signless(1))
+                b.stack[-1].mask = vector.create_mask(type_, [left])
+            else:
+                b.stack[-1].mask = None
+            b.bind(axis, at if first == b.number(0) else arith.addi(first, at))
+
+    # -- one row
+
+    def row(self) -> None:
+        for i, nest in enumerate(self.nests):
+            self._nest(nest, i)
+        for r, flat in self.results:
+            if not r.full or not self.space.columns:
+                self.b.store(r.expr, flat, r.dtype, r.at)
+        self.b.kept = {}
+
+    def _nest(self, nest: Nest, order: int) -> None:
+        b = self.b
+        outer_vector = b.vector
+        if self.plan.column_vector or outer_vector is None:
+            b.vector = self._vector_of(nest)
+        with b.point():
+            inits = [self._neutral(r) for r in nest.carried]
+        saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
+        axes = [a for a in nest.axes if a is not b.vector] + [a for a in nest.axes if a is b.vector]
+        b.ahead = self._ahead(nest) if order == 1 else self._streams() if len(self.nests) == 1 else {}
+
+        def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
+            b.saving = dict(saving)
+            out = [self._combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=True)]
+            b.stack[-1].memo.update(zip(nest.scans, out[len(nest.reductions) :], strict=True))
+            b._depths = {}
+            for r, flat in nest.results:
+                b.store(r.expr, flat, r.dtype, r.at)
+            return out
+
+        sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried)
+        for r, acc in zip(nest.reductions, sums, strict=False):
+            with b.point():
+                b.stack[-1].memo[r] = self._total(r, acc)
+        b.kept.update(saving)
+        b.vector = outer_vector
+        b._depths = {}
+
+    def _streams(self) -> dict[Load, int]:
+        """Large inputs that a kernel walks through once: asked for some pages early, since the processor's own prefetching
+        stops at each page and leaves memory idle while values are computed."""
+        out: dict[Load, int] = {}
+        if self.space.columns and not self.plan.column_vector:  # rows far apart: measured, fetching them early only costs
+            return out
+        for e in dict.fromkeys(e for r, _ in self.results for e in walk(r.expr) if isinstance(e, Load)):
+            flat, dtype = self.b.memory[e.tensor]
+            size = ir.MemRefType(flat.type).shape[0] * bits(dtype) // 8
+            if self.plan.vector in self.b.axes(e) and not e.guard and size >= STREAM_BYTES:
+                out[e] = AHEAD_BYTES * 8 // bits(dtype)
+        return out
+
+    def _ahead(self, nest: Nest) -> dict[Load, int]:
+        """What the first loop over a row reads from memory and this one finds in the cache: while it computes, memory is idle,
+        so it fetches the next row."""
+        rows = [*self.plan.outer, *([self.plan.chunked] if self.plan.chunked else []), *self.plan.inner]
+        first = self.nests[0]
+        if not rows or not self.plan.column_vector or nest.axes != first.axes or nest.axes != self.plan.merged.columns:
+            return {}
+        shared = {e for root in first.roots() for e in walk(root)} & {e for root in nest.roots() for e in walk(root)}
+        out = {}
+        for e in shared:
+            if isinstance(e, Load):
+                step = e.at.rename(self.plan.merged.rename).coefficient(rows[-1])
+                if self.plan.vector in self.b.axes(e) and ROW_BYTES[0] <= step * bits(e.dtype) // 8 <= ROW_BYTES[1]:
+                    out[e] = step
+        return out
+
+    def _vector_of(self, nest: Nest) -> Axis | None:
+        if self.plan.vector in nest.axes:
+            return self.plan.vector
+        return nest.axes[-1] if nest.axes and self.plan.column_vector else None
+
+    def _columns(self, axes: list[Axis], inits: list[ir.Value], body: Body, carried: list[Reduce | Scan]) -> list[ir.Value]:
+        if not axes:
+            with self.b.scope(self.b.stack[-1].block, mask=self.b.stack[-1].mask):
+                return body(inits)
+        mask = self.b.stack[-1].mask
+        a, rest = axes[0], axes[1:]
+
+        def deeper(accumulators: list[ir.Value]) -> list[ir.Value]:
+            if a is not self.b.vector:
+                self.b.stack[-1].mask = mask
+            return self._columns(rest, accumulators, body, carried) if rest else body(accumulators)
+
+        zero, count = self.b.number(0), self.b.number(a.extent)
+        sums = [r for r in carried if r.op == "arith.addf"]
+        if len(sums) == len(carried) and sums and a is not self.b.vector and a.extent >= 2 * CASCADE:
+            return self._cascade(a, carried, inits, deeper)
+        return self._over(a, zero, count, a.extent, inits, deeper)
+
+    def _cascade(self, axis: Axis, carried: list[Reduce | Scan], inits: list[ir.Value], body: Body) -> list[ir.Value]:
+        """A long sum as a sum of short ones: the error grows with the length of the two loops, not with their product."""
+        b = self.b
+        end = b.number(axis.extent)
+        with b.point():
+            neutrals = [self._neutral(r) for r in carried]
+            loop = scf.ForOp(b.number(0), end, b.number(CASCADE), inits)
+        with b.scope(loop.body, anchor=loop.operation):
+            b.stack[-1].mask = b.stack[-2].mask
+            first = loop.induction_variable
+            with b.point():
+                count = arith.minui(arith.subi(end, first), b.number(CASCADE))
+            parts = self.loop(axis, first, b.number(0), count, 1, None, neutrals, body)
+            with b.point():
+                total = [arith.addf(acc, part) for acc, part in zip(loop.inner_iter_args, parts, strict=True)]
+                scf.YieldOp(total)
+        return list(loop.results)
+
+    def _wide(self, r: Reduce | Scan) -> bool:
+        """Whether the accumulator is a block: blocks of columns are summed lane by lane, or every lane is a row."""
+        v = self.b.vector
+        over = {self.plan.merged.axis_of.get(a, a) for a in r.axes} if isinstance(r, Reduce) else set()
+        return v is not None and (v in over or self.b.is_block(r))
+
+    def _neutral(self, r: Reduce | Scan) -> ir.Value:
+        value, type_ = neutral(r.op, r.dtype), element(r.dtype)
+        return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
+
+    def _combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
+        b = self.b
+        wide = isinstance(acc.type, ir.VectorType)
+        x = b.block(r.arg) if wide else b.value(r.arg)
+        with b.point():
+            mask = b.stack[-1].mask
+            if wide and mask is not None:
+                x = arith.select(mask, x, b.splat(neutral(r.op, r.dtype), element(r.dtype)))
+            return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
+
+    def _total(self, r: Reduce, acc: ir.Value) -> ir.Value:
+        """A block of partial results along a column axis becomes one scalar."""
+        if not isinstance(acc.type, ir.VectorType) or self.b.vector not in {self.plan.merged.axis_of.get(a, a) for a in r.axes}:
+            return acc
+        kind = r.op.removeprefix("arith.")
+        kind = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and", "xori": "xor"}.get(
+            kind, kind
+        )
+        attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{kind}>")}
+        if kind in ("add", "mul"):
+            attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc>")  # lanes are summed as a tree
+        return ir.Operation.create("vector.reduction", results=[element(r.dtype)], operands=[acc], attributes=attributes).results[0]
+
+    # -- what is kept between loops
+
+    def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
+        """Scratch memory for a row of every value that is worth keeping: by the loop that fills it."""
+        columns, config = self.plan.merged.columns, self.plan.config
+        if not self.plan.column_vector:
+            return {}
+        step, at = 1, Affine()
+        for a in reversed(columns):
+            at, step = at + Affine.of(a, step), step * a.extent
+        out = {}
+        for e, born in worth_keeping(self.nests, columns, config.reuse, self._on_columns).items():
+            if step * bits(e.dtype) // 8 > config.scratch:
+                continue
+            with self.b.point(0):
+                type_ = ir.MemRefType.get([step], element("i8" if e.dtype == "i1" else e.dtype))
+                slot = memref.AllocaOp(type_, [], [], alignment=64).result
+            out[e] = (born, (slot, at))
+        return out
+
+    def _on_columns(self, e: Expr) -> bool:
+        return self.plan.vector in self.b.axes(e)

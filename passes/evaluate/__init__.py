@@ -1,0 +1,11 @@
+"""Evaluates linalg, tensor, arith and math ops on numpy arrays: for constant folding, and as the tests' interpreter."""
+
+from .arrays import array_of, attribute_of, bits_equal, dtype_of, scalar_attribute
+from .generics import evaluate_splat
+from .tensors import evaluate, evaluate_op
+from .undefined import NotEvaluable
+
+__all__ = [
+    "NotEvaluable", "array_of", "attribute_of", "bits_equal", "dtype_of", "evaluate", "evaluate_op", "evaluate_splat",
+    "scalar_attribute",
+]  # fmt: skip

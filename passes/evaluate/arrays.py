@@ -1,0 +1,94 @@
+"""MLIR element types and constants as numpy arrays.
+
+numpy has no bf16: such values are f32 arrays whose values are bf16 numbers, rounded to nearest even after every op.
+"""
+
+import re
+
+import numpy as np
+from torch_mlir import ir
+
+Array = np.ndarray
+
+_DTYPES = {
+    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.float32, "index": np.int64, "i1": np.bool_,
+    "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
+}  # fmt: skip
+_HEX = re.compile(r'^dense<"0x([0-9A-Fa-f]*)">')
+_NUMBERS = re.compile(r"0x[0-9A-Fa-f]+|-?\d+\.?\d*(?:[eE][-+]?\d+)?")
+
+
+def dtype_of(element: ir.Type) -> type | None:
+    """The numpy dtype that holds this element type, or None when there is none."""
+    return _DTYPES.get(str(element))
+
+
+def is_bf16(element: ir.Type) -> bool:
+    return isinstance(element, ir.BF16Type)
+
+
+def round_bf16(x: Array) -> Array:
+    """f32 values rounded to the nearest bf16, ties to even; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded).reshape(np.shape(x))
+
+
+def array_of(attribute: ir.Attribute) -> Array | None:
+    """The value of an arith.constant; a splat comes back broadcast (no memory behind it). None when not readable."""
+    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
+        dtype = dtype_of(attribute.type)
+        return None if dtype is None else np.array(attribute.value, dtype)
+    if not isinstance(attribute, ir.DenseElementsAttr):
+        return None
+    type_ = ir.ShapedType(attribute.type)
+    dtype, shape = dtype_of(type_.element_type), tuple(type_.shape)
+    if dtype is None:
+        return None
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    if attribute.is_splat:
+        return np.broadcast_to(np.array(attribute.get_splat_value().value, dtype), shape)
+    if is_bf16(type_.element_type):
+        return _bf16_elements(str(attribute), shape)
+    return np.array(attribute)
+
+
+def _bf16_elements(text: str, shape: tuple[int, ...]) -> Array:
+    """The bindings cannot hand out bf16 elements; their text can be read."""
+    if (raw := _HEX.match(text)) is not None:
+        bits = np.frombuffer(bytes.fromhex(raw[1]), np.uint16)
+        return (bits.astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    values = []
+    for word in _NUMBERS.findall(text[: text.rindex(":")]):
+        if word.startswith("0x"):
+            values.append((np.array([int(word, 16)], np.uint32) << 16).view(np.float32)[0])
+        else:
+            values.append(np.float32(word))
+    return np.array(values, np.float32).reshape(shape)
+
+
+def attribute_of(x: Array, element: ir.Type, shape: tuple[int, ...]) -> ir.Attribute:
+    """A dense attribute of a tensor with these elements (a splat when all are the same bits)."""
+    x = np.broadcast_to(x, shape)
+    if is_bf16(element):
+        packed = (np.ascontiguousarray(x, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    else:
+        packed = np.ascontiguousarray(x, dtype_of(element))
+    return ir.DenseElementsAttr.get(packed, type=element, shape=list(shape))
+
+
+def scalar_attribute(x: Array, element: ir.Type) -> ir.Attribute:
+    """The attribute of a scalar arith.constant."""
+    if isinstance(element, ir.FloatType):
+        return ir.FloatAttr.get(element, float(x))
+    return ir.IntegerAttr.get(element, int(x))
+
+
+def bits_equal(x: Array) -> bool:
+    """Are all elements the same value, -0.0 and 0.0 told apart?"""
+    if x.size == 0 or all(stride == 0 or n == 1 for stride, n in zip(x.strides, x.shape, strict=True)):
+        return True
+    flat = np.ascontiguousarray(x).reshape(-1)
+    raw = flat.view(np.uint8).reshape(flat.size, flat.itemsize)
+    return bool((raw == raw[0]).all())

@@ -1,0 +1,167 @@
+"""Scalar ops of arith and math on numpy arrays, element by element, with MLIR's semantics.
+
+add, sub, mul, div, sqrt are correctly rounded by numpy in their own type. Transcendental functions of f32 and halves are
+computed in f64 and rounded once. Integers wrap. f16 computes in f16 (numpy rounds once from f32), bf16 is rounded by the
+caller.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from torch_mlir import ir
+
+from .arrays import Array, dtype_of, is_bf16, round_bf16
+
+_UNSIGNED = {
+    np.dtype(np.int8): np.uint8,
+    np.dtype(np.int16): np.uint16,
+    np.dtype(np.int32): np.uint32,
+    np.dtype(np.int64): np.uint64,
+}
+
+
+def _u(x: Array) -> Array:
+    return x.view(_UNSIGNED[x.dtype]) if x.dtype in _UNSIGNED else x.astype(np.uint8)
+
+
+def _wide(f: Callable[..., Array]) -> Callable[..., Array]:
+    """`f` computed in f64, rounded to the type of its first argument."""
+    return lambda *xs: np.asarray(f(*(np.asarray(x, np.float64) for x in xs))).astype(xs[0].dtype)
+
+
+def _each(f: Callable[[float], float]) -> Callable[[Array], Array]:
+    return _wide(np.vectorize(f, otypes=[np.float64]))
+
+
+def _nan_through(pick: Callable[..., Array], negative_first: bool) -> Callable[[Array, Array], Array]:
+    """maximumf/minimumf: NaN wins, and -0.0 is below 0.0."""
+
+    def run(a: Array, b: Array) -> Array:
+        zeros = (a == 0) & (b == 0)
+        sign = np.signbit(a) | np.signbit(b) if negative_first else np.signbit(a) & np.signbit(b)
+        return np.where(zeros, np.where(sign, a.dtype.type(-0.0), a.dtype.type(0.0)), pick(a, b)).astype(a.dtype)
+
+    return run
+
+
+def _floordiv(a: Array, b: Array) -> Array:
+    return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))).astype(a.dtype)
+
+
+def _divsi(a: Array, b: Array) -> Array:
+    q, safe = _floordiv(a, b), np.where(b == 0, 1, b)
+    return np.where((q * safe != a) & ((a < 0) != (safe < 0)), q + 1, q).astype(a.dtype)
+
+
+def _remsi(a: Array, b: Array) -> Array:
+    return (a - _divsi(a, b) * b).astype(a.dtype)
+
+
+def _fpowi(a: Array, b: Array) -> Array:
+    return np.power(np.asarray(a, np.float64), np.asarray(b, np.float64)).astype(a.dtype)
+
+
+def _wrapping(f: Callable[..., Array]) -> Callable[[Array, Array], Array]:
+    """Addition modulo 2 is exclusive or, which numpy's bool does not do."""
+    return lambda a, b: np.bitwise_xor(a, b) if a.dtype == np.bool_ else f(a, b)
+
+
+maximum, minimum = _nan_through(np.maximum, False), _nan_through(np.minimum, True)
+
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide,
+    "arith.remf": np.fmod, "arith.maximumf": maximum, "arith.minimumf": minimum, "arith.maxnumf": np.fmax,
+    "arith.minnumf": np.fmin, "arith.addi": _wrapping(np.add), "arith.subi": _wrapping(np.subtract), "arith.muli": np.multiply,
+    "arith.divsi": _divsi, "arith.floordivsi": _floordiv, "arith.remsi": _remsi, "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
+    "arith.maxui": lambda a, b: np.where(_u(a) > _u(b), a, b), "arith.minui": lambda a, b: np.where(_u(a) < _u(b), a, b),
+    "arith.shli": np.left_shift, "arith.shrsi": np.right_shift, "arith.shrui": lambda a, b: (_u(a) >> _u(b)).view(a.dtype),
+    "math.powf": _wide(np.power), "math.fpowi": _fpowi, "math.atan2": _wide(np.arctan2), "math.copysign": np.copysign,
+}  # fmt: skip
+UNARY: dict[str, Callable[[Array], Array]] = {
+    "arith.negf": np.negative, "math.absf": np.abs, "math.absi": np.abs, "math.sqrt": np.sqrt, "math.floor": np.floor,
+    "math.ceil": np.ceil, "math.trunc": np.trunc, "math.roundeven": np.rint,
+    "math.round": lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x).astype(x.dtype),
+    "math.rsqrt": _wide(lambda x: 1 / np.sqrt(x)), "math.exp": _wide(np.exp), "math.exp2": _wide(np.exp2),
+    "math.expm1": _wide(np.expm1), "math.log": _wide(np.log), "math.log2": _wide(np.log2), "math.log10": _wide(np.log10),
+    "math.log1p": _wide(np.log1p), "math.sin": _wide(np.sin), "math.cos": _wide(np.cos), "math.tan": _wide(np.tan),
+    "math.tanh": _wide(np.tanh), "math.sinh": _wide(np.sinh), "math.cosh": _wide(np.cosh), "math.asin": _wide(np.arcsin),
+    "math.acos": _wide(np.arccos), "math.atan": _wide(np.arctan), "math.cbrt": _wide(np.cbrt), "math.erf": _each(math.erf),
+    "math.erfc": _each(math.erfc), "math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite,
+}  # fmt: skip
+_ORDERED = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 6: np.not_equal}
+_CMPI = {
+    0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal,
+    6: np.less, 7: np.less_equal, 8: np.greater, 9: np.greater_equal,
+}  # fmt: skip
+
+
+def _cmpf(predicate: int, a: Array, b: Array) -> Array:
+    nan = np.isnan(a) | np.isnan(b)
+    if predicate in (0, 15):
+        return np.full(nan.shape, predicate == 15)
+    if predicate in (7, 14):
+        return ~nan if predicate == 7 else nan
+    if predicate < 7:
+        return _ORDERED[predicate](a, b) & ~nan
+    return _ORDERED[predicate - 7](a, b) | nan
+
+
+def _cast(name: str, x: Array, to: ir.Type) -> Array | None:
+    dtype = dtype_of(to)
+    if dtype is None:
+        return None
+    if name in ("arith.extui", "arith.uitofp", "arith.index_castui"):
+        x = _u(x)
+    elif (name == "arith.extsi" and x.dtype == np.bool_) or (name == "arith.sitofp" and x.dtype == np.bool_):
+        x = -x.astype(np.int8)
+    elif name == "arith.trunci" and dtype is np.bool_:
+        x = x & 1
+    elif name in ("arith.fptosi", "arith.fptoui"):
+        x = np.trunc(x)
+        limits = np.iinfo(dtype) if dtype is not np.bool_ else None
+        if limits is None or not np.all((x >= limits.min) & (x <= limits.max)):
+            return None  # poison: leave it to the machine
+    if is_bf16(to) and x.dtype == np.float64:
+        x = x.astype(np.float32)  # as torch does: f64 to bf16 goes through f32
+    return x.astype(dtype)
+
+
+CASTS = {
+    "arith.extf", "arith.truncf", "arith.extsi", "arith.extui", "arith.trunci", "arith.sitofp", "arith.uitofp",
+    "arith.fptosi", "arith.fptoui", "arith.index_cast", "arith.index_castui",
+}  # fmt: skip
+
+
+def evaluate_scalar(op: ir.Operation, xs: list[Array]) -> Array | None:
+    """The value of one arith or math op on arrays that broadcast; None when this op is not known or is undefined here."""
+    name, to = op.name, op.results[0].type
+    with np.errstate(all="ignore"):
+        if name in BINARY:
+            if name in ("arith.divsi", "arith.floordivsi", "arith.remsi") and not np.all(xs[1]):
+                return None
+            out: Array | None = BINARY[name](*xs)
+        elif name in UNARY:
+            out = UNARY[name](xs[0])
+        elif name == "arith.select":
+            out = np.where(*xs)
+        elif name == "arith.cmpf":
+            out = _cmpf(op.attributes["predicate"].value, *xs)
+        elif name == "arith.cmpi":
+            predicate = op.attributes["predicate"].value
+            out = _CMPI[predicate](*(map(_u, xs) if predicate > 5 else _signed(xs)))
+        elif name in CASTS:
+            out = _cast(name, xs[0], to)
+        elif name == "math.fma":
+            out = (np.asarray(xs[0], np.float64) * xs[1] + xs[2]).astype(xs[0].dtype)
+        else:
+            return None
+        if out is not None and is_bf16(to):
+            out = round_bf16(out)
+    return out
+
+
+def _signed(xs: list[Array]) -> list[Array]:
+    """i1 as a signed number is 0 or -1."""
+    return [-x.astype(np.int8) if x.dtype == np.bool_ else x for x in xs]

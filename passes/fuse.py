@@ -1,0 +1,272 @@
+"""lamina-fuse: linalg and tensor ops become `graph.group`s, one kernel each."""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from lamina.core.errors import CompileError
+from lamina.dialects import graph
+
+from .affine import row_major
+from .base import Pass
+from .grouping import Group, Grouping, Node, trace_node
+from .locations import fused
+from .reading import Generic, Untraceable, producer, shape_of
+from .realise import OUTSIDE, Realised, _reads
+from .space import find_space
+
+_NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # what these hold is no part of what a kernel computes
+
+
+@dataclass(frozen=True)
+class Fuse(Pass):
+    """Fuse linalg and tensor ops into groups by the bytes they move.
+
+    Before: @main computes on tensors. After: @main holds graph.group, graph.extern, views that feed externs, groups or
+    the return, and constants. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops
+    that read the same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when
+    that saves bytes. Values that are cheaper to compute again than to store are computed again.
+
+        %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
+
+    max_ops  stored values that one group computes at most
+    """
+
+    name: ClassVar[str] = "lamina-fuse"
+    max_ops: int = 64
+
+    def run(self, module: ir.Module) -> None:
+        for op in module.body.operations:
+            if op.operation.name == "func.func" and op.operation.regions[0].blocks:
+                _Rewrite(op.operation.regions[0].blocks[0], self.max_ops).run()
+
+
+def find_groups(block: ir.Block, max_ops: int) -> tuple[Realised, list[Group]]:
+    """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is
+    tried again."""
+    generics: dict[ir.Operation, Generic] = {}
+    real = Realised(block, generics)
+    position = {op: i for i, op in enumerate(real.ops)}
+    nodes: dict[ir.Value, Node] = {}
+    pending = list(real.values)
+    while pending:
+        value = pending.pop(0)
+        op = producer(value)
+        assert op is not None
+        try:
+            nodes[value] = trace_node(real, value, position[op])
+        except Untraceable as e:
+            if e.value == value or real.is_memory(e.value):
+                raise CompileError(f"{op.name}: cannot be made a kernel: {e.why}", where=where(op)) from None
+            real.add(e.value)
+            stale = [v for v, n in nodes.items() if e.value in n.inlined]
+            pending[:0] = [e.value, value, *stale]
+    ordered = sorted(nodes.values(), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
+    return real, Grouping(real, ordered, max_ops).groups()
+
+
+def where(op: ir.Operation) -> str:
+    """ "file:line" of an operation, from the innermost file location."""
+    found = re.search(r'"([^"]+)":(\d+):\d+', str(op.location))
+    return f"{found[1]}:{found[2]}" if found else ""
+
+
+class _Rewrite:
+    def __init__(self, block: ir.Block, max_ops: int) -> None:
+        self.block = block
+        self.real, self.groups = find_groups(block, max_ops)
+        self.old = list(self.real.ops)
+        self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}
+        self.names: dict[str, int] = {}
+        self.sound: set[str] = set()
+
+    def run(self) -> None:
+        end = self.old[-1]
+        with ir.InsertionPoint(end):
+            for unit in self._order():
+                if isinstance(unit, Group):
+                    self._emit(unit)
+                else:
+                    self._clone(unit)
+            for i, v in enumerate(end.operands):
+                end.operands[i] = self._value(v)
+        for op in reversed(self.old[:-1]):
+            op.erase()
+
+    def _order(self) -> list[Group | ir.Operation]:
+        """Groups and external calls such that every value is made before it is read, close to program order."""
+        unit_of: dict[ir.Value, Group | ir.Operation] = {n.value: g for g in self.groups for n in g.nodes}
+        reads: dict[Group | ir.Operation, list[ir.Value]] = {}
+        first: dict[Group | ir.Operation, int] = {}
+        for g in self.groups:
+            reads[g] = [v for n in g.nodes for v in n.reads]
+            first[g] = min(n.position for n in g.nodes)
+        effect: ir.Operation | None = None
+        after: dict[ir.Operation, ir.Operation] = {}
+        for i, op in enumerate(self.old):
+            if op.name in OUTSIDE and op != self.old[-1]:
+                reads[op], first[op] = [self.real.bases.get(v, v) for v in op.operands], i
+                unit_of.update(dict.fromkeys(op.results, op))
+                if "graph.effect" in op.attributes:
+                    if effect is not None:
+                        after[op] = effect
+                    effect = op
+        done: dict[Group | ir.Operation, None] = {}
+        for unit in sorted(reads, key=lambda u: first[u]):
+            stack = [unit]
+            while stack:
+                u = stack[-1]
+                needs = [unit_of[v] for v in reads[u] if v in unit_of]
+                if isinstance(u, ir.Operation) and u in after:
+                    needs.append(after[u])
+                waiting = [x for x in needs if x not in done and x is not u]
+                if waiting:
+                    stack += waiting
+                else:
+                    done[stack.pop()] = None
+        return list(done)
+
+    def _value(self, v: ir.Value) -> ir.Value:
+        """The new counterpart of `v`: views and constants are cloned on demand."""
+        if v not in self.new:
+            op = producer(v)
+            assert op is not None
+            self._clone(op)
+        return self.new[v]
+
+    def _clone(self, op: ir.Operation) -> None:
+        operands = [self._value(v) for v in op.operands]
+        copy = op.clone()
+        for i, v in enumerate(operands):
+            copy.operands[i] = v
+        self.new.update(zip(op.results, copy.results, strict=True))
+
+    def _emit(self, group: Group) -> None:
+        """The group as an op; by single values where its iteration space turns out not to be one."""
+        op, outs = self._group(group)
+        block = op.regions[0].blocks[0]
+        strides = {a: self.real.strides_of(v) for a, v in zip(block.arguments, op.operands, strict=True)}
+        body = op.get_asm(use_local_scope=True) + str(list(strides.values())) if len(group.nodes) > 1 else ""
+        try:
+            if body and body not in self.sound:  # layers repeat: each body is tried once
+                find_space(block, strides, [row_major(shape_of(v)) for v in outs])
+                self.sound.add(body)
+            op.attributes["sym_name"] = ir.StringAttr.get(self._name(group))
+        except Untraceable:
+            op.erase()
+            at = self.groups.index(group)
+            self.groups[at : at + 1] = [Group([n]) for n in group.nodes]
+            for single in self.groups[at : at + len(group.nodes)]:
+                self._emit(single)
+            return
+        self.new.update(zip(outs, op.results, strict=True))
+
+    def _group(self, group: Group) -> tuple[ir.Operation, list[ir.Value]]:
+        inside = {n.value for n in group.nodes}
+        body, ins, unread = self._slice(group, inside)
+        outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
+        made = fused(o.location for o in body if o.name not in _NOTHING)
+        op = ir.Operation.create(
+            graph.Group.OPERATION_NAME,
+            results=[v.type for v in outs],
+            operands=[self._value(v) for v in ins],
+            attributes={"sym_name": ir.StringAttr.get("")},
+            regions=1,
+            loc=made,
+        )
+        block = op.regions[0].blocks.append(*[v.type for v in ins], arg_locs=[made] * len(ins))
+        local: dict[ir.Value, ir.Value] = dict(zip(ins, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for v in unread:
+                local[v] = tensor.empty(shape_of(v), ir.ShapedType(v.type).element_type)
+            for o in body:
+                copy = o.clone()
+                _remap(copy, local)
+                local.update(zip(o.results, copy.results, strict=True))
+            ir.Operation.create(graph.Yield.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
+        return op, outs
+
+    def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:
+        """The operations that compute the group's values, in order, the memory values they start from, and those that they
+        name but read nothing of: a slice of no elements, or what lies in the padding."""
+        read = {v for n in group.nodes for v in n.reads}
+        need: dict[ir.Operation, None] = {}
+        ins: dict[ir.Value, None] = {}
+        unread: dict[ir.Value, None] = {}
+        stack = [producer(n.value) for n in group.nodes]
+        while stack:
+            op = stack.pop()
+            if op is None or op in need:
+                continue
+            need[op] = None
+            for v in [*op.operands, *_captured(op)]:
+                made = producer(v)
+                if self.real.is_memory(v) and v not in inside and isinstance(v.type, ir.RankedTensorType):
+                    (ins if v in read else unread)[v] = None
+                    continue
+                if made is None:
+                    ins[v] = None
+                elif made not in need:
+                    stack.append(made)
+        order = {op: i for i, op in enumerate(self.old)}
+        return sorted(need, key=lambda o: order[o]), sorted(ins, key=lambda v: self._key(v, order)), list(unread)
+
+    @staticmethod
+    def _key(v: ir.Value, order: dict[ir.Operation, int]) -> tuple[int, int]:
+        op = producer(v)
+        return (-1, ir.BlockArgument(v).arg_number) if op is None else (order[op], ir.OpResult(v).result_number)
+
+    def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
+        """Whether something outside the group reads the memory of `value`."""
+        if any(b == value for b in self.real.bases.values()):
+            return True
+        return any(value in n.reads for g in self.groups for n in g.nodes if n.value not in inside)
+
+    def _name(self, group: Group) -> str:
+        words: list[str] = []
+        for n in group.nodes:
+            found = re.search(r'"aten\.([a-z0-9_]+)', str(n.value.owner.location))
+            word = found[1].strip("_") if found else _kind(n)
+            if word not in words:
+                words.append(word)
+        name = "_".join(words[:5]) or "kernel"
+        self.names[name] = self.names.get(name, 0) + 1
+        return name if self.names[name] == 1 else f"{name}_{self.names[name]}"
+
+
+def _kind(n: Node) -> str:
+    op = producer(n.value)
+    assert op is not None
+    if op.name != "linalg.generic":
+        return op.name.split(".")[1]
+    ops = [o.operation.name.split(".")[1] for o in op.regions[0].blocks[0].operations]
+    return ops[-2] if len(ops) > 1 else "copy"
+
+
+def _captured(op: ir.Operation) -> list[ir.Value]:
+    """Values from outside that the regions of `op` use."""
+    own: set[ir.Value] = set()
+    used: list[ir.Value] = []
+    for region in op.regions:
+        for block in region.blocks:
+            own.update(block.arguments)
+            for o in block.operations:
+                used += list(o.operation.operands)
+                own.update(o.operation.results)
+    return [v for v in used if v not in own]
+
+
+def _remap(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    for i, v in enumerate(op.operands):
+        if v in values:
+            op.operands[i] = values[v]
+    for region in op.regions:
+        for block in region.blocks:
+            for o in block.operations:
+                _remap(o.operation, values)
+
+
+__all__ = ["Fuse", "_reads", "find_groups"]

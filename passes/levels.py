@@ -1,0 +1,57 @@
+"""The levels a model goes through, and the pipeline that leads to each from the one before.
+
+    torch    what the importer makes of the FX graph
+    linalg   linalg, tensor, arith and math on static shapes; external calls are calls of private functions
+    graph    every computation in graph.group or graph.extern
+    plan     buffers in one arena and steps in order; kernels as functions on tensors
+    tile     kernels as block programs on memrefs
+    llvm     kernels in the llvm dialect
+
+The last way is the target's own (its lowering pipeline) and not here.
+"""
+
+from lamina.core.errors import CompileError
+
+# torchdynamo-export-to-torch-backend-pipeline, then torch-backend-to-linalg-on-tensors-backend-pipeline spelled out (torch-mlir,
+# TorchConversion/Transforms/Passes.cpp) without its quantisation passes and without its last, which rejects calls.
+TORCH_TO_LINALG = (
+    "torchdynamo-export-to-torch-backend-pipeline,"
+    "func.func(torch-restructure-non-constant-axes,convert-torch-to-tmtensor,canonicalize,convert-torch-to-linalg,"
+    "canonicalize,convert-torch-to-scf,convert-torch-to-arith,convert-torch-to-tensor),convert-torch-conversion-to-mlprogram,"
+    "func.func(memref-expand,canonicalize,resolve-shaped-type-result-dims,cse),torch-func-backend-type-conversion,"
+    "func.func(canonicalize,torch-finalizing-backend-type-conversion)"
+)
+LINALG_TO_GRAPH = (
+    "lamina-extern,lamina-demote-f64,lamina-fold-constants{fold},lamina-simplify{simplify},lamina-rewrite-patterns,"
+    "lamina-cse,lamina-dce,lamina-split-reductions,lamina-layout,lamina-fuse"
+)
+
+LEVELS = ("torch", "linalg", "graph", "plan", "tile")
+_STEPS = {
+    "linalg": TORCH_TO_LINALG,
+    "graph": LINALG_TO_GRAPH,
+    "plan": "lamina-plan",
+    "tile": "lamina-tile{{target={target}{rounding}}}",
+}
+
+
+def pipeline(
+    start: str,
+    end: str,
+    *,
+    target: str = "cpu",
+    fast_math: tuple[str, ...] = (),
+    round_intermediates: bool = False,
+    fold_bytes: int = 0,
+) -> str:
+    """The pipeline from level `start` to level `end`, "builtin.module()" when they are one. `fold_bytes`: constants up to this
+    size are folded even where they are larger than the pass's own bound; for the rest see Options."""
+    for level in (start, end):
+        if level not in LEVELS:
+            raise CompileError(f"no level is called {level!r}", remedy=f"levels: {', '.join(LEVELS)}")
+    simplify = f"{{fast-math={','.join(fast_math)}}}" if fast_math else ""
+    way = LEVELS[LEVELS.index(start) + 1 : LEVELS.index(end) + 1]
+    fold = f"{{max-bytes={fold_bytes}}}" if fold_bytes else ""
+    rounding = " round-intermediates=true" if round_intermediates else ""
+    steps = [_STEPS[level].format(target=target, simplify=simplify, fold=fold, rounding=rounding) for level in way]
+    return f"builtin.module({','.join(steps)})"

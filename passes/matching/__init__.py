@@ -1,0 +1,1 @@
+"""Matching scalar expressions through generics, whatever the order, casts and constants they are written with."""

@@ -1,0 +1,83 @@
+"""Which loops over the columns a program has, and what is worth keeping from one for the next."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from .affine import Axis
+from .expressions import Apply, Const, Expr, Reduce, Scan
+from .grouping import walk
+from .realise import COST
+from .space import Result, Space
+
+
+@dataclass
+class Nest:
+    """One loop nest over columns: reductions of one level, or full results."""
+
+    axes: tuple[Axis, ...]
+    reductions: list[Reduce] = field(default_factory=list)
+    results: list[tuple[Result, ir.Value]] = field(default_factory=list)
+    scans: list[Scan] = field(default_factory=list)
+
+    @property
+    def carried(self) -> list[Reduce | Scan]:
+        return [*self.reductions, *self.scans]
+
+    def roots(self) -> list[Expr]:
+        return [r.arg for r in self.carried] + [r.expr for r, _ in self.results]
+
+
+def nests_of(space: Space, columns: tuple[Axis, ...], results: list[tuple[Result, ir.Value]]) -> list[Nest]:
+    """One nest per level of reductions, and one for the full results. columns: the merged axes of the space's columns."""
+    level: dict[Reduce, int] = {}
+    for r in space.reductions:
+        level[r] = 1 + max((level[e] for e in walk(r.arg) if isinstance(e, Reduce)), default=0)
+    nests: dict[tuple[int, tuple[Axis, ...]], Nest] = {}
+    for r in space.reductions:
+        axes = columns if r.axes == space.columns else tuple(a for a in r.axes if a.extent != 1)
+        nests.setdefault((level[r], axes), Nest(axes)).reductions.append(r)
+    out = [nests[k] for k in sorted(nests, key=lambda k: k[0])]
+    full = [(r, flat) for r, flat in results if r.full and space.columns]
+    if full:
+        scans = dict.fromkeys(e for r, _ in full for e in walk(r.expr) if isinstance(e, Scan))
+        out.append(Nest(columns, results=full, scans=list(scans)))
+    return out
+
+
+def worth_keeping(nests: list[Nest], columns: tuple[Axis, ...], least: int, on_columns: Callable[[Expr], bool]) -> dict[Expr, int]:
+    """Values that two loops over the columns need and that cost `least` operations or more: by the first loop to compute them."""
+    first: dict[Expr, int] = {}
+    chosen: dict[Expr, int] = {}
+    for i, nest in enumerate(nests):
+        if nest.axes != columns:
+            continue
+        stack = nest.roots()
+        seen: set[Expr] = set()
+        while stack:
+            e = stack.pop()
+            if e in seen or isinstance(e, Reduce | Const):
+                continue
+            seen.add(e)
+            if e in first and first[e] < i and isinstance(e, Apply) and cost(e) >= least and on_columns(e):
+                chosen.setdefault(e, first[e])
+                continue
+            stack.extend(e.args)
+        for e in seen:
+            for x in walk(e):
+                first.setdefault(x, i)
+    return chosen
+
+
+def cost(e: Expr) -> int:
+    """Operations under `e` down to loads and reductions."""
+    total, stack, seen = 0, [e], set()
+    while stack:
+        x = stack.pop()
+        if x in seen or isinstance(x, Reduce):
+            continue
+        seen.add(x)
+        total += COST.get(x.op, 1) if isinstance(x, Apply) else 0
+        stack.extend(x.args)
+    return total

@@ -1,0 +1,26 @@
+"""SiLU (swish): x * sigmoid(x)."""
+
+import torch
+from torch import Tensor
+
+from ..rewrite_patterns import Rule
+
+
+def product(x: Tensor) -> Tensor:
+    return x * (1 / (1 + torch.exp(-x)))
+
+
+def by_tanh(x: Tensor) -> Tensor:
+    return x * (0.5 * (1 + torch.tanh(0.5 * x)))
+
+
+def by_tanh_distributed(x: Tensor) -> Tensor:
+    return x * (0.5 + 0.5 * torch.tanh(0.5 * x))
+
+
+def quotient(x: Tensor) -> Tensor:
+    """One division instead of a division and a product."""
+    return x / (1 + torch.exp(-x))
+
+
+RULES = (Rule(product, quotient, "silu"), Rule(by_tanh, quotient, "silu"), Rule(by_tanh_distributed, quotient, "silu"))

@@ -1,0 +1,152 @@
+"""Pipeline text and its tree: `builtin.module(lamina-simplify,func.func(canonicalize,cse),lamina-tile{target=cpu})`.
+
+    pipeline := anchor "(" items ")" | items          (bare items stand inside builtin.module)
+    items    := item ("," item)*
+    item     := anchor "(" items ")" | name [ "{" options "}" ]
+    options  := (key ["=" value])*                    values may be quoted or in braces, lists have commas
+
+The tree says nothing about what the names mean. `str` of a tree is its canonical text and parses to an equal tree.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lamina.core.errors import CompileError
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_SPACE = re.compile(r"\s*")
+_CLOSERS = {"{": "}", "(": ")", "[": "]"}
+
+
+@dataclass(frozen=True)
+class PassCall:
+    """A pass and its options as written: (key, value) pairs, value None for a bare flag. `column` counts from 1."""
+
+    name: str
+    options: tuple[tuple[str, str | None], ...] = ()
+    column: int = field(default=1, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        options = " ".join(key if value is None else f"{key}={value}" for key, value in self.options)
+        return f"{self.name}{{{options}}}" if options else self.name
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Passes run on every op called `anchor` below the enclosing one."""
+
+    anchor: str
+    items: "tuple[PassCall | Nest, ...]"
+    column: int = field(default=1, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.anchor}({','.join(map(str, self.items))})"
+
+    def calls(self, anchors: "tuple[Nest, ...]" = ()) -> "Iterator[tuple[tuple[Nest, ...], PassCall]]":
+        """Every pass in order with the nests it stands in, outermost (this one) first."""
+        here = (*anchors, self)
+        for item in self.items:
+            if isinstance(item, Nest):
+                yield from item.calls(here)
+            else:
+                yield here, item
+
+
+def parse(text: str) -> Nest:
+    """The tree of a pipeline, always rooted at builtin.module. CompileError points at the column that is wrong."""
+    parser = _Parser(text)
+    items = parser.items(end="")
+    if len(items) == 1 and isinstance(items[0], Nest) and items[0].anchor == "builtin.module":
+        return items[0]
+    return Nest("builtin.module", items)
+
+
+def options_of(text: str) -> tuple[tuple[str, str | None], ...]:
+    """Option text by itself, without the braces."""
+    parser = _Parser(f"{{{text}}}")
+    options = parser.options()
+    if parser.peek():
+        raise parser.fail("a '}' too many")
+    return options
+
+
+def error_at(column: int, message: str, remedy: str = "") -> CompileError:
+    return CompileError(message, where=f"<pipeline>:1:{column}", remedy=remedy)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def peek(self) -> str:
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches the empty string
+        return self.text[self.at : self.at + 1]
+
+    def fail(self, message: str) -> CompileError:
+        return error_at(self.at + 1, message)
+
+    def items(self, end: str) -> tuple[PassCall | Nest, ...]:
+        """Items up to `end`, which stays unread; no items at all is an empty pipeline."""
+        found: list[PassCall | Nest] = []
+        if self.peek() == end:
+            return ()
+        while True:
+            found.append(self.item())
+            token = self.peek()
+            if token == end:
+                return tuple(found)
+            if token != ",":
+                expected = f"',' or {end!r}" if end else "',' or the end"
+                raise self.fail(f"expected {expected}, not {token!r}" if token else "the text ends inside '(...)'")
+            self.at += 1
+
+    def item(self) -> PassCall | Nest:
+        token = self.peek()
+        column, name = self.at + 1, _NAME.match(self.text, self.at)
+        if not name:
+            raise self.fail(f"expected the name of a pass, not {token!r}" if token else "expected the name of a pass")
+        self.at = name.end()
+        token = self.peek()
+        if token == "(":
+            self.at += 1
+            items = self.items(end=")")
+            self.at += 1
+            return Nest(name[0], items, column)
+        return PassCall(name[0], self.options() if token == "{" else (), column)
+
+    def options(self) -> tuple[tuple[str, str | None], ...]:
+        """What stands in braces, the opening one next."""
+        self.at += 1
+        found: list[tuple[str, str | None]] = []
+        while self.peek() != "}":
+            key = _NAME.match(self.text, self.at)
+            if not key:
+                raise self.fail("expected the name of an option" if self.peek() else "the text ends inside '{...}'")
+            self.at = key.end()
+            value = None
+            if self.text[self.at : self.at + 1] == "=":
+                self.at += 1
+                value = self.value()
+            found.append((key[0], value))
+        self.at += 1
+        return tuple(found)
+
+    def value(self) -> str:
+        """The raw text of a value: up to a space or the closing brace, whole where quoted or bracketed."""
+        begin, open_ = self.at, list[str]()
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char in "'\"":
+                close = self.text.find(char, self.at + 1)
+                if close < 0:
+                    raise self.fail(f"the quote {char} is not closed")
+                self.at = close
+            elif char in _CLOSERS:
+                open_.append(_CLOSERS[char])
+            elif open_ and char == open_[-1]:
+                open_.pop()
+            elif not open_ and (char.isspace() or char == "}"):
+                break
+            self.at += 1
+        return self.text[begin : self.at]

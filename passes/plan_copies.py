@@ -1,0 +1,45 @@
+"""Copies as ordinary groups, for what no view can express."""
+
+from torch_mlir import ir
+
+from lamina.dialects.graph import Group, Yield
+
+
+def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
+    """A group with one linalg.generic that yields its input, in front of `before`. It says that it comes from there, or, in
+    front of the return, from where the value does."""
+    owner = source.owner
+    loc = owner.location if before.name == "func.return" and not isinstance(owner, ir.Block) else before.location
+    tensor = ir.RankedTensorType(source.type)
+    rank = len(tensor.shape)
+    group = ir.Operation.create(
+        Group.OPERATION_NAME,
+        results=[tensor],
+        operands=[source],
+        attributes={"sym_name": ir.StringAttr.get("copy")},
+        regions=1,
+        loc=loc,
+        ip=ir.InsertionPoint(before),
+    )
+    block = ir.Block.create_at_start(group.regions[0], [tensor], [loc])
+    with loc, ir.InsertionPoint(block):
+        empty = ir.Operation.create("tensor.empty", results=[tensor])
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+        generic = ir.Operation.create(
+            "linalg.generic",
+            results=[tensor],
+            operands=[block.arguments[0], empty.result],
+            attributes={
+                "indexing_maps": ir.ArrayAttr.get([identity, identity]),
+                "iterator_types": ir.ArrayAttr.get([parallel] * rank),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+            },
+            regions=1,
+        )
+        element = tensor.element_type
+        body = ir.Block.create_at_start(generic.regions[0], [element, element], [loc] * 2)
+        with ir.InsertionPoint(body):
+            ir.Operation.create("linalg.yield", operands=[body.arguments[0]])
+        ir.Operation.create(Yield.OPERATION_NAME, operands=[generic.results[0]])
+    return group

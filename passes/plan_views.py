@@ -1,0 +1,95 @@
+"""Ops on tensors that only look at memory in another way, and the layout each one gives."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from lamina.core.layout import Layout
+
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast", "linalg.transpose", "linalg.broadcast", "linalg.generic")
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
+
+
+def is_view(op: ir.Operation) -> bool:
+    """The op's result holds elements of its first operand, unchanged, at static places."""
+    if op.name == "linalg.generic":
+        return _walked_dims(op) is not None
+    if op.name == "tensor.extract_slice":
+        return len(op.operands) == 1
+    return op.name in VIEWS
+
+
+def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
+    """The layout of a view op's result over a source of that layout; None when no strides express it, so a copy is needed."""
+    shape = shape_of(op.results[0])
+    if op.name == "tensor.cast":
+        return source
+    if op.name == "tensor.expand_shape":
+        return source.expanded(groups(op), shape)
+    if op.name == "tensor.collapse_shape":
+        return source.collapsed(groups(op))
+    if op.name == "tensor.extract_slice":
+        offsets, sizes, steps = (_dense(op, f"static_{what}") for what in ("offsets", "sizes", "strides"))
+        return _rank_reduced(source.sliced(offsets, sizes, steps), shape)
+    dims = walked_dims(op)
+    return source.projected(dims, shape)
+
+
+def groups(op: ir.Operation) -> list[list[int]]:
+    """The reassociation of an expand_shape or collapse_shape."""
+    return [[i.value for i in group] for group in op.attributes["reassociation"]]
+
+
+def walked_dims(op: ir.Operation) -> list[int | None]:
+    """For a transpose, broadcast or copying generic: which source dimension each result dimension walks, None for a repeat."""
+    if op.name == "linalg.transpose":
+        return list(_dense(op, "permutation"))
+    if op.name == "linalg.broadcast":
+        added = set(_dense(op, "dimensions"))
+        source = iter(range(len(shape_of(op.operands[0]))))
+        return [None if d in added else next(source) for d in range(len(shape_of(op.results[0])))]
+    dims = _walked_dims(op)
+    assert dims is not None, "is_view holds"
+    return dims
+
+
+def _walked_dims(op: ir.Operation) -> list[int | None] | None:
+    """The same for a linalg.generic that only yields its input; None for any other."""
+    if len(op.operands) != 2 or len(op.results) != 1:
+        return None
+    block = op.regions[0].blocks[0]
+    ops = list(block.operations)
+    if len(ops) != 1 or ops[0].operands[0] != block.arguments[0]:
+        return None
+    read, written = (m.value for m in op.attributes["indexing_maps"])
+    if not is_identity(written):
+        return None
+    walked: dict[int, int] = {}
+    for source_dim, expr in enumerate(read.results):
+        if isinstance(expr, ir.AffineDimExpr) and expr.position not in walked:
+            walked[expr.position] = source_dim
+        elif not (isinstance(expr, ir.AffineConstantExpr) and expr.value == 0):
+            return None
+    return [walked.get(d) for d in range(written.n_dims)]
+
+
+def is_identity(m: ir.AffineMap) -> bool:
+    return m == ir.AffineMap.get_identity(m.n_dims)
+
+
+def _dense(op: ir.Operation, name: str) -> Sequence[int]:
+    return list(op.attributes[name])
+
+
+def _rank_reduced(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """Drops as many dimensions of length 1 as make the shape `shape`."""
+    strides: list[int] = []
+    for i, (size, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
+        taken = len(strides)
+        if size != 1 or (taken < len(shape) and shape[taken] == 1 and len(layout.shape) - i >= len(shape) - taken):
+            strides.append(stride)
+    return Layout.of(shape, strides, layout.offset)

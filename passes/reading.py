@@ -1,0 +1,158 @@
+"""What linalg and tensor ops say of themselves: shapes, the maps of generics, the places that views read."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from .affine import Affine, NotAffine, offset, row_major
+from .expressions import HALF
+
+Index = tuple[Affine, ...]
+REDUCERS = {
+    "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
+    "arith.muli", "arith.ori", "arith.andi", "arith.xori", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
+}  # fmt: skip
+
+
+class Untraceable(Exception):
+    """`value` cannot be computed on demand: it has to be read from memory, or its operation is not known."""
+
+    def __init__(self, value: ir.Value, why: str) -> None:
+        super().__init__(why)
+        self.value, self.why = value, why
+
+
+def producer(value: ir.Value) -> ir.Operation | None:
+    """The operation that makes `value`; None for a block argument."""
+    if isinstance(value, ir.BlockArgument):
+        return None
+    owner = value.owner
+    return owner.operation if hasattr(owner, "operation") else owner
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.ShapedType(value.type).shape)
+
+
+def element_type(value: ir.Value) -> str:
+    return str(ir.ShapedType(value.type).element_type)
+
+
+def compute_type(dtype: str) -> str:
+    """Half types compute in f32."""
+    return "f32" if dtype in HALF else dtype
+
+
+@dataclass(frozen=True)
+class Generic:
+    """A linalg.generic, read once: `maps` per operand, each result as (constant, ((loop, coefficient), ...))."""
+
+    op: ir.Operation
+    inputs: int
+    maps: tuple[tuple[tuple[int, tuple[tuple[int, int], ...]], ...], ...]
+    reduced: tuple[bool, ...]
+    extents: tuple[int, ...]
+    block: ir.Block
+    yields: tuple[ir.Value, ...]
+
+    @property
+    def body(self) -> dict[ir.Value, int]:
+        """The operand that each argument of the body is an element of."""
+        return {a: i for i, a in enumerate(self.block.arguments)}
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Generic":
+        operands = list(op.operands)
+        maps = tuple(tuple(_linear(e) for e in a.value.results) for a in op.attributes["indexing_maps"])
+        reduced = tuple("reduction" in str(k) for k in op.attributes["iterator_types"])
+        extents = [1] * len(reduced)
+        for operand, m in zip(operands, maps, strict=True):
+            if isinstance(operand.type, ir.RankedTensorType):
+                for n, (constant, terms) in zip(shape_of(operand), m, strict=True):
+                    if len(terms) == 1 and terms[0][1] == 1 and not constant:
+                        extents[terms[0][0]] = n
+        block = op.regions[0].blocks[0]
+        last = list(block.operations)[-1].operation
+        return Generic(op, len(operands) - len(op.results), maps, reduced, tuple(extents), block, tuple(last.operands))
+
+
+def _linear(expr: ir.AffineExpr) -> tuple[int, tuple[tuple[int, int], ...]]:
+    if isinstance(expr, ir.AffineDimExpr):
+        return 0, ((expr.position, 1),)
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value, ()
+    if isinstance(expr, ir.AffineAddExpr):
+        (c0, t0), (c1, t1) = _linear(expr.lhs), _linear(expr.rhs)
+        return c0 + c1, t0 + t1
+    if isinstance(expr, ir.AffineMulExpr):
+        (c0, t0), (c1, t1) = _linear(expr.lhs), _linear(expr.rhs)
+        if t1:
+            (c0, t0), (c1, t1) = (c1, t1), (c0, t0)
+        return c0 * c1, tuple((d, k * c1) for d, k in t0)
+    raise NotAffine
+
+
+def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) -> Index:
+    """The operand index that a map gives for loop values."""
+    out = []
+    for constant, terms in m:
+        at = Affine(constant)
+        for loop, k in terms:
+            at = at + loops[loop] * k
+        out.append(at)
+    return tuple(out)
+
+
+def static(op: ir.Operation, name: str) -> list[int]:
+    """Offsets, sizes or steps of a slice or pad."""
+    out = list(ir.DenseI64ArrayAttr(op.attributes[name]))
+    if any(n == ir.ShapedType.get_dynamic_size() for n in out):
+        raise Untraceable(op.results[0], f"{op.name} with run-time {name}")
+    return out
+
+
+def viewed(op: ir.Operation, index: Index) -> Index:
+    """Where element `index` of a view lies in its operand."""
+    match op.name:
+        case "linalg.transpose":
+            places = dict(zip(op.attributes["permutation"], index, strict=True))
+            return tuple(places[d] for d in range(len(index)))
+        case "linalg.broadcast":
+            added = set(op.attributes["dimensions"])
+            return tuple(at for d, at in enumerate(index) if d not in added)
+        case "tensor.expand_shape":
+            shape, source, d = shape_of(op.results[0]), [], 0
+            for dims in op.attributes["reassociation"]:
+                n = len(dims)
+                source.append(offset(index[d : d + n], row_major(shape[d : d + n])))
+                d += n
+            return tuple(source)
+        case "tensor.extract_slice":
+            return _sliced(op, index)
+        case "tensor.cast":
+            return index
+    raise AssertionError(f"{op.name} is no view")
+
+
+def _sliced(op: ir.Operation, index: Index) -> Index:
+    starts, steps = static(op, "static_offsets"), static(op, "static_strides")
+    sizes, small = static(op, "static_sizes"), shape_of(op.results[0])
+    kept, d = [], 0
+    for n in sizes:  # a rank-reducing slice drops dimensions of size 1
+        keep = d < len(small) and small[d] == n
+        kept.append(index[d] if keep else Affine())
+        d += keep
+    return tuple(at * step + start for at, start, step in zip(kept, starts, steps, strict=True))
+
+
+def neutral(op: str, dtype: str) -> int | float | bool:
+    """The value that `op` ignores."""
+    bits = 1 if dtype == "i1" else int(dtype[1:]) if dtype[0] == "i" and dtype != "index" else 64
+    table: dict[str, int | float | bool] = {
+        "arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
+        "arith.minimumf": float("inf"), "arith.minnumf": float("inf"), "arith.addi": 0, "arith.muli": 1, "arith.ori": 0,
+        "arith.xori": 0, "arith.andi": -1, "arith.maxsi": -(2 ** (bits - 1)), "arith.minsi": 2 ** (bits - 1) - 1,
+        "arith.maxui": 0, "arith.minui": -1,
+    }  # fmt: skip
+    value = table[op]
+    return bool(value) if dtype == "i1" else value

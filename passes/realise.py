@@ -1,0 +1,226 @@
+"""Which values of a function get memory, and what each of them costs to compute.
+
+A value is realised when something outside our kernels needs it (an external call, the return), when it is the result of
+a reduction or scan, or when storing it moves fewer bytes than computing it again for each of its users. Everything else
+is recomputed where it is used.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from .affine import Affine, NotAffine, SplitAxis, row_major
+from .axes import Axes, splitting
+from .expressions import Expr, Load
+from .reading import Generic, Untraceable, element_type, producer, shape_of
+from .trace import VIEWS, Tracer
+
+COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
+        "math.exp2": 8, "math.log1p": 12, "math.expm1": 12, "math.rsqrt": 6, "math.sqrt": 6, "arith.divf": 5,
+        "arith.divsi": 16, "arith.remsi": 16, "arith.remf": 20, "arith.constant": 0, "linalg.index": 0, "linalg.yield": 0,
+        "cf.assert": 0}  # fmt: skip
+OUTSIDE = ("func.return", "graph.extern", "func.call", "return", "call")
+CHEAP = 12  # operations per element below which computing again beats a load from cache
+LARGEST = 160  # operations that are inlined into one expression at most
+
+
+def bytes_of(value: ir.Value) -> int:
+    dtype = element_type(value)
+    bits = 64 if dtype == "index" else int("".join(c for c in dtype if c.isdigit()) or 32)
+    return math.prod(shape_of(value)) * max(bits // 8, 1)
+
+
+def _one_stride(at: Affine, index: Affine) -> bool:
+    """Whether memory is stepped through evenly by a dimension that was split into the axes of `index`."""
+    steps = [(at.coefficient(axis), place) for axis, place in index.terms]
+    return all(c * steps[0][1] == steps[0][0] * place for c, place in steps)
+
+
+@dataclass
+class Use:
+    """How one value is used: by operations of ours (with repetition) and from outside."""
+
+    inside: list[ir.Operation] = field(default_factory=list)
+    outside: bool = False
+
+
+class Realised:
+    """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads."""
+
+    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic]) -> None:
+        self.ops = [o.operation for o in block.operations]
+        self._given = _given_strides(block)
+        self.generics = generics
+        self.uses = self._uses()
+        self.values: dict[ir.Value, None] = {}
+        self.bases: dict[ir.Value, ir.Value] = {}
+        self._inlined: dict[ir.Value, tuple[int, int]] = {}
+        self._outside()
+        self._inside()
+
+    def is_memory(self, value: ir.Value) -> bool:
+        op = producer(value)
+        if value in self.values or op is None or op.name in OUTSIDE:
+            return True
+        return op.name == "arith.constant" and not _is_splat(op)
+
+    def add(self, value: ir.Value) -> None:
+        self.values[value] = None
+
+    def generic(self, op: ir.Operation) -> Generic | None:
+        if op not in self.generics:
+            try:
+                self.generics[op] = Generic.read(op)
+            except NotAffine:
+                return None
+        return self.generics[op]
+
+    def _uses(self) -> dict[ir.Value, Use]:
+        uses: dict[ir.Value, Use] = defaultdict(Use)
+        for op in self.ops:
+            for v in _reads(op):
+                if op.name in OUTSIDE:
+                    uses[v].outside = True
+                else:
+                    uses[v].inside.append(op)
+        return uses
+
+    def base(self, value: ir.Value) -> ir.Value:
+        """The deepest value behind a chain of views whose memory `value` can share with other strides."""
+        chain = [value]
+        while (op := producer(chain[-1])) is not None and op.name in VIEWS:
+            chain.append(op.operands[0])
+        for source in reversed(chain):
+            if source is value or self._strided(value, source):
+                return source
+        return value
+
+    def _strided(self, value: ir.Value, source: ir.Value) -> bool:
+        axes = Axes(shape_of(value))
+
+        def build() -> Expr:
+            return Tracer(lambda v: v == source, self.strides_of, generics=self.generics).element(value, axes.index)
+
+        try:
+            e = splitting(build, axes)
+        except (SplitAxis, NotAffine, Untraceable):
+            return False
+        return isinstance(e, Load) and not e.guard and all(_one_stride(e.at, i) for i in axes.index)
+
+    def strides_of(self, value: ir.Value) -> tuple[int, ...]:
+        """Of a memory value, in elements: calls and arguments may have their own, the rest is contiguous."""
+        op = producer(value)
+        if value in self._given:
+            return self._given[value]
+        if op is not None and op.name == "graph.extern":
+            return tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(value).result_number]))
+        return row_major(shape_of(value))
+
+    def _outside(self) -> None:
+        for op in self.ops:
+            if op.name not in OUTSIDE:
+                continue
+            for v in op.operands:
+                if not isinstance(v.type, ir.RankedTensorType):
+                    continue
+                source = self.bases[v] = self.base(v)
+                made = producer(source)
+                if made is not None and made.name not in OUTSIDE and made.name != "arith.constant":
+                    self.add(source)
+
+    def _inside(self) -> None:
+        for op in self.ops:
+            if op.name in OUTSIDE or not op.results or op.name == "tensor.empty":
+                continue
+            for v in op.results:
+                if not isinstance(v.type, ir.RankedTensorType) or v not in self.uses:
+                    continue
+                self._inlined[v] = self._cost(op)
+                if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
+                    self.add(v)
+        self.values = {v: None for op in self.ops for v in op.results if v in self.values}
+
+    def _cost(self, op: ir.Operation) -> tuple[int, int]:
+        """(operations per element, bytes read) of computing `op` from memory."""
+        own = 0
+        for region in op.regions:
+            for block in region.blocks:
+                own += sum(COST.get(o.operation.name, 1) for o in block.operations)
+        cost, read = own, 0
+        for v in dict.fromkeys(_reads(op)):
+            if self.is_memory(v):
+                read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
+            elif v in self._inlined:
+                c, r = self._inlined[v]
+                cost, read = cost + c, read + r
+        return cost, read
+
+    def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
+        if op.name == "tm_tensor.scan":
+            return True
+        if op.name in VIEWS:
+            return False
+        g = self.generic(op) if op.name == "linalg.generic" else None
+        if op.name == "linalg.generic" and (g is None or any(g.reduced)):
+            return True
+        cost, read = self._inlined[v]
+        users = self._users(v)
+        if cost > LARGEST:
+            return True
+        if cost > CHEAP and any(self._repeats(u, t) for u, t in users):
+            return True
+        return len(users) > 1 and (cost > CHEAP or read > 1.25 * bytes_of(v))
+
+    def _users(self, v: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
+        """The operations that read `v`, also through views, and the value they read."""
+        out: list[tuple[ir.Operation, ir.Value]] = []
+        for u in self.uses[v].inside:
+            if u.name in VIEWS:
+                out += self._users(u.results[0])
+            else:
+                out.append((u, v))
+        return out
+
+    def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
+        """Whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""
+        g = self.generic(user) if user.name == "linalg.generic" else None
+        if g is None:
+            return False
+        for operand, m in zip(user.operands, g.maps, strict=True):
+            if operand == v:
+                varies = {loop for _, terms in m for loop, _ in terms}
+                last = max((i for i in varies if g.extents[i] > 1), default=-1)
+                return any(i not in varies and g.extents[i] >= 8 for i in range(last))
+        return False
+
+
+def _given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
+    """What the function says of its arguments' layouts: `graph.strides`."""
+    function = block.owner.operation
+    if "arg_attrs" not in function.attributes:
+        return {}
+    return {
+        argument: tuple(ir.DenseI64ArrayAttr(named["graph.strides"]))
+        for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
+        if "graph.strides" in named
+    }
+
+
+def _is_splat(op: ir.Operation) -> bool:
+    value = op.attributes["value"]
+    return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
+
+
+def _reads(op: ir.Operation) -> list[ir.Value]:
+    """Tensors that `op` reads: its operands, and those that its body extracts elements of."""
+    out = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+    if op.name == "linalg.generic":
+        for o in op.regions[0].blocks[0].operations:
+            if o.operation.name == "tensor.extract":
+                out.append(o.operation.operands[0])
+    return out
+
+
+__all__ = ["Affine", "Realised", "bytes_of"]

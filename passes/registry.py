@@ -1,0 +1,38 @@
+"""Every Lamina pass by name. Modules are imported when a pass is asked for, so that a pipeline pays only for what it names."""
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from .base import Pass
+
+PASSES: dict[str, str] = {
+    "lamina-extern": "lamina.passes.extern:ExternPass",
+    "lamina-rewrite-patterns": "lamina.passes.rewrite_patterns:RewritePatterns",
+    "lamina-demote-f64": "lamina.passes.demote_f64:DemoteF64",
+    "lamina-simplify": "lamina.passes.simplify:Simplify",
+    "lamina-fold-constants": "lamina.passes.fold_constants:FoldConstants",
+    "lamina-cse": "lamina.passes.cse:Cse",
+    "lamina-dce": "lamina.passes.dce:Dce",
+    "lamina-split-reductions": "lamina.passes.split_reductions:SplitReductions",
+    "lamina-fuse": "lamina.passes.fuse:Fuse",
+    "lamina-layout": "lamina.passes.layout:ChooseLayout",
+    "lamina-plan": "lamina.passes.plan:Plan",
+    "lamina-tile": "lamina.passes.tile:Tile",
+    "lamina-expand-math": "lamina.passes.expand_math:ExpandMath",
+    "lamina-tile-to-cpu": "lamina.passes.tile_to_cpu:TileToCpu",
+}
+
+
+def load(name: str) -> type[Pass]:
+    """The class of a Lamina pass; KeyError for a name that is not ours."""
+    module, cls = PASSES[name].split(":")
+    found: type[Pass] = getattr(import_module(module), cls)
+    if found.name != name:
+        raise TypeError(f"{PASSES[name]} calls itself {found.name!r}, the registry {name!r}")
+    return found
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """ "The text ", did you mean 'x' or 'y'?" for a misspelt name, or "" when nothing is near."""
+    near = get_close_matches(name, known, 3, 0.6)
+    return f", did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,0 +1,292 @@
+"""Reading and rebuilding linalg on tensors: what the graph passes share.
+
+An indexing map is a tuple here: result j of the map is loop `map[j]`, or `ZERO` for the constant 0 (a broadcast unit
+dimension). Maps with other expressions (strides, windows) are None, and no pass of this level looks through them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
+
+ZERO = -1
+Map = tuple[int, ...]
+
+
+def producer(value: ir.Value) -> ir.Operation | None:
+    """The operation that makes `value`; None for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
+    """Every block of tensor operations: bodies of functions, and of the groups inside them after lamina-fuse."""
+    for function in module.body.operations:
+        if function.operation.name != "func.func":
+            continue
+        for block in function.operation.regions[0].blocks:
+            yield block
+            for op in block.operations:
+                if op.operation.name == "graph.group":
+                    yield from op.operation.regions[0].blocks
+
+
+def tensor_ops(module: ir.Module) -> list[ir.Operation]:
+    """All operations on tensors in program order (a list: the caller may erase what it has visited)."""
+    return [op.operation for block in tensor_blocks(module) for op in block.operations]
+
+
+def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    return dict(op.attributes.items())
+
+
+def unused(op: ir.Operation) -> bool:
+    return all(next(iter(result.uses), None) is None for result in op.results)
+
+
+def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
+    """Is this an external call whose every execution counts (it advances a random state, or checks)?
+
+    Before lamina-extern `graph.effect` stands on the private function, after it on graph.extern.
+    """
+    if op.name == "graph.extern":
+        return "graph.effect" in op.attributes
+    if op.name == "func.call":
+        callee = externs.get(op.attributes["callee"].value)
+        return callee is None or "graph.effect" in callee.attributes
+    return False
+
+
+def external_functions(module: ir.Module) -> dict[str, ir.Operation]:
+    """The private functions that stand for external calls before lamina-extern, by name."""
+    found = {}
+    for function in module.body.operations:
+        op = function.operation
+        if op.name == "func.func" and "graph.callee" in op.attributes:
+            found[op.attributes["sym_name"].value] = op
+    return found
+
+
+@contextmanager
+def effects_pinned(module: ir.Module) -> Iterator[None]:
+    """Upstream passes take every graph.extern for pure, and remove it or merge it with another.
+
+    Inside this context those with effects are ops of an unregistered dialect, of which upstream assumes nothing.
+    """
+    context = module.context
+    allowed = context.allow_unregistered_dialects
+    externs = [op for op in tensor_ops(module) if op.name == "graph.extern" and has_effect(op, {})]
+    context.allow_unregistered_dialects = allowed or bool(externs)
+    try:
+        for op in externs:
+            _renamed(op, "pinned.extern")
+        yield
+    finally:
+        for op in [op for op in tensor_ops(module) if op.name == "pinned.extern"]:
+            _renamed(op, "graph.extern")
+        context.allow_unregistered_dialects = allowed
+
+
+def _renamed(op: ir.Operation, name: str) -> ir.Operation:
+    """Puts an op of another name in the place of one without regions."""
+    types, ip = [r.type for r in op.results], ir.InsertionPoint(op)
+    new = ir.Operation.create(name, types, list(op.operands), attributes_of(op), loc=op.location, ip=ip)
+    for before, after in zip(op.results, new.results, strict=True):
+        before.replace_all_uses_with(after)
+    op.erase()
+    return new
+
+
+def upstream(module: ir.Module, passes: str) -> None:
+    """Runs upstream passes on the module, with external calls that have effects left as they are."""
+    with effects_pinned(module):
+        PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
+
+
+@dataclass
+class Generic:
+    """A linalg.generic on tensors, read once. `args` are the block arguments: inputs, then outs."""
+
+    op: ir.Operation
+    ins: list[ir.Value]
+    outs: list[ir.Value]
+    maps: list[Map | None]
+    reduction: tuple[bool, ...]
+    block: ir.Block
+    args: list[ir.Value]
+    yielded: list[ir.Value]
+    added: list[tuple[ir.Value, Map, ir.Value]] = field(default_factory=list)  # inputs to come: see `rebuild`
+
+    @property
+    def parallel(self) -> bool:
+        return not any(self.reduction)
+
+    @property
+    def loops(self) -> Map:
+        return tuple(range(len(self.reduction)))
+
+    @cached_property
+    def extents(self) -> dict[int, int]:
+        """Loop -> number of iterations, for the loops that some operand's map names plainly."""
+        found: dict[int, int] = {}
+        for value, map_ in zip(self.ins + self.outs, self.maps, strict=True):
+            if map_ is not None:
+                found.update((d, n) for d, n in zip(map_, ir.ShapedType(value.type).shape, strict=True) if d != ZERO)
+        return found
+
+
+@dataclass
+class Reader:
+    """Reads generics and maps, and remembers what it read. `forget` an op after changing it."""
+
+    _maps: dict[ir.Attribute, Map | None] = field(default_factory=dict)
+    _kinds: dict[ir.Attribute, tuple[bool, ...]] = field(default_factory=dict)
+    _generics: dict[ir.Operation, Generic] = field(default_factory=dict)
+
+    def generic(self, op: ir.Operation) -> Generic:
+        known = self._generics.get(op)
+        if known is None:
+            known = self._generics[op] = self._read(op)
+        return known
+
+    def forget(self, op: ir.Operation) -> None:
+        self._generics.pop(op, None)
+
+    def map(self, attribute: ir.Attribute) -> Map | None:
+        if attribute not in self._maps:
+            results = [_result(expr) for expr in attribute.value.results]
+            self._maps[attribute] = None if None in results else tuple(r for r in results if r is not None)
+        return self._maps[attribute]
+
+    def _read(self, op: ir.Operation) -> Generic:
+        attributes, operands = op.attributes, list(op.operands)
+        inputs = len(operands) - len(op.results)
+        kinds = attributes["iterator_types"]
+        if kinds not in self._kinds:
+            self._kinds[kinds] = tuple("parallel" not in str(kind) for kind in kinds)
+        block = op.regions[0].blocks[0]
+        last = block.operations[len(block.operations) - 1].operation
+        return Generic(
+            op,
+            operands[:inputs],
+            operands[inputs:],
+            [self.map(a) for a in attributes["indexing_maps"]],
+            self._kinds[kinds],
+            block,
+            list(block.arguments),
+            list(last.operands),
+        )
+
+
+def _result(expr: ir.AffineExpr) -> int | None:
+    if isinstance(expr, ir.AffineDimExpr):
+        return int(expr.position)
+    return ZERO if isinstance(expr, ir.AffineConstantExpr) and expr.value == 0 else None
+
+
+def map_attribute(map_: Map, loops: int, context: ir.Context) -> ir.Attribute:
+    zero = ir.AffineExpr.get_constant(0, context)
+    results = [zero if d == ZERO else ir.AffineExpr.get_dim(d, context) for d in map_]
+    return ir.AffineMapAttr.get(ir.AffineMap.get(loops, 0, results, context))
+
+
+def covers(maps: Sequence[Map | None], loops: int) -> bool:
+    """Do these maps name every loop plainly, so that linalg can infer its extent?"""
+    named = {d for map_ in maps if map_ is not None for d in map_}
+    return all(d in named for d in range(loops))
+
+
+def rebuild(
+    reader: Reader,
+    generic: Generic,
+    inputs: Sequence[int],
+    added: Sequence[tuple[ir.Value, Map, ir.Value]] = (),
+    results: Sequence[int] | None = None,
+    inits: dict[int, ir.Value] | None = None,
+    loc: ir.Location | None = None,
+) -> ir.Operation:
+    """Replaces a generic by one with fewer or more operands; its body moves to the new op.
+
+    inputs   positions of the inputs that stay; the others must be unused in the body
+    added    new inputs behind them: (tensor, map, block argument appended at the end of the block)
+    results  positions of the results that stay (default all); the others and their block arguments must be unused
+    inits    result position -> what replaces its outs operand
+    loc      its location, if it is to have another
+    """
+    old, block, n_in = generic.op, generic.block, len(generic.ins)
+    kept = list(range(len(generic.outs))) if results is None else list(results)
+    with old.context:
+        if len(kept) < len(generic.outs):
+            _yield_only(block, kept)
+            erase_dead(block)
+        _move_outs_last(block, generic.args[n_in:], set(kept), drop=set(range(n_in)) - set(inputs), n_in=n_in)
+        maps, loops = list(old.attributes["indexing_maps"]), len(generic.reduction)
+        outs = [(inits or {}).get(i, generic.outs[i]) for i in kept]
+        operands = [generic.ins[i] for i in inputs] + [tensor for tensor, _, _ in added] + outs
+        attributes = attributes_of(old)
+        attributes["indexing_maps"] = ir.ArrayAttr.get(
+            [maps[i] for i in inputs] + [map_attribute(m, loops, old.context) for _, m, _ in added] + [maps[n_in + i] for i in kept]
+        )
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(operands) - len(outs), len(outs)])
+        types, ip = [old.results[i].type for i in kept], ir.InsertionPoint(old)
+        new = ir.Operation.create("linalg.generic", types, operands, attributes, regions=1, loc=loc or old.location, ip=ip)
+    block.append_to(new.regions[0])
+    for i, after in zip(kept, new.results, strict=True):
+        old.results[i].replace_all_uses_with(after)
+    reader.forget(old)
+    old.erase()
+    return new
+
+
+def _move_outs_last(block: ir.Block, outs: Sequence[ir.Value], kept: set[int], drop: set[int], n_in: int) -> None:
+    for i, arg in enumerate(outs):
+        if i in kept:
+            arg.replace_all_uses_with(block.add_argument(arg.type, arg.location))
+    for position in range(n_in + len(outs) - 1, -1, -1):
+        if position >= n_in or position in drop:
+            block.erase_argument(position)
+
+
+def _yield_only(block: ir.Block, positions: Sequence[int]) -> None:
+    last = block.operations[len(block.operations) - 1].operation
+    values = [last.operands[i] for i in positions]
+    ir.Operation.create("linalg.yield", operands=values, loc=last.location, ip=ir.InsertionPoint(last))
+    last.erase()
+
+
+def erase_dead(block: ir.Block) -> None:
+    """Erases ops of a body whose results nobody uses; checks, which have no results, stay."""
+    for op in reversed([o.operation for o in block.operations]):
+        if len(op.results) and unused(op):
+            op.erase()
+
+
+def empty(type_: ir.Type, at: ir.Operation) -> ir.Value:
+    """A tensor.empty of this static type, in front of `at`."""
+    return ir.Operation.create("tensor.empty", [type_], loc=at.location, ip=ir.InsertionPoint(at)).results[0]
+
+
+def constant(attribute: ir.Attribute, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:
+    """An arith.constant, scalar or tensor, of this typed attribute."""
+    return ir.Operation.create("arith.constant", [attribute.type], attributes={"value": attribute}, loc=loc, ip=ip).results[0]
+
+
+def fill(value: ir.Value, type_: ir.Type, at: ir.Operation) -> ir.Value:
+    """linalg.fill of a new tensor with a scalar, in front of `at`."""
+    element, loc = value.type, at.location
+    segments = ir.DenseI32ArrayAttr.get([1, 1], at.context)
+    op = ir.Operation.create(
+        "linalg.fill",
+        [type_],
+        [value, empty(type_, at)],
+        {"operandSegmentSizes": segments},
+        regions=1,
+        loc=loc,
+        ip=ir.InsertionPoint(at),
+    )
+    block = ir.Block.create_at_start(op.regions[0], [element, element], [loc, loc])
+    ir.Operation.create("linalg.yield", operands=[block.arguments[0]], loc=loc, ip=ir.InsertionPoint(block))
+    return op.results[0]

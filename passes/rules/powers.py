@@ -1,0 +1,87 @@
+"""Powers and roots. The forms are those of eager's own kernels, which take the same short cuts."""
+
+from torch_mlir import ir
+
+from ..scalars import Ref
+from ..scope import Scope
+
+_CHAIN = (2, 3, 4)
+
+
+def power(s: Scope, op: ir.Operation) -> ir.Value | None:
+    """x**c for constant c: products for 2, 3, 4, reciprocals for -1 and -2, roots for 0.5 and -0.5.
+
+    Within 2 ulp of the exact power. As in eager, (-0.0)**0.5 is -0.0 and (-inf)**0.5 is NaN. Another integer exponent
+    becomes a powf, so that no fpowi is left. In half types only one rounding is allowed: no chains of products.
+    """
+    base, exponent = s.args(op)
+    c, type_ = s.number(exponent), op.results[0].type
+    if c is None:
+        return None
+    if c == 0:
+        return s.constant(1.0, type_, op)
+    x = s.use(base, op)
+    if c == 1:
+        return x
+    if c in _CHAIN and (c == 2 or not _half(type_)):
+        return _product(s, x, int(c), op)
+    if c == -1 or (c == -2 and not _half(type_)):
+        return s.build("arith.divf", type_, [s.constant(1.0, type_, op), _product(s, x, int(-c), op)], op)
+    if c in (0.5, -0.5):
+        return s.build("math.sqrt" if c > 0 else "math.rsqrt", type_, [x], op)
+    if op.name == "math.fpowi":
+        return s.build("math.powf", type_, [x, s.constant(c, type_, op)], op)
+    return None
+
+
+def _half(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.BF16Type | ir.F16Type)
+
+
+def _product(s: Scope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value | None:
+    if n == 1 or x is None:
+        return x
+    square = s.build("arith.mulf", x.type, [x, x], op)
+    if n == 2:
+        return square
+    return s.build("arith.mulf", x.type, [square, x if n == 3 else square], op)
+
+
+def divide_by_root(s: Scope, op: ir.Operation) -> ir.Value | None:
+    """1 / sqrt(y) -> rsqrt(y), and x / sqrt(y) -> x * rsqrt(y) where y has fewer elements (a norm of every row).
+
+    One rounding less for the former, within 2 ulp for the latter, which divides once a row instead of once an element.
+    """
+    a, b = s.args(op)
+    root, type_ = s.node(b, "math.sqrt"), op.results[0].type
+    if root is None:
+        return None
+    if s.number(a) == 1:
+        return s.build("math.rsqrt", type_, [s.use(root.args[0], op)], op)
+    reciprocal = None if _half(type_) else _reciprocal_root(s, b, root.op)
+    return None if reciprocal is None else s.build("arith.mulf", type_, [s.use(a, op), s.use(reciprocal, op)], op)
+
+
+def _reciprocal_root(s: Scope, ref: Ref, root: ir.Operation) -> Ref | None:
+    """A twin of the generic that yields `root`, with rsqrt in its place, when it runs over fewer loops than this one."""
+    while True:
+        further = s.scalars.step(ref)
+        if further is None or further.value == root.results[0]:
+            break
+        ref = further
+    owner = root.block.owner.operation
+    loops = {d for d in ref.index if d >= 0}
+    if further is None or not isinstance(ref.value.type, ir.RankedTensorType) or len(owner.results) != 1:
+        return None
+    if owner.name != "linalg.generic" or len(loops) >= len(s.loops):
+        return None
+    twin = owner.clone(ip=ir.InsertionPoint.after(owner)).operation
+    for inner in twin.regions[0].blocks[0].operations:
+        last = inner.operation
+    made = last.operands[0].owner.operation
+    made_twin = ir.Operation.create(
+        "math.rsqrt", [made.results[0].type], list(made.operands), loc=made.location, ip=ir.InsertionPoint(made)
+    )
+    made.results[0].replace_all_uses_with(made_twin.results[0])
+    made.erase()
+    return Ref(twin.results[0], ref.index)

@@ -1,0 +1,137 @@
+"""From a space to loops: which axis is vectorised, which axes a program runs over itself and which make the grid."""
+
+import math
+from dataclasses import dataclass
+
+from lamina.schedules.cpu import Config, choose
+
+from .affine import Affine, Axis
+from .coalesce import Merged, coalesce
+from .expressions import Apply, Load, Reduce, Scan
+from .grouping import walk
+from .realise import COST
+from .space import Space
+
+SQUARE = 64  # side of the squares that are transposed: whole cache lines and few pages on both sides
+BITS = {"index": 64, "i1": 8}
+
+
+def bits(dtype: str) -> int:
+    return BITS.get(dtype) or int("".join(c for c in dtype if c.isdigit()))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """vector: the axis whose neighbours share a block (None: scalar code). outer: row axes of the grid; chunked: a row axis of
+    which one program takes `chunk` iterations; inner: row axes that a program runs over whole. crossed: the axis that is
+    contiguous in memory read across the vector axis; squares of it are transposed through scratch memory."""
+
+    config: Config
+    merged: Merged
+    vector: Axis | None
+    outer: tuple[Axis, ...]
+    chunked: Axis | None
+    chunk: int
+    inner: tuple[Axis, ...]
+    crossed: Axis | None = None
+
+    @property
+    def grid(self) -> int:
+        n = math.prod(a.extent for a in self.outer)
+        return n * (-(-self.chunked.extent // self.chunk) if self.chunked else 1)
+
+    @property
+    def column_vector(self) -> bool:
+        return self.vector in self.merged.columns
+
+
+def operations(space: Space) -> int:
+    """Cost per element of all results, shared values counted once."""
+    seen = {e for r in space.results for e in walk(r.expr)}
+    return sum(COST.get(e.op, 1) for e in seen if isinstance(e, Apply))
+
+
+def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Rows and columns in the order in which memory is laid out: of the results, and of what is read."""
+    loads = [e.at for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
+    stores = [r.at for r in space.results]
+
+    def widest(a: Axis) -> int:
+        return max((abs(at.coefficient(a)) for at in stores), default=0) or max((abs(at.coefficient(a)) for at in loads), default=0)
+
+    return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
+
+
+def _vector_axis(space: Space, merged: Merged) -> Axis | None:
+    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
+    loads = [e.at.rename(merged.rename) for e in seen if isinstance(e, Load)]
+    stores = [r.at.rename(merged.rename) for r in space.results]
+    scans = any(isinstance(e, Scan) for e in seen)  # steps along a scanned column depend on each other
+    candidates = [*([] if scans else reversed(merged.columns)), *reversed(merged.rows)]
+
+    total = math.prod(a.extent for a in (*merged.rows, *merged.columns))
+
+    def score(a: Axis) -> float:
+        def step(at: Affine, k: float) -> float:
+            c = at.coefficient(a)
+            touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))  # a row result is stored rarely
+            return (k if c == 1 else 0.25 if c == 0 else -k) * touched / max(total, 1)
+
+        return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if a.extent < 8 else 0)
+
+    best = max(candidates, key=score, default=None)
+    if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
+        usable = [a for a in candidates if all(at.coefficient(a) in (0, 1) for at in stores)]
+        best = max(usable, key=score, default=None)
+    return best
+
+
+def _crossed(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
+    """The row axis along which loads that stride along `vector` are contiguous, where squares are worth it."""
+    if vector is None or merged.columns or vector.extent < 8:
+        return None
+    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
+        at = e.at.rename(merged.rename)
+        if crosses(e, at, vector):
+            for a in merged.rows:
+                if a is not vector and a.extent >= 8 and at.coefficient(a) == 1:
+                    return a
+    return None
+
+
+def crosses(e: Load, at: Affine, vector: Axis) -> bool:
+    return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque
+
+
+def schedule(space: Space, config: Config | None = None) -> Schedule:
+    """The schedule of a space; `config` overrides the first choice."""
+    merged = coalesce(*_by_stride(space), space.places())
+    vector = _vector_axis(space, merged)
+    column_vector = vector in merged.columns
+    widest = max((bits(e.dtype) for r in space.results for e in walk(r.expr) if not isinstance(e, Reduce)), default=32)
+    crossed = _crossed(space, merged, vector) if config is None else None
+    if crossed is not None and vector is not None:
+        outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
+        return Schedule(Config(lanes=SQUARE), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+    if config is None:
+        config = choose(operations(space), widest, vector.extent if vector else 1, bool(space.reductions) and not column_vector)
+    rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
+    work = max(config.work // max(math.prod(a.extent for a in merged.columns), 1), 1)
+    inner: list[Axis] = []
+    covered = 1
+    chunked, chunk = None, 0
+    while rows:
+        a = rows.pop()
+        wanted = -(-work // covered)
+        if a is vector:
+            wanted = -(-wanted // config.lanes) * config.lanes
+        if wanted >= a.extent:
+            inner.insert(0, a)
+            covered *= a.extent
+            continue
+        if wanted > 1:
+            chunked, chunk = a, wanted
+        else:
+            rows.append(a)
+        break
+    return Schedule(config, merged, vector, tuple(rows), chunked, chunk, tuple(inner))

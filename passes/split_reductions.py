@@ -1,0 +1,168 @@
+"""lamina-split-reductions: reductions to few results become partial results that threads can share, and their sum."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from .base import Pass
+from .reading import REDUCERS, Generic, neutral, producer, shape_of
+
+
+@dataclass(frozen=True)
+class SplitReductions(Pass):
+    """Split reductions to few results in two, so that they can run in parallel.
+
+    A reduction whose results are fewer than `rows` runs over at least `elements`: its outermost reduced loop of n becomes
+    (parts, n / parts) where `parts` is the largest divisor of n up to `parts`; the partial results are reduced by a second
+    op. The order of additions depends on the shape alone, never on the number of threads.
+
+        %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
+     -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
+
+    rows, elements  when to split
+    parts           partial results at most
+    """
+
+    name: ClassVar[str] = "lamina-split-reductions"
+    rows: int = 8
+    elements: int = 262144
+    parts: int = 64
+
+    def run(self, module: ir.Module) -> None:
+        for f in module.body.operations:
+            if f.operation.name == "func.func" and f.operation.regions[0].blocks:
+                for op in list(f.operation.regions[0].blocks[0].operations):
+                    if op.operation.name == "linalg.generic":
+                        self._split(op.operation)
+
+    def _split(self, op: ir.Operation) -> None:
+        g = Generic.read(op)
+        if not any(g.reduced) or len(op.results) != 1:
+            return
+        size, results = 1, 1
+        for n, r in zip(g.extents, g.reduced, strict=True):
+            size, results = size * n, results * (1 if r else n)
+        combine = producer(g.yields[0])
+        if results >= self.rows or size < self.elements or combine is None or combine.name not in REDUCERS:
+            return
+        if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
+            return
+        for loop in (i for i, r in enumerate(g.reduced) if r):
+            n = g.extents[loop]
+            parts = max((p for p in range(1, self.parts + 1) if n % p == 0), default=1)
+            if parts >= self.rows and _splittable(g, loop):
+                _rewrite(g, loop, parts, combine.name)
+                return
+
+
+def _uses_index(g: Generic) -> bool:
+    return any(o.operation.name in ("linalg.index", "tensor.extract") for o in g.block.operations)
+
+
+def _splittable(g: Generic, loop: int) -> bool:
+    """Whether every operand walks `loop` along one whole dimension, or not at all."""
+    for m in g.maps[: g.inputs]:
+        for constant, terms in m:
+            if any(i == loop for i, _ in terms) and (len(terms) > 1 or terms[0][1] != 1 or constant):
+                return False
+    return True
+
+
+def _rewrite(g: Generic, loop: int, parts: int, combine: str) -> None:
+    op, out = g.op, g.op.operands[g.inputs]
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    with op.location, ir.InsertionPoint(op):
+        ins, maps = [], []
+        for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
+            expanded, results = _expand(v, m, loop, parts)
+            ins.append(expanded)
+            maps.append(results)
+        # the new loop is the first one; old loop i is loop i + 1
+        shape = shape_of(op.results[0])
+        partial_type = ir.RankedTensorType.get([parts, *shape], element)
+        init = _neutral_fill(op, partial_type, combine)
+        dims = len(g.extents) + 1
+        maps.append([ir.AffineDimExpr.get(0), *(_shifted(e) for e in g.maps[g.inputs])])
+        partial = _generic(partial_type, [*ins, init], maps, dims, [False, *g.reduced])
+        _clone_body(op, partial)
+        rank = len(shape)
+        keep = [ir.AffineDimExpr.get(d + 1) for d in range(rank)]
+        total = _generic(
+            op.results[0].type, [partial.results[0], out], [[ir.AffineDimExpr.get(0), *keep], keep], rank + 1,
+            [True, *[False] * rank],
+        )  # fmt: skip
+        block = total.regions[0].blocks.append(element, element)
+        with ir.InsertionPoint(block):
+            a, b = block.arguments
+            combined = ir.Operation.create(combine, results=[element], operands=[a, b]).results[0]
+            ir.Operation.create("linalg.yield", operands=[combined])
+        op.results[0].replace_all_uses_with(total.results[0])
+    op.erase()
+
+
+def _shifted(entry: tuple[int, tuple[tuple[int, int], ...]]) -> ir.AffineExpr:
+    constant, terms = entry
+    out = ir.AffineConstantExpr.get(constant)
+    for i, k in terms:
+        out = out + ir.AffineDimExpr.get(i + 1) * k
+    return out
+
+
+def _expand(v: ir.Value, m: tuple, loop: int, parts: int) -> tuple[ir.Value, list[ir.AffineExpr]]:
+    """`v` with the dimension that `loop` walks made two, and its map."""
+    shape = shape_of(v)
+    new_shape: list[int] = []
+    groups: list[list[int]] = []
+    results: list[ir.AffineExpr] = []
+    for n, entry in zip(shape, m, strict=True):
+        groups.append([len(new_shape)])
+        if any(i == loop for i, _ in entry[1]):
+            groups[-1].append(len(new_shape) + 1)
+            new_shape += [parts, n // parts]
+            results += [ir.AffineDimExpr.get(0), ir.AffineDimExpr.get(loop + 1)]
+        else:
+            new_shape.append(n)
+            results.append(_shifted(entry))
+    if len(new_shape) == len(shape):
+        return v, results
+    type_ = ir.RankedTensorType.get(new_shape, ir.RankedTensorType(v.type).element_type)
+    return tensor.expand_shape(type_, v, groups, [], new_shape), results
+
+
+def _neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) -> ir.Value:
+    value = neutral(combine, str(type_.element_type))  # which the combination ignores
+    element = type_.element_type
+    attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
+    return ir.Operation.create(
+        "arith.constant", results=[type_], attributes={"value": ir.DenseElementsAttr.get_splat(type_, attr)}
+    ).results[0]
+
+
+def _generic(type_: ir.Type, operands: list[ir.Value], maps: list, dims: int, reduced: list[bool]) -> ir.Operation:
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>") for r in reduced]
+    return ir.Operation.create(
+        "linalg.generic",
+        results=[type_],
+        operands=operands,
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get(dims, 0, m)) for m in maps]),
+            "iterator_types": ir.ArrayAttr.get(kinds),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands) - 1, 1]),
+        },
+        regions=1,
+    )
+
+
+def _clone_body(source: ir.Operation, target: ir.Operation) -> None:
+    old = source.regions[0].blocks[0]
+    new = target.regions[0].blocks.append(*[a.type for a in old.arguments])
+    values = dict(zip(old.arguments, new.arguments, strict=True))
+    with ir.InsertionPoint(new):
+        for o in old.operations:
+            copy = o.operation.clone()
+            for i, v in enumerate(copy.operands):
+                if v in values:
+                    copy.operands[i] = values[v]
+            values.update(zip(o.operation.results, copy.results, strict=True))

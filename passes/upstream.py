@@ -1,0 +1,79 @@
+"""Upstream's passes: which there are, and what MLIR means when it rejects one.
+
+MLIR's Python bindings neither list passes nor name alternatives. `upstream.txt` holds every pass of the toolchain with its options,
+as `tools/upstream_passes.py` finds them in the library; it serves messages and `--list-passes` only, MLIR itself decides.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+
+from .diagnostics import place
+from .pipeline_text import PassCall, error_at
+from .registry import PASSES, nearest
+
+# These end the process with a segmentation fault on a module that holds an op no dialect declares, as graph's and plan's are
+# (LLVM 24.0.0git: they ask such an op for interfaces or symbol tables it does not have).
+_FATAL_ON_OURS = {
+    "inline",
+    "math-extend-to-supported-types",
+    "normalize-memrefs",
+    "remove-dead-values",
+    "scalarize-single-element-tensor-return",
+    "torch-onnx-to-torch-backend-pipeline",
+    "torch-shape-refinement-pipeline",
+    "torchdynamo-export-to-torch-backend-pipeline",
+    "xegpu-vector-linearize",
+}
+
+
+@cache
+def upstream_passes() -> dict[str, tuple[str, ...]]:
+    """Upstream passes by name with the names of their options."""
+    lines = Path(__file__).with_name("upstream.txt").read_text().splitlines()
+    entries = (line.partition(":") for line in lines if not line.startswith("#"))
+    return {name: tuple(options.split()) for name, _, options in entries}
+
+
+def explain_rejection(said: str, anchor: str, call: PassCall) -> CompileError:
+    """MLIR's refusal of an upstream pass inside `anchor(...)`, in one line with the way out."""
+    known = upstream_passes()
+    if "does not refer to a registered pass" in said:
+        return error_at(
+            call.column,
+            f"unknown pass {call.name!r}{nearest(call.name, [*PASSES, *known])}",
+            "opt-driver --list-passes shows them all",
+        )
+    if option := re.search(r"no such option (\S+)", said):
+        has = known.get(call.name, ())
+        remedy = f"{call.name} has {', '.join(has)}" if has else f"{call.name} has no options"
+        return error_at(call.column, f"unknown option {option[1]!r} of {call.name}{nearest(option[1], list(has))}", remedy)
+    if wanted := re.search(r"restricted to '([^']+)'", said):
+        return error_at(call.column, f"{call.name} runs on {wanted[1]}, not on {anchor}", f"write {wanted[1]}({call.name})")
+    text = " ".join(line for line in said.splitlines() if line and not line.startswith("failed to add"))
+    return error_at(call.column, f"{call.name}: {text or 'an option has a wrong value'}", f"given {call}")
+
+
+def refuse_if_fatal(name: str, module: ir.Module) -> None:
+    """CompileError for an upstream pass that is known to end the process on this module."""
+    if name not in _FATAL_ON_OURS:
+        return
+
+    found: list[ir.Operation] = []
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith(("graph.", "plan.")):
+            found.append(op)
+            return ir.WalkResult.INTERRUPT
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
+    if found:
+        file, line, column = place(found[0].location)
+        where = f"{file}:{line}:{column}" if file else ""
+        text = f"{name} cannot run on a module with {found[0].name}: it would end the process"
+        raise CompileError(text, where=where, remedy="run it at an earlier level")

@@ -1,0 +1,34 @@
+"""Types of the native runtime (runtime/native/module.cpp)."""
+
+from typing import Any
+
+import torch
+
+class Runner:
+    """A program ready to run: call it with tensors, or with one list of tensors, which it empties."""
+
+    def __init__(self, spec: dict[str, Any]) -> None: ...
+    def __call__(self, *tensors: torch.Tensor | list[torch.Tensor]) -> tuple[torch.Tensor, ...]: ...
+    def packed(self) -> int:
+        """How many of the program's matrix products run on packed weights now."""
+
+def info() -> dict[str, Any]:
+    """What of torch the runtime found and uses."""
+
+def has_routine(name: str) -> bool:
+    """Whether a library routine can be called without Python."""
+
+def pool_stats() -> dict[str, int]:
+    """Bytes of the pool of results and arenas: limit, idle, used; blocks taken and reused."""
+
+def set_pool_limit(bytes: int) -> None:
+    """Bytes that may lie idle in the pool."""
+
+def trim_pool() -> None:
+    """Frees what lies idle in the pool."""
+
+def set_pack_limit(bytes: int) -> None:
+    """Bytes that packed weights may take."""
+
+def pack_bytes() -> int:
+    """Bytes that packed weights take."""

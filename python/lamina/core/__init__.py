@@ -1,0 +1,1 @@
+"""Errors, options, the device model and the program format: what every other layer may import."""

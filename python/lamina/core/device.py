@@ -1,0 +1,88 @@
+"""Models of the devices Lamina compiles for: what a schedule and a target must know to choose well."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from .errors import CompileError
+
+# LLVM's names of x86 processors, by the width of the vectors to use there
+_PROCESSORS = {
+    512: "skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server tigerlake rocketlake sapphirerapids "
+    "emeraldrapids graniterapids graniterapids-d diamondrapids znver4 znver5 x86-64-v4",
+    256: "haswell broadwell skylake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake pantherlake gracemont "
+    "sierraforest grandridge clearwaterforest bdver4 znver1 znver2 znver3 x86-64-v3",
+    128: "nehalem westmere sandybridge ivybridge silvermont goldmont tremont bdver2 bdver3 btver2 x86-64 x86-64-v2",
+}
+_SIMD_BITS = {name: bits for bits, names in _PROCESSORS.items() for name in names.split()}
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A processor.
+
+    processor   its name to LLVM, e.g. "znver4"
+    features    LLVM's feature string, "+avx2,-avx512f,..."; "" for what the name implies
+    simd_bits   width of the vector registers that code should use
+    cores       that this process may run on
+    l1, l2, l3  data cache bytes (l1 and l2 of one core, l3 as the host sees it); 0 when unknown
+    """
+
+    processor: str
+    features: str
+    simd_bits: int
+    cores: int
+    l1: int
+    l2: int
+    l3: int
+
+    @staticmethod
+    def named(processor: str) -> Cpu:
+        """An x86 processor by LLVM's name, with the caches and cores of this host."""
+        if processor not in _SIMD_BITS:
+            near = get_close_matches(processor, _SIMD_BITS, 3)
+            remedy = f"did you mean {' or '.join(near)}?" if near else f"known are: {', '.join(_SIMD_BITS)}"
+            raise CompileError(f"no processor is called {processor!r}", remedy=remedy)
+        here = host()
+        return Cpu(processor, "", _SIMD_BITS[processor], here.cores, here.l1, here.l2, here.l3)
+
+    @property
+    def avx512(self) -> bool:
+        """512-bit registers with masks for every lane type, and vscalef."""
+        return self.simd_bits == 512
+
+    @property
+    def identity(self) -> str:
+        """What code compiled for this processor depends on: part of a cache key."""
+        return f"{self.processor}:{self.simd_bits}:{self.features}"
+
+
+@cache
+def host() -> Cpu:
+    """The processor this process runs on."""
+    import llvmlite.binding as llvm  # 60 ms that a user of the program format alone need not pay
+
+    features = llvm.get_host_cpu_features()
+    text = features.flatten()
+    on = {name for name, has in features.items() if has}
+    wide = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= on
+    bits = 512 if wide else 256 if "avx2" in on else 128
+    l1, l2, l3 = (_cache_bytes(level) for level in (1, 2, 3))
+    return Cpu(llvm.get_host_cpu_name(), text, bits, len(os.sched_getaffinity(0)), l1, l2, l3)
+
+
+def _cache_bytes(level: int) -> int:
+    """Size of the first core's data or unified cache of a level, from Linux's sysfs; 0 where it does not say."""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (folder / "level").read_text().strip() != str(level) or "Instruction" in (folder / "type").read_text():
+                continue
+            size = (folder / "size").read_text().strip()
+        except OSError:
+            continue
+        return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]]
+    return 0

@@ -1,0 +1,15 @@
+"""What Lamina raises."""
+
+
+class CompileError(Exception):
+    """A model, pipeline or kernel that cannot be compiled: what is wrong, where in the user's source, and the way out.
+
+    message  one line, no traceback needed to understand it
+    where    "file:line" in the user's model, or "" when unknown
+    remedy   what to do about it, or ""
+    """
+
+    def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
+        self.message, self.where, self.remedy = message, where, remedy
+        text = f"{where}: {message}" if where else message
+        super().__init__(f"{text} ({remedy})" if remedy else text)

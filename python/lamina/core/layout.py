@@ -1,0 +1,106 @@
+"""Strided layouts of tensors in memory, as plain numbers: what a view does to shape, strides and offset, all in elements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Element [i, j, ...] lies at offset + i*strides[0] + j*strides[1] + ...
+
+    Made by `of` or `row_major`, which write one stride for what has many: a dimension of length 1 gets the stride that makes it
+    continue its inner neighbour, and a tensor without elements is row-major. So equal layouts compare equal.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @staticmethod
+    def of(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "Layout":
+        if 0 in shape:
+            return Layout.row_major(shape)
+        normal: list[int] = []
+        inner = 1
+        for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+            normal.append(inner if size == 1 else stride)
+            inner = normal[-1] * size
+        return Layout(tuple(shape), tuple(reversed(normal)), offset)
+
+    @staticmethod
+    def row_major(shape: Sequence[int]) -> "Layout":
+        strides: list[int] = []
+        inner = 1
+        for size in reversed(shape):
+            strides.append(inner)
+            inner *= max(size, 1)
+        return Layout(tuple(shape), tuple(reversed(strides)), 0)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last one touched, both included; 0 when there are none."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def is_row_major(self) -> bool:
+        return self.strides == Layout.row_major(self.shape).strides
+
+    @property
+    def is_dense(self) -> bool:
+        """Every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
+        inner = 1
+        for stride, size in sorted((t, n) for n, t in zip(self.shape, self.strides, strict=True) if n != 1):
+            if stride != inner:
+                return 0 in self.shape
+            inner *= size
+        return True
+
+    @property
+    def is_injective(self) -> bool:
+        """No two elements share memory, as far as strides in some order of the dimensions show."""
+        reach = 0
+        for stride, size in sorted((t, n) for n, t in zip(self.shape, self.strides, strict=True) if n != 1):
+            if stride <= reach:
+                return 0 in self.shape
+            reach += (size - 1) * stride
+        return True
+
+    def projected(self, dims: Sequence[int | None], shape: Sequence[int]) -> "Layout":
+        """Dimension i of the result walks dimension dims[i] of this one, or repeats it (stride 0) where dims[i] is None."""
+        strides = [0 if d is None else self.strides[d] for d in dims]
+        return Layout.of(shape, strides, self.offset)
+
+    def sliced(self, offsets: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> "Layout":
+        start = self.offset + sum(o * t for o, t in zip(offsets, self.strides, strict=True))
+        return Layout.of(sizes, [t * step for t, step in zip(self.strides, steps, strict=True)], start)
+
+    def expanded(self, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> "Layout":
+        """Dimension k split into dimensions groups[k] of `shape`."""
+        strides = [1] * len(shape)
+        for dim, group in enumerate(groups):
+            inner = self.strides[dim]
+            for i in reversed(group):
+                strides[i] = inner
+                inner *= shape[i]
+        return Layout.of(shape, strides, self.offset)
+
+    def collapsed(self, groups: Sequence[Sequence[int]]) -> "Layout | None":
+        """Dimensions groups[k] joined into dimension k; None when their elements do not lie in one row."""
+        shape = [prod(self.shape[i] for i in group) for group in groups]
+        if 0 in shape:
+            return Layout.row_major(shape)
+        strides: list[int] = []
+        for group in groups:
+            long = [i for i in group if self.shape[i] != 1]
+            if any(self.strides[i] != self.strides[k] * self.shape[k] for i, k in pairwise(long)):
+                return None
+            strides.append(self.strides[long[-1]] if long else 1)
+        return Layout.of(shape, strides, self.offset)

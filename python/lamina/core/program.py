@@ -1,0 +1,175 @@
+"""A compiled graph as plain data: what the cache stores and the native runtime runs.
+
+A program is a list of steps over buffers. A `Ref` is one tensor as a step sees it: a place in a buffer, a shape and strides.
+Offsets and sizes of memory are in bytes, strides in elements. Every size may be a `Size` (an expression over symbols).
+Nothing here knows MLIR or torch; `program_json` holds the JSON form.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .size import SizeLike
+
+ITEM_BYTES = {
+    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16,
+    "f8e4m3fn": 1, "f8e5m2": 1,
+}  # fmt: skip
+
+BufferKind = Literal["input", "arena", "output", "constant", "owned"]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An argument of the call as it must arrive: `strides` in elements (of dimensions longer than 1 they are binding)."""
+
+    dtype: str
+    shape: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor in memory: `offset` bytes past the start of `Program.buffers[buffer]`."""
+
+    buffer: int
+    offset: SizeLike
+    dtype: str
+    shape: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that refs point into.
+
+    kind    where it lives
+              input     argument `index` of the call; its first element is offset 0
+              arena     `offset` bytes (64-byte aligned) into the arena of the call; arena buffers share memory over time
+              output    fresh memory, allocated by the runtime, that leaves with a result
+              constant  `Program.constants[index]`, read-only
+              owned     what a Call returned, memory of its library
+    index   the argument or the constant; for outputs and owned buffers their number among their kind
+    offset  arena only, else 0
+    bytes   size; 0 for a tensor without elements, which has no memory
+    last    the last step (index into Program.steps) that uses it: an owned buffer is released after it. -1: it lives as
+            long as the call's results
+    """
+
+    kind: BufferKind
+    index: int
+    offset: SizeLike
+    bytes: SizeLike
+    last: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Data of the program, row-major, little-endian, `bool` one byte an element."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Runs programs 0..grid-1 of a kernel, `void kernel(void *const *bufs, int64_t lo, int64_t hi)`: bufs[i] is the first element
+    of args[i].
+
+    kernel   symbol in the program's object; launches with equal bodies and layouts share it
+    args     inputs, then `n_out` outputs
+    grid     number of independent programs
+    bytes    bytes moved in all: inputs read once and outputs written once, more where the kernel re-reads
+    flops    arithmetic operations in all, a transcendental counts as one
+    name     what this launch computes, for people
+    where    source lines of the ops it holds, "file.py:12"
+    ops      names of the ops it holds, "aten.add.Tensor"
+    inplace  (input, output) pairs of arg positions that share memory; all else is disjoint from the outputs
+    """
+
+    kernel: str
+    args: tuple[Ref, ...]
+    n_out: int
+    grid: SizeLike
+    bytes: SizeLike
+    flops: SizeLike
+    name: str
+    where: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    inplace: tuple[tuple[int, int], ...] = ()
+
+
+Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Runs a routine that is not ours. Exactly one of `outs` and `owned` holds its results.
+
+    callee  the overload, "aten.addmm.default"
+    reason  "library" or "fallback"
+    args    positional arguments; tensors are refs, lists are tuples, torch dtypes, devices, layouts and memory formats are
+            strings such as "torch.float32"
+    kwargs  (name, value) pairs, the same kinds of value
+    outs    results written in place, by the overload's out variant
+    owned   results the routine allocates itself, each the whole of an owned buffer, with the layout the program counts on: the
+            runtime copies one that comes out otherwise. None for a result that is not a tensor, or undefined
+    name    what it computes, for people
+    where   source lines
+    """
+
+    callee: str
+    reason: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    outs: tuple[Ref, ...]
+    owned: tuple[Ref | None, ...]
+    name: str
+    where: tuple[str, ...] = ()
+
+
+Step = Launch | Call
+
+
+@dataclass(frozen=True)
+class SymbolSource:
+    """A size symbol is dimension `dim` of argument `input`."""
+
+    name: str
+    input: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """One compiled graph.
+
+    arena_bytes  memory the call needs for values between steps (its peak)
+    sum_bytes    what those values would take without reuse
+    lower_bound  the most bytes of them alive at one step: no packing can do better
+    outputs      refs into outputs, owned memory or (a result that is a view of an argument) inputs
+    """
+
+    arena_bytes: SizeLike
+    sum_bytes: SizeLike
+    lower_bound: SizeLike
+    inputs: tuple[TensorSpec, ...]
+    buffers: tuple[Buffer, ...]
+    constants: tuple[Constant, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Ref, ...]
+    symbols: tuple[SymbolSource, ...] = ()
+    name: str = "main"
+
+    def to_json(self) -> str:
+        from .program_json import dumps
+
+        return dumps(self)
+
+    @staticmethod
+    def from_json(text: str) -> "Program":
+        """The program `to_json` wrote; CompileError when the text is anything else."""
+        from .program_json import loads
+
+        return loads(text)

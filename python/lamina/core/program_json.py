@@ -1,0 +1,167 @@
+"""Programs as JSON. Constants are base64; floats that JSON lacks are written as {"float": "inf"}; refs are flat lists."""
+
+import base64
+import json
+import math
+from typing import Any
+
+from .errors import CompileError
+from .program import (
+    ITEM_BYTES,
+    Arg,
+    Buffer,
+    Call,
+    Constant,
+    Launch,
+    Program,
+    Ref,
+    Step,
+    SymbolSource,
+    TensorSpec,
+)
+from .size import size_from_json as _size
+from .size import size_to_json as _js
+
+VERSION = 1
+
+
+def dumps(program: Program) -> str:
+    return json.dumps(_program_to_json(program), separators=(",", ":"), allow_nan=False)
+
+
+def loads(text: str) -> Program:
+    try:
+        data = json.loads(text)
+        if data["version"] != VERSION:
+            raise CompileError(f"a program of format {data['version']}, not {VERSION}", remedy="compile it again")
+        return _program_from_json(data)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise CompileError(f"not a Lamina program: {type(error).__name__}: {error}", remedy="compile it again") from error
+
+
+def _program_to_json(p: Program) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "name": p.name,
+        "arena_bytes": _js(p.arena_bytes),
+        "sum_bytes": _js(p.sum_bytes),
+        "lower_bound": _js(p.lower_bound),
+        "symbols": [[s.name, s.input, s.dim] for s in p.symbols],
+        "inputs": [[i.dtype, _sizes_js(i.shape), _sizes_js(i.strides)] for i in p.inputs],
+        "buffers": [[b.kind, b.index, _js(b.offset), _js(b.bytes), b.last] for b in p.buffers],
+        "constants": [[c.dtype, list(c.shape), base64.b64encode(c.data).decode()] for c in p.constants],
+        "steps": [_step_to_json(s) for s in p.steps],
+        "outputs": [_ref_to_json(r) for r in p.outputs],
+    }
+
+
+def _program_from_json(d: dict[str, Any]) -> Program:
+    return Program(
+        name=str(d["name"]),
+        arena_bytes=_size(d["arena_bytes"]),
+        sum_bytes=_size(d["sum_bytes"]),
+        lower_bound=_size(d["lower_bound"]),
+        symbols=tuple(SymbolSource(str(n), int(i), int(k)) for n, i, k in d["symbols"]),
+        inputs=tuple(TensorSpec(_dtype(t), _sizes(shape), _sizes(strides)) for t, shape, strides in d["inputs"]),
+        buffers=tuple(Buffer(k, int(i), _size(o), _size(b), int(last)) for k, i, o, b, last in d["buffers"]),
+        constants=tuple(
+            Constant(_dtype(t), tuple(map(int, shape)), base64.b64decode(data, validate=True)) for t, shape, data in d["constants"]
+        ),
+        steps=tuple(_step_from_json(s) for s in d["steps"]),
+        outputs=tuple(_ref_from_json(r) for r in d["outputs"]),
+    )
+
+
+def _step_to_json(s: Step) -> dict[str, Any]:
+    if isinstance(s, Launch):
+        return {
+            "kernel": s.kernel,
+            "args": [_ref_to_json(r) for r in s.args],
+            "n_out": s.n_out,
+            "grid": _js(s.grid),
+            "bytes": _js(s.bytes),
+            "flops": _js(s.flops),
+            "name": s.name,
+            "where": list(s.where),
+            "ops": list(s.ops),
+            "inplace": [list(pair) for pair in s.inplace],
+        }
+    return {
+        "callee": s.callee,
+        "reason": s.reason,
+        "args": [_arg_to_json(a) for a in s.args],
+        "kwargs": [[name, _arg_to_json(a)] for name, a in s.kwargs],
+        "outs": [_ref_to_json(r) for r in s.outs],
+        "owned": [None if r is None else _ref_to_json(r) for r in s.owned],
+        "name": s.name,
+        "where": list(s.where),
+    }
+
+
+def _step_from_json(d: dict[str, Any]) -> Step:
+    if "kernel" in d:
+        return Launch(
+            kernel=str(d["kernel"]),
+            args=tuple(_ref_from_json(r) for r in d["args"]),
+            n_out=int(d["n_out"]),
+            grid=_size(d["grid"]),
+            bytes=_size(d["bytes"]),
+            flops=_size(d["flops"]),
+            name=str(d["name"]),
+            where=tuple(map(str, d["where"])),
+            ops=tuple(map(str, d["ops"])),
+            inplace=tuple((int(i), int(o)) for i, o in d["inplace"]),
+        )
+    return Call(
+        callee=str(d["callee"]),
+        reason=str(d["reason"]),
+        args=tuple(_arg_from_json(a) for a in d["args"]),
+        kwargs=tuple((str(name), _arg_from_json(a)) for name, a in d["kwargs"]),
+        outs=tuple(_ref_from_json(r) for r in d["outs"]),
+        owned=tuple(None if r is None else _ref_from_json(r) for r in d["owned"]),
+        name=str(d["name"]),
+        where=tuple(map(str, d["where"])),
+    )
+
+
+def _ref_to_json(r: Ref) -> list[Any]:
+    return [r.buffer, _js(r.offset), r.dtype, _sizes_js(r.shape), _sizes_js(r.strides)]
+
+
+def _ref_from_json(data: Any) -> Ref:
+    buffer, offset, dtype, shape, strides = data
+    return Ref(int(buffer), _size(offset), _dtype(dtype), _sizes(shape), _sizes(strides))
+
+
+def _arg_to_json(a: Arg) -> Any:
+    if isinstance(a, Ref):
+        return {"ref": _ref_to_json(a)}
+    if isinstance(a, tuple):
+        return [_arg_to_json(x) for x in a]
+    if isinstance(a, float) and not math.isfinite(a):
+        return {"float": repr(a)}
+    return a
+
+
+def _arg_from_json(a: Any) -> Arg:
+    if isinstance(a, list):
+        return tuple(_arg_from_json(x) for x in a)
+    if isinstance(a, dict):
+        return _ref_from_json(a["ref"]) if "ref" in a else float(a["float"])
+    if a is None or isinstance(a, bool | int | float | str):
+        return a
+    raise TypeError(f"an argument of type {type(a).__name__}")
+
+
+def _dtype(name: Any) -> str:
+    if name not in ITEM_BYTES:
+        raise ValueError(f"unknown dtype {name!r}")
+    return str(name)
+
+
+def _sizes_js(sizes: tuple[Any, ...]) -> list[Any]:
+    return [_js(s) for s in sizes]
+
+
+def _sizes(data: Any) -> tuple[Any, ...]:
+    return tuple(_size(s) for s in data)

@@ -1,0 +1,67 @@
+"""Sizes that may depend on the call: a number, or a sum of named size symbols.
+
+    Size.of("batch") * 768 + 64        # 768*batch + 64
+    evaluate(that, {"batch": 2})       # 1600
+
+A constant size is a plain `int` everywhere, in Python and in JSON, so a program without symbols reads as it always did. Products
+of two symbols have no form here: a buffer may have one symbolic dimension.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Size:
+    """`const` plus the sum of coefficient * symbol; `terms` are sorted by symbol and have no zero coefficients."""
+
+    const: int
+    terms: tuple[tuple[str, int], ...]
+
+    @staticmethod
+    def of(symbol: str) -> "Size":
+        return Size(0, ((symbol, 1),))
+
+    def __add__(self, other: "int | Size") -> "int | Size":
+        total = dict(self.terms)
+        if isinstance(other, Size):
+            for symbol, factor in other.terms:
+                total[symbol] = total.get(symbol, 0) + factor
+        return _normal(self.const + (other.const if isinstance(other, Size) else other), total)
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: int) -> "int | Size":
+        return _normal(self.const * factor, {symbol: k * factor for symbol, k in self.terms})
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        parts = [symbol if k == 1 else f"{k}*{symbol}" for symbol, k in self.terms]
+        return " + ".join(parts + ([str(self.const)] if self.const else []))
+
+
+SizeLike = int | Size
+
+
+def _normal(const: int, terms: dict[str, int]) -> SizeLike:
+    kept = tuple(sorted((symbol, k) for symbol, k in terms.items() if k))
+    return Size(const, kept) if kept else const
+
+
+def evaluate(size: SizeLike, symbols: Mapping[str, int]) -> int:
+    """The number a size stands for; KeyError names a symbol without a value."""
+    if isinstance(size, int):
+        return size
+    return size.const + sum(k * symbols[symbol] for symbol, k in size.terms)
+
+
+def size_to_json(size: SizeLike) -> Any:
+    return size if isinstance(size, int) else {"const": size.const, "terms": dict(size.terms)}
+
+
+def size_from_json(data: Any) -> SizeLike:
+    if isinstance(data, int) and not isinstance(data, bool):
+        return data
+    return _normal(int(data["const"]), {str(symbol): int(k) for symbol, k in data["terms"].items()})

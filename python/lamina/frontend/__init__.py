@@ -1,0 +1,1 @@
+"""From nn.Module to the linalg level, and the Python front doors."""

@@ -1,0 +1,47 @@
+"""What a compiled graph is called through when its arguments or outputs are not just the program's."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .aliases import Constant, Empty, View
+from .normalise import Normalised
+
+
+def adapt(run: Callable[..., tuple[Tensor, ...]], graph: Normalised, arguments: int) -> Callable[..., Any]:
+    """`run` itself when the graph's arguments and outputs are the program's, else an adapter around it."""
+    whole = graph.inputs == tuple(range(arguments)) and not graph.captured
+    if whole and all(isinstance(o, View) for o in graph.outputs):
+        return run
+    return _Adapter(run, graph)
+
+
+class _Adapter:
+    """Picks the tensors among the arguments, adds the constants of the graph, and puts what is no tensor among the results, or a
+    tensor without elements."""
+
+    def __init__(self, run: Callable[..., tuple[Tensor, ...]], graph: Normalised) -> None:
+        self.run = run
+        self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
+        self.inputs = graph.inputs
+        self.captured = graph.captured
+        self.template = [o.value if isinstance(o, Constant) else None for o in graph.outputs]
+        self.tensors = [i for i, o in enumerate(graph.outputs) if isinstance(o, View)]
+        self.empties = [(i, o) for i, o in enumerate(graph.outputs) if isinstance(o, Empty)]
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        given: Sequence[Any] = args
+        if len(args) == 1 and type(args[0]) is list:
+            given = tuple(args[0])
+            args[0].clear()
+        results = self.run(*(given[i] for i in self.inputs), *self.captured)
+        if len(self.tensors) == len(self.template):
+            return results
+        out = list(self.template)
+        for i, result in zip(self.tensors, results, strict=True):
+            out[i] = result
+        for i, empty in self.empties:
+            out[i] = torch.empty_strided(empty.shape, empty.strides, dtype=empty.dtype, device=empty.device)
+        return tuple(out)

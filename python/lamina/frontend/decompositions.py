@@ -1,0 +1,51 @@
+"""Our decompositions for AOTAutograd and torch.export.
+
+torch's core ATen table is the base, for all that is a plain composition of simpler ops. Ours replace it where torch-mlir's lowering
+of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or missing; the library ops
+(GEMM, convolution, attention) are kept whole. Every decomposition computes half types in f32 and returns the input's dtype.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+
+from .decompositions_activation import ACTIVATIONS
+from .decompositions_index import INDEXING
+from .decompositions_loss import LOSSES
+from .decompositions_norm import NORMS
+from .decompositions_pointwise import POINTWISE
+from .decompositions_pool import POOLS
+from .decompositions_reduce import REDUCTIONS
+
+aten = torch.ops.aten
+
+Table = dict[Any, Callable[..., Any]]
+
+# What torch's table would take apart and a library or our own kernels do better whole.
+KEPT = (
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten.baddbmm.default,
+    aten.embedding_dense_backward.default,
+    aten.bernoulli.default,
+    aten.sum.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.t.default,
+    aten.rsub.Scalar,
+    aten.detach.default,
+    aten._unsafe_view.default,
+)
+
+
+@cache
+def table() -> Table:
+    """The decompositions of every front door, by overload."""
+    base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
+    for op in KEPT:
+        base.pop(op, None)
+    for part in (POINTWISE, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
+        base |= part
+    return base

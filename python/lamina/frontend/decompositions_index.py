@@ -1,0 +1,114 @@
+"""Moving data: scatters of slices as pads and selects, splits as slices, rolls as concatenations."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    start = 0 if start is None else start
+    end = size if end is None else end
+    start = min(max(start + size if start < 0 else start, 0), size)
+    end = min(max(end + size if end < 0 else end, start), size)
+    return start, end
+
+
+def _pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
+    return torch.constant_pad_nd(x, widths, 0) if before or after else x
+
+
+def _position(x: Tensor, dim: int) -> Tensor:
+    shape = [1] * x.dim()
+    shape[dim] = x.shape[dim]
+    return torch.arange(x.shape[dim], device=x.device).view(shape)
+
+
+def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
+    if step != 1 or grad.dtype is torch.bool:
+        return NotImplemented
+    dim %= len(sizes)
+    first, last = _bounds(sizes[dim], start, end)
+    return _pad(grad, dim, first, sizes[dim] - last)
+
+
+def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
+    dim %= len(sizes)
+    index = index % sizes[dim]
+    return _pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
+
+
+def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    if step != 1:
+        return NotImplemented
+    dim %= x.dim()
+    first, last = _bounds(x.shape[dim], start, end)
+    if last == first:
+        return x.clone()
+    if (first, last) == (0, x.shape[dim]):
+        return src.expand(x.shape).clone()
+    at = _position(x, dim)
+    shape = [*x.shape]
+    shape[dim] = last - first
+    padded = _pad(src.expand(shape), dim, first, x.shape[dim] - last)
+    return torch.where((at >= first) & (at < last), padded, x)
+
+
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    dim %= x.dim()
+    return torch.where(_position(x, dim) == index % x.shape[dim], src.unsqueeze(dim), x)
+
+
+def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(aten.slice.Tensor(x, dim, start, start + size))
+        start += size
+    return parts
+
+
+def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        n = x.shape[dim]
+        k = shift % n if n else 0
+        if k:
+            x = torch.cat([aten.slice.Tensor(x, dim, n - k, n), aten.slice.Tensor(x, dim, 0, n - k)], dim)
+    return x.clone()
+
+
+def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """One by one: torch-mlir knows no other form."""
+    for d in sorted((d % x.dim() for d in dims), reverse=True) if x.dim() else ():
+        x = x.squeeze(d)
+    return x
+
+
+def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
+    """What is cut off is a slice: torch-mlir takes widths that add up to 0 for no padding at all."""
+    if min(widths, default=0) >= 0:
+        return NotImplemented
+    for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+        dim = x.dim() - 1 - i
+        x = aten.slice.Tensor(x, dim, max(-before, 0), x.shape[dim] - max(-after, 0))
+    kept = [max(w, 0) for w in widths]
+    return torch.constant_pad_nd(x, kept, value) if any(kept) else x.clone()
+
+
+INDEXING: dict[Any, Callable[..., Any]] = {
+    aten.slice_backward.default: slice_backward,
+    aten.select_backward.default: select_backward,
+    aten.slice_scatter.default: slice_scatter,
+    aten.select_scatter.default: select_scatter,
+    aten.split_with_sizes.default: split_with_sizes,
+    aten.roll.default: roll,
+    aten.squeeze.dims: squeeze_dims,
+    aten.constant_pad_nd.default: constant_pad,
+}

@@ -1,0 +1,173 @@
+"""Softmax and the normalisations. Statistics are f32 (f64 for f64), in two passes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .half import HALF, wide, wide_dtype
+
+aten = torch.ops.aten
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    w = wide(x)
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.ones_like(w).to(w.dtype if half_to_float else x.dtype)
+    e = torch.exp(w - torch.amax(w, [dim], True))
+    out = e / e.sum([dim], True)
+    return out if half_to_float else out.to(x.dtype)
+
+
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    w = wide(x)
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.zeros_like(w).to(w.dtype if half_to_float else x.dtype)
+    d = w - torch.amax(w, [dim], True)
+    out = d - torch.log(torch.exp(d).sum([dim], True))
+    return out if half_to_float else out.to(x.dtype)
+
+
+def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(w - mean) * rstd, mean, rstd over `dims`, which are kept with length 1."""
+    n = 1
+    for d in dims:
+        n *= w.shape[d]
+    mean = w.sum(list(dims), True) / n
+    d = w - mean
+    rstd = torch.rsqrt((d * d).sum(list(dims), True) / n + eps)
+    return d * rstd, mean, rstd
+
+
+def _statistics(x: Tensor) -> torch.dtype:
+    """The type of the saved mean and rstd, as the device's own kernel returns them."""
+    return x.dtype if x.device.type == "cpu" else wide_dtype(x.dtype)
+
+
+def layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    y, mean, rstd = _normalise(wide(x), dims, eps)
+    if weight is not None:
+        y = y * wide(weight)
+    if bias is not None:
+        y = y + wide(bias)
+    return y.to(x.dtype), mean.to(_statistics(x)), rstd.to(_statistics(x))
+
+
+def group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    y, mean, rstd = _normalise(wide(x).reshape(n, group, c // group * hxw), [2], eps)
+    y = y.reshape(x.shape)
+    shape = [1, c] + [1] * (x.dim() - 2)
+    if weight is not None:
+        y = y * wide(weight).view(shape)
+    if bias is not None:
+        y = y + wide(bias).view(shape)
+    return y.to(x.dtype), mean.reshape(n, group).to(_statistics(x)), rstd.reshape(n, group).to(_statistics(x))
+
+
+def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> Tensor:
+    return fused_rms_norm(x, shape, weight, eps)[0]
+
+
+def fused_rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    w = wide(x)
+    rstd = torch.rsqrt((w * w).sum(dims, True) / n + (torch.finfo(w.dtype).eps if eps is None else eps))
+    y = w * rstd
+    if weight is not None:
+        y = y * wide(weight)
+    return y.to(x.dtype), rstd
+
+
+def _per_channel(v: Tensor, x: Tensor) -> Tensor:
+    return wide(v).view([1, v.shape[0]] + [1] * (x.dim() - 2))
+
+
+def _affine(y: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        y = y * _per_channel(weight, x)
+    if bias is not None:
+        y = y + _per_channel(bias, x)
+    return y.to(x.dtype)
+
+
+def batch_norm_inference(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
+    y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
+    out = _affine(y, x, weight, bias)
+    if x.device.type == "cpu":
+        return out, x.new_zeros((0,)), x.new_zeros((0,))
+    return out, running_mean.clone(), torch.rsqrt(running_var + eps)
+
+
+def batch_norm_training(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Result, saved mean and rstd, and the new running statistics (with the unbiased variance)."""
+    dims = [0, *range(2, x.dim())]
+    n = x.numel() // x.shape[1]
+    w = wide(x)
+    mean = w.sum(dims, True) / n
+    d = w - mean
+    var = (d * d).sum(dims, True) / n
+    rstd = torch.rsqrt(var + eps)
+    out = _affine(d * rstd, x, weight, bias)
+    flat_mean, flat_var, flat_rstd = (t.reshape(-1) for t in (mean, var, rstd))
+    new_mean = new_var = None
+    if running_mean is not None:
+        new_mean = (momentum * flat_mean + (1 - momentum) * running_mean).to(running_mean.dtype)
+    if running_var is not None:
+        new_var = (momentum * (flat_var * (n / max(n - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
+    saved = torch.float32 if x.dtype in HALF and x.device.type != "cpu" else x.dtype
+    return out, flat_mean.to(saved), flat_rstd.to(saved), new_mean, new_var
+
+
+def batch_norm_functional(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if training:
+        return batch_norm_training(x, weight, bias, running_mean, running_var, momentum, eps)
+    out, mean, rstd = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+    return out, mean, rstd, running_mean.clone(), running_var.clone()
+
+
+def batch_norm_no_stats(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return batch_norm_training(x, weight, bias, None, None, momentum, eps)[:3]
+
+
+NORMS: dict[Any, Callable[..., Any]] = {
+    aten._softmax.default: softmax,
+    aten._log_softmax.default: log_softmax,
+    aten.native_layer_norm.default: layer_norm,
+    aten.native_group_norm.default: group_norm,
+    aten.rms_norm.default: rms_norm,
+    aten._fused_rms_norm.default: fused_rms_norm,
+    aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+    aten._native_batch_norm_legit_functional.default: batch_norm_functional,
+    aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
+}

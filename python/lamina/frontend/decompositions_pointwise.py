@@ -1,0 +1,242 @@
+"""Pointwise ops whose scalars torch-mlir would round to a half type, or that it takes through f64."""
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .half import HALF, in_f32, wide_dtype
+
+aten = torch.ops.aten
+
+
+def _exact_in(value: float, dtype: torch.dtype) -> bool:
+    """Whether a half type holds the number (no tensor is made: one would become part of the graph that is being traced)."""
+    if not math.isfinite(value):
+        return True
+    try:
+        if dtype is torch.float16:
+            return bool(struct.unpack("e", struct.pack("e", value))[0] == value)
+        bits = struct.pack(">f", value)
+        return bool(bits[2:] == b"\0\0" and struct.unpack(">f", bits)[0] == value)
+    except (OverflowError, struct.error):
+        return False
+
+
+def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
+    """A binary op of a half tensor and a Python scalar (or alpha) that the half type cannot hold: eager computes it in f32."""
+
+    def run(x: Tensor, other: Any, *rest: Any, **kwargs: Any) -> Any:
+        scalars = [v for v in (other, *rest, *kwargs.values()) if isinstance(v, int | float) and not isinstance(v, bool)]
+        if not isinstance(x, Tensor) or x.dtype not in HALF or all(_exact_in(v, x.dtype) for v in scalars):
+            return NotImplemented
+        return in_f32(op)(x, other, *rest, **kwargs)
+
+    return run
+
+
+def multiply(x: Tensor, other: Any) -> Any:
+    """Truth values are numbers first: torch-mlir ends the process on their products with narrow integers."""
+    if isinstance(other, Tensor) and (x.dtype is torch.bool) != (other.dtype is torch.bool):
+        dtype = torch.result_type(x, other)
+        return torch.mul(x.to(dtype), other.to(dtype))
+    return _scalar_op(torch.mul)(x, other)
+
+
+def power(x: Tensor, n: Any) -> Any:
+    """Whole powers of integers by squaring."""
+    if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
+        return _scalar_op(torch.pow)(x, n)
+    out, square = torch.ones_like(x), x
+    while n:
+        out = out * square if n & 1 else out
+        square, n = square * square, n >> 1
+    return out
+
+
+def power_of(base: Any, x: Tensor) -> Tensor:
+    dtype = torch.result_type(x, base)
+    return in_f32(lambda x: torch.pow(torch.full((), base, dtype=x.dtype, device=x.device), x))(x.to(dtype))
+
+
+def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b)
+
+
+def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    return _wide_result(lambda x, a, b: x + (a / b if value == 1 else value * a / b), x, a, b)
+
+
+def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """In the two forms of eager, so that both ends are met exactly."""
+
+    def run(x: Tensor, end: Tensor, *w: Tensor) -> Tensor:
+        if not w:
+            return x + weight * (end - x) if abs(weight) < 0.5 else end - (end - x) * (1 - weight)
+        near, far = x + w[0] * (end - x), end - (end - x) * (1 - w[0])
+        return torch.where(torch.abs(w[0]) < 0.5, near, far)
+
+    return _wide_result(run, x, end, *([weight] if isinstance(weight, Tensor) else []))
+
+
+def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    return in_f32(fn)(*tensors)
+
+
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """maximum and minimum, which keep NaN."""
+    dtype = torch.result_type(x, min) if min is not None else x.dtype
+    dtype = torch.promote_types(dtype, torch.result_type(x, max)) if max is not None else dtype
+    out = x.to(dtype)
+    if min is not None:
+        out = torch.maximum(out, _bound(min, dtype, x))
+    if max is not None:
+        out = torch.minimum(out, _bound(max, dtype, x))
+    return out
+
+
+def _bound(value: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
+    return value.to(dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=dtype, device=x.device)
+
+
+def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    return clamp(x, min, max)
+
+
+def floor_divide(x: Tensor, y: Any) -> Any:
+    """Integers stay integers: torch-mlir divides them in f64."""
+    return torch.div(x, y, rounding_mode="floor")
+
+
+def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
+    dtype = torch.result_type(x, y)
+    if rounding_mode is None or dtype is torch.bool:
+        return NotImplemented
+    if dtype.is_floating_point:
+        return _divide_floats(x, y, dtype, rounding_mode)
+    same = x.dtype == dtype and not (isinstance(y, Tensor) and y.dtype != dtype)
+    if same and rounding_mode == "trunc":
+        return NotImplemented
+    x, y = x.to(dtype), y.to(dtype) if isinstance(y, Tensor) else y
+    quotient = torch.div(x, y, rounding_mode="trunc")
+    if rounding_mode == "trunc":
+        return quotient
+    # torch-mlir rounds down through f64, which has 53 bits
+    rest = x - quotient * y
+    other_sign = (rest < 0) != (y < 0) if isinstance(y, Tensor) else rest < 0 if y > 0 else rest > 0
+    return quotient - ((rest != 0) & other_sign).to(dtype)
+
+
+def _divide_floats(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Tensor:
+    w = wide_dtype(dtype)
+    a, b = x.to(w), y.to(w) if isinstance(y, Tensor) else y
+    q = a / b
+    if mode == "trunc":
+        return _trunc(q).to(dtype)
+    if not isinstance(b, Tensor) and b == 0:
+        return q.to(dtype)
+    # Eager's floor division: the remainder decides, since a / b may round up to a whole number.
+    mod = torch.fmod(a, b)
+    div = (a - mod) / b
+    div = torch.where((mod != 0) & ((mod < 0) != (b < 0)), div - 1, div)
+    floor = torch.floor(div)
+    floor = torch.where(div - floor > 0.5, floor + 1, floor)
+    floor = torch.where(div != 0, floor, torch.zeros_like(q))
+    return (torch.where(b == 0, q, floor) if isinstance(b, Tensor) else floor).to(dtype)
+
+
+def _trunc(x: Tensor) -> Tensor:
+    return torch.where(x < 0, torch.ceil(x), torch.floor(x))
+
+
+def fmod(x: Tensor, y: Any) -> Any:
+    """The remainder of the absolute values, which is exact, with the sign of x. Integers: what truncated division leaves."""
+    dtype = torch.result_type(x, y)
+    if dtype.is_floating_point:
+        w = wide_dtype(dtype)
+        b = torch.abs(y.to(w)) if isinstance(y, Tensor) else abs(y)
+        r = torch.remainder(torch.abs(x.to(w)), b)
+        return torch.where(x < 0, -r, r).to(dtype)
+    if isinstance(y, Tensor) or y == 0 or dtype in (torch.bool, torch.uint8):
+        return NotImplemented
+    a = x.to(dtype)
+    return a - torch.div(a, y, rounding_mode="trunc") * y
+
+
+def full(size: Any, value: Any, **kwargs: Any) -> Any:
+    """Truth values are 0 or 1: torch-mlir keeps the lowest bit of a number."""
+    if kwargs.get("dtype") is not torch.bool or isinstance(value, bool):
+        return NotImplemented
+    return torch.full(size, bool(value), **kwargs)
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    fill = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+    return torch.where(mask, fill, x)
+
+
+def isnan(x: Tensor) -> Tensor:
+    return x != x if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
+
+
+def isinf(x: Tensor) -> Tensor:
+    return torch.abs(x) == float("inf") if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
+
+
+def sign(x: Tensor) -> Any:
+    if x.dtype in (torch.bool, torch.uint8):
+        return NotImplemented
+    return (
+        (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+        if not x.dtype.is_floating_point
+        else torch.where(x != x, x, (x > 0).to(x.dtype) - (x < 0).to(x.dtype))
+    )
+
+
+def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+    """In evaluation the identity; in training eager's op draws the mask."""
+    if train is None or train:
+        return NotImplemented
+    return x.clone(), torch.ones_like(x, dtype=torch.bool)
+
+
+POINTWISE: dict[Any, Callable[..., Any]] = {
+    aten.add.Tensor: _scalar_op(torch.add),
+    aten.sub.Tensor: _scalar_op(torch.sub),
+    aten.mul.Tensor: multiply,
+    aten.div.Tensor: _scalar_op(torch.div),
+    aten.add.Scalar: _scalar_op(torch.add),
+    aten.sub.Scalar: _scalar_op(torch.sub),
+    aten.mul.Scalar: _scalar_op(torch.mul),
+    aten.div.Scalar: _scalar_op(torch.div),
+    aten.rsub.Scalar: _scalar_op(torch.rsub),
+    aten.pow.Tensor_Scalar: power,
+    aten.pow.Scalar: power_of,
+    aten.addcmul.default: addcmul,
+    aten.addcdiv.default: addcdiv,
+    aten.lerp.Scalar: lerp,
+    aten.lerp.Tensor: lerp,
+    aten.clamp.default: clamp,
+    aten.clamp.Tensor: clamp_tensor,
+    aten.clamp_min.default: lambda x, value: clamp(x, value, None),
+    aten.clamp_max.default: lambda x, value: clamp(x, None, value),
+    aten.clamp_min.Tensor: lambda x, value: clamp(x, value, None),
+    aten.clamp_max.Tensor: lambda x, value: clamp(x, None, value),
+    aten.floor_divide.default: floor_divide,
+    aten.floor_divide.Scalar: floor_divide,
+    aten.div.Tensor_mode: div_mode,
+    aten.div.Scalar_mode: div_mode,
+    aten.fmod.Tensor: fmod,
+    aten.fmod.Scalar: fmod,
+    aten.full.default: full,
+    aten.masked_fill.Scalar: masked_fill,
+    aten.masked_fill.Tensor: masked_fill,
+    aten.isnan.default: isnan,
+    aten.isinf.default: isinf,
+    aten.sign.default: sign,
+    aten.trunc.default: _trunc,
+    aten.native_dropout.default: native_dropout,
+}

@@ -1,0 +1,202 @@
+"""Reductions: half types accumulate in f32, variance in two passes, extrema with the index of the first one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .half import HALF, in_f32, wide, wide_dtype
+
+aten = torch.ops.aten
+
+
+def _dims(x: Tensor, dim: Any) -> list[int]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(x.dim()))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return sorted(d % x.dim() for d in given) if x.dim() else []
+
+
+def _count(x: Tensor, dims: list[int]) -> int:
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    return n
+
+
+def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if dtype is None:
+        dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+    if x.dtype == dtype and dtype not in HALF:
+        return NotImplemented
+    acc = x.to(wide_dtype(dtype))
+    return acc.sum(_dims(x, dim), keepdim).to(dtype)
+
+
+def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return x.sum(list(range(x.dim())), dtype=dtype) if x.dim() else x.to(_sum_dtype(x, dtype), copy=True)
+
+
+def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+
+
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    dtype = dtype or x.dtype
+    dims = _dims(x, dim)
+    return (x.to(wide_dtype(dtype)).sum(dims, keepdim) / _count(x, dims)).to(dtype)
+
+
+def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return mean(x, None, False, dtype=dtype)
+
+
+def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Two passes in at least f32."""
+    if x.dtype.is_complex:
+        return NotImplemented
+    dims, w = _dims(x, dim), wide(x)
+    n = _count(x, dims)
+    m = w.sum(dims, True) / n
+    d = w - m
+    squares = (d * d).sum(dims, keepdim)
+    divisor = max(n - (1 if correction is None else correction), 0)
+    var = squares / divisor if divisor else squares / 0.0
+    return var.to(x.dtype), (m if keepdim else w.sum(dims, False) / n).to(x.dtype)
+
+
+def var(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    pair = var_mean(x, dim, correction=correction, keepdim=keepdim)
+    return pair[0] if isinstance(pair, tuple) else pair
+
+
+def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    pair = var_mean(wide(x), dim, correction=correction, keepdim=keepdim)
+    return (torch.sqrt(pair[0]).to(x.dtype), pair[1].to(x.dtype)) if isinstance(pair, tuple) else pair
+
+
+def std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    pair = std_mean(x, dim, correction=correction, keepdim=keepdim)
+    return pair[0] if isinstance(pair, tuple) else pair
+
+
+def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The index of the first element of `dim` equal to the extreme, or NaN where it is NaN."""
+    n = x.shape[dim]
+    shape = [1] * x.dim()
+    shape[dim] = n
+    index = torch.arange(n, device=x.device).view(shape)
+    hit = x == extreme
+    if x.dtype.is_floating_point:
+        hit = hit | (x != x)
+    return torch.amin(torch.where(hit, index, n - 1), [dim], keepdim)
+
+
+def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """(max.default, max.dim, argmax) from amax, and likewise for min."""
+
+    def whole(x: Tensor) -> Any:
+        return reduce(x, list(range(x.dim()))) if x.dim() else x.clone()
+
+    def along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+        if x.dtype is torch.bool or x.dim() == 0:
+            return NotImplemented
+        kept = reduce(x, [dim], True)
+        return (kept if keepdim else kept.squeeze(dim)), _first(x, kept, dim % x.dim(), keepdim)
+
+    def arg(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        if x.dtype is torch.bool or x.dim() == 0:
+            return NotImplemented
+        if dim is None:
+            out = arg(x.reshape(-1), 0, False)
+            return out.view([1] * x.dim()) if keepdim else out
+        return _first(x, reduce(x, [dim], True), dim % x.dim(), keepdim)
+
+    return whole, along, arg
+
+
+max_all, max_dim, argmax = _extreme(torch.amax)
+min_all, min_dim, argmin = _extreme(torch.amin)
+
+
+@in_f32
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    if not x.dtype.is_floating_point:
+        x = x.to(torch.get_default_dtype())
+    dims = _dims(x, dim)
+    m = torch.amax(x, dims, True)
+    m = torch.where(torch.abs(m) == float("inf"), 0.0, m)
+    out = torch.log(torch.exp(x - m).sum(dims, True)) + m
+    return out if keepdim else out.squeeze(dims)
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if x.dtype.is_complex:
+        return NotImplemented
+    dtype = dtype or x.dtype
+    a, dims = torch.abs(x.to(wide_dtype(dtype))), _dims(x, dim)
+    if ord == float("inf"):
+        out = torch.amax(a, dims, keepdim)
+    elif ord == float("-inf"):
+        out = torch.amin(a, dims, keepdim)
+    elif ord == 0:
+        out = (a != 0).to(a.dtype).sum(dims, keepdim)
+    elif ord == 1:
+        out = a.sum(dims, keepdim)
+    elif ord == 2:
+        out = torch.sqrt((a * a).sum(dims, keepdim))
+    else:
+        out = torch.pow(torch.pow(a, ord).sum(dims, keepdim), 1 / ord)
+    return out.to(dtype)
+
+
+def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest of the truth values, as 8-bit integers."""
+    dims = _dims(x, dim)
+    if x.dtype is torch.uint8:
+        return NotImplemented
+    if not dims or _count(x, list(range(x.dim()))) == 0:
+        return NotImplemented
+    return torch.amax((x != 0).to(torch.int8), dims, keepdim) != 0
+
+
+def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    dims = _dims(x, dim)
+    if x.dtype is torch.uint8 or not dims or _count(x, list(range(x.dim()))) == 0:
+        return NotImplemented
+    return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
+
+
+def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    out = _sum_dtype(x, dtype)
+    if x.dtype == out and out not in HALF:
+        return NotImplemented
+    return torch.cumsum(x.to(wide_dtype(out)), dim).to(out)
+
+
+REDUCTIONS: dict[Any, Callable[..., Any]] = {
+    aten.sum.dim_IntList: sum_dims,
+    aten.sum.default: sum_all,
+    aten.mean.dim: mean,
+    aten.mean.default: mean_all,
+    aten.var_mean.correction: var_mean,
+    aten.var.correction: var,
+    aten.std_mean.correction: std_mean,
+    aten.std.correction: std,
+    aten.max.default: max_all,
+    aten.max.dim: max_dim,
+    aten.argmax.default: argmax,
+    aten.min.default: min_all,
+    aten.min.dim: min_dim,
+    aten.argmin.default: argmin,
+    aten.logsumexp.default: logsumexp,
+    aten.linalg_vector_norm.default: vector_norm,
+    aten.any.default: any_dims,
+    aten.any.dim: any_dims,
+    aten.any.dims: any_dims,
+    aten.all.default: all_dims,
+    aten.all.dim: all_dims,
+    aten.all.dims: all_dims,
+    aten.cumsum.default: cumsum,
+}

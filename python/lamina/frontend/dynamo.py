@@ -1,0 +1,70 @@
+"""The torch.compile backend: `torch.compile(model, backend="lamina")`."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import fx
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+
+from .decompositions import table
+from .per_size import PerSize, is_symbolic
+from .stages import compile_graph
+
+_MODES = (None, "default")
+
+
+def backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Options | Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """What torch.compile calls with each graph that Dynamo captured.
+
+    options  as `torch.compile(options=...)`: the fields of lamina.Options, and "target"
+    mode     only "default"
+    """
+    if mode not in _MODES:
+        raise CompileError(
+            f"mode={mode!r} is not known to Lamina", remedy="leave mode out; see lamina.Options for what can be chosen"
+        )
+    given = dict(options) if isinstance(options, Mapping) else options
+    target = given.pop("target", None) if isinstance(given, dict) else None
+    trace = functools.partial(autograd, options=Options.of(given), target=target)
+    if any(is_symbolic(value) for value in example_inputs):
+        return PerSize(gm, trace, example_inputs)
+    return trace(gm, example_inputs)
+
+
+def autograd(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Options,
+    target: str | None = None,
+    compile: Callable[..., Callable[..., Any]] = compile_graph,
+) -> Callable[..., Any]:
+    """`gm` compiled through AOTAutograd: forward and backward graphs where a gradient is needed, one graph where not.
+
+    compile  what compiles each of them: compile_graph, or one that also watches it
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return compile(graph, inputs, options=options, target=target)
+
+    through = aot_autograd(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=table(),
+        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+        keep_inference_input_mutations=False,
+    )
+    compiled: Callable[..., Any] = through(gm, example_inputs)
+    return compiled

@@ -1,0 +1,101 @@
+"""What an external call carries: its arguments as a template, its results' strides, as attributes of a private function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch_mlir import ir
+
+from . import support
+from .dtypes import CODES
+
+Template = tuple[list[Any], dict[str, Any]]
+
+
+class _TensorMark:
+    """Stands for the next tensor operand in a template."""
+
+
+TENSOR = _TensorMark()
+
+
+def template(node: fx.Node) -> tuple[list[fx.Node], Template]:
+    """The tensor operands in order, and the arguments with a mark where each stood."""
+    operands: list[fx.Node] = []
+
+    def mark(arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            value = arg.meta.get("val")
+            if arg.op != "get_attr" and not isinstance(value, torch.Tensor):
+                return value
+            operands.append(arg)
+            return TENSOR
+        if isinstance(arg, list | tuple):
+            return [mark(a) for a in arg]
+        return arg
+
+    args = [mark(a) for a in node.args]
+    return operands, (args, {name: mark(a) for name, a in node.kwargs.items()})
+
+
+def is_single(node: fx.Node) -> bool:
+    """Whether the overload returns one tensor, not a tuple or list."""
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def tensor_results(node: fx.Node) -> list[torch.Tensor | None]:
+    """The call's results, None for those that are not tensors: a call without results returns one None."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, list | tuple) else [value]
+    return [v if isinstance(v, torch.Tensor) else None for v in values]
+
+
+def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attribute]:
+    """The attributes of `graph.extern` (see dialects/graph.py), for the node's private function."""
+    args, kwargs = given
+    results = tensor_results(node)
+    none = ir.TypeAttr.get(ir.NoneType.get())
+    found: dict[str, ir.Attribute] = {
+        "callee": ir.StringAttr.get(callee(node)),
+        "reason": ir.StringAttr.get(reason),
+        "args": ir.ArrayAttr.get([attribute(a) for a in args]),
+        "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
+        "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
+    }
+    tensors = [t for t in results if t is not None]
+    if any(t.dtype is torch.uint8 for t in tensors):
+        found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
+    if support.has_effect(node):
+        found["effect"] = ir.UnitAttr.get()
+    return found
+
+
+def callee(node: fx.Node) -> str:
+    """The overload to call. A view becomes its copying variant: what it would share memory with may be reused by then."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload) and target.is_view:
+        copying = getattr(torch.ops.aten, f"{target._schema.name.partition('::')[2]}_copy", None)
+        if copying is not None and target._overloadname in copying.overloads():
+            return str(getattr(copying, target._overloadname))
+    return str(target)
+
+
+_ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
+    (_TensorMark, lambda _: ir.UnitAttr.get()),
+    (type(None), lambda _: ir.TypeAttr.get(ir.NoneType.get())),
+    (bool, ir.BoolAttr.get),
+    (int, lambda v: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), v)),
+    (float, ir.FloatAttr.get_f64),
+    (str, ir.StringAttr.get),
+    (torch.dtype | torch.device | torch.layout | torch.memory_format, lambda v: ir.StringAttr.get(str(v))),
+    (list | tuple, lambda v: ir.ArrayAttr.get([attribute(a) for a in v])),
+]
+
+
+def attribute(value: Any) -> ir.Attribute:
+    """One argument of a call as an attribute."""
+    for kind, make in _ATTRIBUTES:
+        if isinstance(value, kind):
+            return make(value)
+    raise TypeError(f"an argument of type {type(value).__name__}")

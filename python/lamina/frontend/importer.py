@@ -1,0 +1,151 @@
+"""FX graph (aten) -> linalg on tensors, with everything that does not lower as calls to private functions.
+
+func.func @main(%arg0: tensor<4x8xf32>, ...) -> tensor<4x8xf32>
+  ... linalg, tensor, arith, math ...
+  %5 = call @extern_0(%4, %arg1) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+func.func private @extern_0(...) -> ... attributes {graph.callee = "aten.mm.default", graph.reason = "library", ...}
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch_mlir import ir
+from torch_mlir.dialects import func
+from torch_mlir.dialects import torch as torch_dialect
+from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache, FxImporter, FxImporterHooks, GraphNodeImporter
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.dialects import context
+
+from . import externs, linalg, support
+from .half import HALF
+from .locations import source_of, where
+from .repairs import repair
+
+
+class _Locations(ContextCache):
+    """Gives every op `loc("aten.x"("file.py":line:0))`."""
+
+    def get_node_location(self, node: fx.Node) -> ir.Location:
+        source = source_of(node)
+        inner = ir.Location.file(*source, 0, context=self._c) if source else ir.Location.unknown(self._c)
+        if node.op != "call_function":
+            return inner
+        return ir.Location.name(op_name(node), inner, context=self._c)
+
+
+class _Nodes(GraphNodeImporter):
+    """Emits the nodes chosen as external calls as `func.call`s."""
+
+    def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
+        reason = self.fx_importer.reasons.get(node)
+        if reason is None:
+            super()._import_torch_op_overload(loc, node, concrete_target)
+            return
+        values, template = externs.template(node)
+        operands = [self._import_argument(loc, value) for value in values]
+        results = externs.tensor_results(node)
+        with loc:
+            types = [self._cc.value_info_to_type(t) for t in results if t is not None]
+            call = self.fx_importer.call(node, reason, operands, types, template)
+        if externs.is_single(node):
+            self.bind_node_value(node, call.results[0])
+            return
+        self._multi_result_nodes.add(node)
+        tensors = iter(call.results)
+        for i, tensor in enumerate(results):
+            if tensor is not None:
+                self.bind_node_value(node, next(tensors), i)
+
+
+class _Literals(FxImporterHooks):
+    """Tensor constants are dense attributes, which every pass reads; large ones are arguments by now (see normalise)."""
+
+    def resolve_literal(self, gni: GraphNodeImporter, literal: Any, info: Any) -> ir.Value | None:
+        if not isinstance(literal, Tensor):
+            return None
+        dtype = literal.dtype
+        data = literal.detach().to(torch.float32 if dtype in HALF else dtype).contiguous().numpy()
+        element = TORCH_DTYPE_TO_MLIR_TYPE[torch.float32 if dtype in HALF else dtype]()
+        value = ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(list(literal.shape), element))
+        kind = gni._cc.create_vtensor_type(torch.float32 if dtype in HALF else dtype, literal.shape)
+        found = ir.Operation.create("torch.vtensor.literal", results=[kind], attributes={"value": value}).result
+        return gni._convert_type(found, Tensor, dtype, literal.shape) if dtype in HALF else found
+
+
+class _Importer(FxImporter):
+    """One import: the module under construction and the private functions it calls."""
+
+    def __init__(self, ctx: ir.Context, reasons: dict[fx.Node, str]) -> None:
+        super().__init__(context=ctx, graph_node_importer_cls=_Nodes, hooks=_Literals())
+        self._cc = _Locations(ctx, py_attr_tracker=self._py_attr_tracker)
+        self.reasons = reasons
+        self.count = 0
+
+    def call(
+        self, node: fx.Node, reason: str, operands: Sequence[ir.Value], results: Sequence[ir.Type], template: externs.Template
+    ) -> func.CallOp:
+        name = f"extern_{self.count}"
+        self.count += 1
+        kind = ir.FunctionType.get([o.type for o in operands], list(results))
+        private = func.FuncOp(name, kind, visibility="private", ip=ir.InsertionPoint(self._m.body))
+        for key, value in externs.attributes(node, reason, template).items():
+            private.attributes[f"graph.{key}"] = value
+        return func.CallOp(list(results), name, operands)
+
+
+def op_name(node: fx.Node) -> str:
+    """ "aten.add.Tensor" for a node that calls that overload."""
+    return str(node.target)
+
+
+def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options: Options | None = None) -> ir.Module:
+    """The linalg-level module of a normalised graph (see normalise).
+
+    An op that is not in `support` is an external call from the start; one whose lowering fails after all is found by the
+    location of torch-mlir's diagnostic, made an external call, and the import is repeated. `options.strict` makes both errors.
+    """
+    options = options or Options()
+    nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
+    reasons = {node: reason for node in nodes if (reason := support.reason(node)) is not None}
+    while True:
+        if options.strict:
+            _refuse_fallbacks(reasons)
+        module = import_torch(gm, reasons)
+        failure = linalg.lower(module)
+        if failure is None:
+            repair(module)
+            return module
+        blamed = [node for node in nodes if node not in reasons and failure.blames(op_name(node), source_of(node))]
+        if not blamed:
+            raise CompileError(
+                f"torch-mlir could not lower the model: {failure.message}",
+                where=failure.where,
+                remedy="report the model's op, or leave the module that holds it uncompiled with torch.compiler.disable",
+            )
+        reasons |= dict.fromkeys(blamed, "fallback")
+
+
+def import_torch(gm: fx.GraphModule, reasons: dict[fx.Node, str] | None = None) -> ir.Module:
+    """The module in the torch dialect, with calls for the nodes in `reasons` (by default those that `support` names)."""
+    if reasons is None:
+        reasons = {n: r for n in gm.graph.nodes if n.op == "call_function" and (r := support.reason(n)) is not None}
+    ctx = context()
+    torch_dialect.register_dialect(ctx)
+    importer = _Importer(ctx, reasons)
+    with ctx:
+        importer.import_stateless_graph(gm.graph, func_name="main")
+    return importer.module
+
+
+def _refuse_fallbacks(reasons: dict[fx.Node, str]) -> None:
+    for node, reason in reasons.items():
+        if reason == "fallback":
+            raise CompileError(
+                f"{op_name(node)} has no lowering and would run as an external call",
+                where=where(node),
+                remedy="strict is set: rewrite the op, or compile without options.strict and LAMINA_STRICT",
+            )

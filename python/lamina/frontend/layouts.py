@@ -1,0 +1,30 @@
+"""Strides and dtypes that tensor types do not say, as attributes of @main's arguments and results."""
+
+from torch import Tensor, fx
+from torch_mlir import ir
+
+from .dtypes import CODES
+
+
+def annotate(module: ir.Module, gm: fx.GraphModule) -> None:
+    """graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result.
+
+    `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x).
+    """
+    arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
+    returned = next(node for node in gm.graph.nodes if node.op == "output").args[0]
+    results = [node.meta["val"] for node in returned]
+    main = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
+    with module.context:
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(_attributes(t, t.is_contiguous())) for t in arguments])
+        fresh = {"graph.fresh": ir.UnitAttr.get()}
+        main.attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get({**_attributes(t, False), **fresh}) for t in results])
+
+
+def _attributes(value: Tensor, contiguous: bool) -> dict[str, ir.Attribute]:
+    found: dict[str, ir.Attribute] = {}
+    if not contiguous and value.numel():
+        found["graph.strides"] = ir.DenseI64ArrayAttr.get(list(value.stride()))
+    if CODES[value.dtype] == "u8":
+        found["graph.dtype"] = ir.StringAttr.get("u8")
+    return found

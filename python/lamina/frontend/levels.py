@@ -1,0 +1,70 @@
+"""The text of a model at every level it goes through, from the aten graph to machine code."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+
+from .export import inference_graph
+from .normalise import normalise
+from .stages import import_linalg, keep_kernels, processor_of, run_passes, target_for
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+LEVELS = ("aten", "torch", "linalg", "graph", "plan", "tile", "llvm", "asm")
+_SUFFIX = {"aten": "py", "asm": "s"}
+
+
+def levels(
+    model: Any, example_inputs: Any, *, target: str | None = None, options: Options | None = None
+) -> Iterator[tuple[str, str]]:
+    """(level, text) in order. Each level is reached when it is asked for, so that a caller may stop at one."""
+    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, options or Options()))
+
+
+def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options) -> str:
+    """The text of a model at one level."""
+    for name, text in _levels(model, example_inputs, target, options):
+        if name == level:
+            return text()
+    raise CompileError(f"no level is called {level!r}", remedy=f"levels: {', '.join(LEVELS)}")
+
+
+def write_levels(
+    model: Any, example_inputs: Any, folder: Path, *, target: str | None = None, options: Options | None = None
+) -> list[Path]:
+    """Writes every level to a file of `folder`, `2_linalg.mlir`, and returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, (level, text) in enumerate(levels(model, example_inputs, target=target, options=options)):
+        files.append(folder / f"{number}_{level}.{_SUFFIX.get(level, 'mlir')}")
+        files[-1].write_text(text)
+    return files
+
+
+def _levels(model: Any, example_inputs: Any, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
+    from .importer import import_torch
+
+    graph = normalise(inference_graph(model, example_inputs))
+    yield "aten", lambda: graph.gm.print_readable(print_output=False)
+    yield "torch", lambda: _text(import_torch(graph.gm))
+    code = target_for(processor_of(target))
+    module = import_linalg(graph, options)
+    yield "linalg", lambda: _text(module)
+    reached = "linalg"
+    for level in ("graph", "plan", "tile"):
+        run_passes(module, reached, level, code, options, {}, verify_each=True)
+        reached = level
+        yield level, lambda: _text(module)
+    keep_kernels(module)
+    artifact = code.compile(module)
+    yield "llvm", lambda: _text(module)
+    yield "asm", lambda: code.assembly(artifact)
+
+
+def _text(module: "ir.Module") -> str:
+    text: str = module.operation.get_asm(enable_debug_info=True)
+    return text

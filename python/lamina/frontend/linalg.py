@@ -1,0 +1,71 @@
+"""torch dialect -> linalg on tensors: torch-mlir's pipelines (passes/levels.py), and what failed when they fail."""
+
+import re
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
+
+from lamina.passes.levels import pipeline
+
+_NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
+# cumsum and cumprod, which the tile level generates.
+_SCAN = ("tm_tensor.scan", "tm_tensor.yield")
+_BARE = re.compile(r'^loc\("(?P<op>[^"]+)"')
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first diagnostic of a failed lowering, and the op and source line its location names."""
+
+    message: str
+    op: str
+    source: tuple[str, int] | None
+
+    def blames(self, op: str, source: tuple[str, int] | None) -> bool:
+        return op == self.op and source == self.source
+
+    @property
+    def where(self) -> str:
+        return f"{self.source[0]}:{self.source[1]}" if self.source else ""
+
+
+def lower(module: ir.Module) -> Failure | None:
+    """Runs the pipeline in place; what failed, if anything did (the module is then of no use)."""
+    seen: list[ir.DiagnosticInfo] = []
+
+    def keep(diagnostic: ir.Diagnostic) -> bool:
+        if diagnostic.severity == ir.DiagnosticSeverity.ERROR:
+            seen.append((diagnostic.message, str(diagnostic.location)))
+        return True
+
+    with module.context.attach_diagnostic_handler(keep):
+        try:
+            PassManager.parse(pipeline("torch", "linalg"), module.context).run(module.operation)
+        except ir.MLIRError as error:
+            seen += [(d.message, str(d.location)) for d in error.error_diagnostics]
+            return _failure(seen, str(error))
+    return _leftover(module)
+
+
+def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
+    for message, location in seen:
+        if (named := _NAMED.search(location)) is not None:
+            return Failure(message, named["op"], (named["file"], int(named["line"])))
+        if (bare := _BARE.search(location)) is not None:
+            return Failure(message, bare["op"], None)
+    return Failure(seen[0][0] if seen else text.splitlines()[0], "", None)
+
+
+def _leftover(module: ir.Module) -> Failure | None:
+    """An op of torch's dialects that survived: the verify pass that would have found it is left out."""
+    found: list[tuple[str, str]] = []
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith(("torch.", "torch_c.", "tm_tensor.")) and op.name not in _SCAN:
+            found.append((f"{op.name} was not lowered", str(op.location)))
+            return ir.WalkResult.INTERRUPT
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return _failure(found, "") if found else None

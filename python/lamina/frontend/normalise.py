@@ -1,0 +1,166 @@
+"""An FX graph in the form the importer takes: tensors in, each result once, no checks that static shapes have settled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from lamina.core.errors import CompileError
+
+from . import support
+from .aliases import Output, classify
+from .effects import drop_tokens
+from .locations import where
+
+aten = torch.ops.aten
+
+# Checks of what the graph was traced for, which static shapes have settled.
+WEIGHT = "lamina.weight"  # on a get_attr node: a weight that counts as a constant, whatever its size
+_SETTLED = (aten._assert_tensor_metadata.default,)
+# The value itself: what eager's aliases are once `aliases` has read them off.
+_IDENTITIES = (aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
+# Constants with more elements become arguments; smaller ones are part of the module.
+_INLINE = 1024
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """gm        the graph: placeholders are tensors, outputs the bases of `outputs`
+    inputs    which of the original arguments the graph takes, in order
+    captured  tensors it takes after them: constants of the graph
+    outputs   what each original output is
+    """
+
+    gm: fx.GraphModule
+    inputs: tuple[int, ...]
+    captured: tuple[Tensor, ...]
+    outputs: tuple[Output, ...]
+
+
+def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
+    """`gm` with the arguments of these numbers replaced by their values: constants of the program, which it keeps even if they
+    change later. The arguments stay, unread."""
+    graph = fx.Graph()
+    folded = fx.GraphModule(gm, graph)
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for i, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+        if i in values and isinstance(node.meta.get("val"), Tensor):
+            name = f"folded_{i}"
+            folded.register_buffer(name, values[i].detach().clone())
+            with graph.inserting_before(next(n for n in graph.nodes if n.op != "placeholder")):
+                constant = graph.get_attr(name)
+            constant.meta = {**node.meta, WEIGHT: True}
+            node.replace_all_uses_with(constant)
+    folded.recompile()
+    return folded
+
+
+def normalise(gm: fx.GraphModule, example_inputs: Sequence[Any] = ()) -> Normalised:
+    """`gm` is left as it is."""
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    returned = graph.graph_copy(gm.graph, mapping)
+    flat = list(returned) if isinstance(returned, list | tuple) else [returned]
+    flat = drop_tokens(graph, flat)
+    for node in graph.nodes:
+        _check_static(node)
+    flat = _fill_empty(graph, flat)
+    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    inputs, tensors = [], []
+    for i, node in enumerate(arguments):
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            _check_dtype(value, node.name)
+            inputs.append(i)
+            tensors.append(node)
+        else:
+            _substitute(node, value)
+    captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
+    outputs = classify(graph, flat, tensors)
+    graph.output(outputs.bases)
+    for node in reversed(list(graph.nodes)):
+        if node.op == "placeholder" and not isinstance(node.meta.get("val"), Tensor):
+            graph.erase_node(node)
+        elif node.target in _IDENTITIES:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif (node.target in _SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
+            graph.erase_node(node)
+    result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
+    return Normalised(result, tuple(inputs), captured, outputs.outputs)
+
+
+def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
+    """Makes tensors without elements constants: torch-mlir ends the process on some views of them (a division by zero)."""
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, Tensor) or value.numel() or support.has_effect(node):
+            continue
+        with graph.inserting_before(node):
+            empty = graph.call_function(aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device})
+        empty.meta = dict(node.meta)
+        node.replace_all_uses_with(empty)
+        outputs = [empty if o is node else o for o in outputs]
+        graph.erase_node(node)
+    return outputs
+
+
+def _check_static(node: fx.Node) -> None:
+    value = node.meta.get("val")
+    for v in value if isinstance(value, list | tuple) else (value,):
+        sizes = (*v.shape, *v.stride()) if isinstance(v, Tensor) else (v,)
+        if any(isinstance(n, torch.SymInt | torch.SymFloat | torch.SymBool) for n in sizes):
+            raise CompileError(
+                f"the result of {node.target} depends on the values of tensors, not on their shapes alone",
+                where=where(node),
+                remedy='torch.compile(model, backend="lamina") breaks the graph there and runs that part in Python',
+            )
+
+
+def _check_dtype(value: Tensor, name: str) -> None:
+    if value.dtype not in support.CARRIED:
+        raise CompileError(f"input {name} has dtype {value.dtype}", remedy="convert it outside the compiled function")
+
+
+def _substitute(node: fx.Node, value: Any) -> None:
+    """A number among the arguments is part of the graph."""
+    for user in list(node.users):
+        user.args = fx.map_arg(user.args, lambda n: value if n is node else n)
+        user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
+
+
+def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[Tensor, ...]:
+    """Large tensor constants become placeholders after the arguments, which are appended to `tensors`."""
+    captured: dict[str, fx.Node] = {}
+    values = []
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        value = _attribute(gm, str(node.target))
+        if not isinstance(value, Tensor):
+            raise CompileError(
+                f"the graph holds a {type(value).__name__}", where=where(node), remedy="use torch.compile's graph breaks around it"
+            )
+        _check_dtype(value, str(node.target))
+        if value.numel() <= _INLINE or node.meta.get(WEIGHT):
+            continue
+        if node.target not in captured:
+            with graph.inserting_after(last) if last is not None else graph.inserting_before(next(iter(graph.nodes))):
+                last = captured[str(node.target)] = graph.placeholder(f"captured_{len(captured)}")
+            last.meta["val"] = node.meta.get("val", value)
+            tensors.append(last)
+            values.append(value)
+        node.replace_all_uses_with(captured[str(node.target)])
+    return tuple(values)
+
+
+def _attribute(gm: fx.GraphModule, name: str) -> Any:
+    value: Any = gm
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _has_effect(node: fx.Node) -> bool:
+    return node.op == "call_function" and support.has_effect(node)

@@ -1,0 +1,88 @@
+"""Where torch-mlir's linalg does not mean what torch means, or would read outside a tensor."""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, cf
+
+from lamina.passes.locations import op_names
+
+_EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
+    ("aten.maximum.default", arith.CmpFPredicate.OGT): arith.maximumf,
+    ("aten.minimum.default", arith.CmpFPredicate.OLT): arith.minimumf,
+}
+
+
+def repair(module: ir.Module) -> None:
+    """In place: maximum and minimum keep NaN; reads at indices from data are checked, as embedding and gather are already."""
+    selects: list[ir.Operation] = []
+    extracts: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "arith.select":
+            selects.append(op)
+        elif op.name == "tensor.extract":
+            extracts.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    with module.context:
+        for op in selects:
+            _keep_nan(op)
+        for op in extracts:
+            _check_bounds(op)
+
+
+def _keep_nan(select: ir.Operation) -> None:
+    """select(a > b, a, b) of aten.maximum is maximumf: the comparison drops a NaN in `a`."""
+    condition, a, b = select.operands
+    compare = condition.owner
+    if not isinstance(compare, ir.Operation | ir.OpView) or compare.name != "arith.cmpf":
+        return
+    if list(compare.operands) != [a, b]:
+        return
+    predicate = ir.IntegerAttr(compare.attributes["predicate"]).value
+    for name in op_names(select.location):
+        make = _EXTREMA.get((name, predicate))
+        if make is not None:
+            with select.location, ir.InsertionPoint(select):
+                select.results[0].replace_all_uses_with(make(a, b))
+            select.erase()
+            return
+
+
+def _check_bounds(extract: ir.Operation) -> None:
+    """A cf.assert for every index that comes from a tensor."""
+    block = extract.block
+    if any(op.operation.name == "cf.assert" for op in block.operations):
+        return
+    tensor, *indices = extract.operands
+    for index, size in zip(indices, ir.RankedTensorType(tensor.type).shape, strict=True):
+        if not _is_data(index):
+            continue
+        with extract.location, ir.InsertionPoint(extract):
+            limit = arith.constant(ir.IndexType.get(), size)
+            inside = arith.cmpi(arith.CmpIPredicate.ult, index, limit)
+            cf.assert_(inside, f"index out of range for a dimension of size {size}")
+
+
+def _is_data(value: ir.Value) -> bool:
+    """Whether a value inside a generic depends on the elements of its inputs, other than those of a ramp."""
+    if isinstance(value, ir.BlockArgument):
+        generic = value.owner.owner
+        position = value.arg_number
+        return position >= len(generic.operands) or not _is_ramp(generic.operands[position])
+    owner = value.owner
+    if owner.name == "linalg.index":
+        return False
+    return any(_is_data(operand) for operand in owner.operands)
+
+
+def _is_ramp(tensor: ir.Value) -> bool:
+    """What torch-mlir makes of arange: a generic without inputs, under views."""
+    while not isinstance(tensor, ir.BlockArgument) and tensor.owner.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+        tensor = tensor.owner.operands[0]
+    if isinstance(tensor, ir.BlockArgument) or tensor.owner.name != "linalg.generic":
+        return False
+    inputs: int = next(iter(ir.DenseI32ArrayAttr(tensor.owner.attributes["operandSegmentSizes"])))
+    return inputs == 0

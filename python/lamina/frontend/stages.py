@@ -1,0 +1,222 @@
+"""From an FX graph to something to call: the stages of a compilation. `levels` stops between them and prints.
+
+    normalise -> import -> lamina.passes.levels' pipelines -> the target -> lamina.runtime.executable
+
+A graph seen before comes out of the cache without MLIR being imported.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from lamina.core.device import Cpu, host
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.core.program import ITEM_BYTES, Program, Ref
+from lamina.runtime.cache import Cache, Entry, cache_key
+
+from .aliases import View
+from .dtypes import CODES
+from .fingerprint import fingerprint
+from .normalise import Normalised, normalise
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from lamina.targets.base import Target
+
+
+Watch = Callable[[str, "ir.Module"], None]
+"""Called with every pass, as pipelines write it, and the module it is about to run on."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """One compiled graph.
+
+    program   what the runtime runs, with the FX graph's outputs (those that are tensors)
+    code      the object file; kernels and messages are those of targets.base.Artifact
+    graph     the normalised graph it came from
+    cached    it came out of the cache
+    seconds   time of each stage and pass
+    """
+
+    program: Program
+    code: bytes
+    kernels: tuple[str, ...]
+    messages: tuple[str, ...]
+    graph: Normalised
+    cached: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def compile_graph(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] = (),
+    *,
+    options: Options | None = None,
+    target: str | None = None,
+    listener: Callable[[Built], None] | None = None,
+    watch: Watch | None = None,
+) -> Callable[..., Any]:
+    """A callable for a functional aten graph on static shapes, with AOTAutograd's boxed convention: it takes the graph's arguments
+    in one list, which it empties, or one by one, and returns a tuple of the graph's outputs."""
+    from .call import adapt
+
+    built = build(gm, example_inputs, options=options, target=target, watch=watch)
+    if listener is not None:
+        listener(built)
+    return adapt(load(built), built.graph, len(_placeholders(gm)))
+
+
+def build(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] = (),
+    *,
+    options: Options | None = None,
+    target: str | None = None,
+    watch: Watch | None = None,
+) -> Built:
+    """The program and code of a graph, from the cache or by compiling it."""
+    with unset_fake_temporarily():
+        return _build(gm, example_inputs, options or Options(), target, watch)
+
+
+def _build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options, target: str | None, watch: Watch | None) -> Built:
+    start = time.perf_counter()
+    graph = normalise(gm, example_inputs)
+    processor = processor_of(target)
+    cache, key = Cache() if options.cache else None, ""
+    if cache is not None:
+        key = cache_key(graph=fingerprint(graph), options=repr(options), target=device_of(processor).identity)
+        entry = cache.get(key)
+        if entry is not None and (found := _from_entry(entry, graph)) is not None:
+            return replace(found, seconds={"cache": time.perf_counter() - start})
+    built = _compile(graph, options, processor, watch)
+    if cache is not None:
+        meta = {"kernels": built.kernels, "messages": built.messages, "seconds": built.seconds}
+        cache.put(key, Entry(built.program.to_json(), built.code, meta))
+    return built
+
+
+def load(built: Built) -> Any:
+    """The program as an Executable, with its code in this process."""
+    from lamina.runtime.executable import Executable
+
+    return Executable(built.program, built)
+
+
+def processor_of(target: str | None) -> str:
+    """The processor part of "cpu" or "cpu:NAME"."""
+    kind, _, processor = (target or "cpu").partition(":")
+    if kind != "cpu":
+        raise CompileError(
+            f"no target is called {target!r}", remedy='targets: "cpu", or "cpu:NAME" with LLVM\'s name of a processor'
+        )
+    return processor
+
+
+def device_of(processor: str) -> Cpu:
+    return Cpu.named(processor) if processor else host()
+
+
+def _compile(graph: Normalised, options: Options, processor: str, watch: Watch | None) -> Built:
+    from lamina.passes.emit_program import program_from
+
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    target = target_for(processor)
+    module = import_linalg(graph, options)
+    seconds["import"] = time.perf_counter() - start
+    run_passes(module, "linalg", "tile", target, options, seconds, watch)
+    with module.context:
+        program = with_outputs(program_from(module), graph)
+    keep_kernels(module)
+    artifact = target.compile(module)
+    return Built(program, artifact.code, artifact.kernels, artifact.messages, graph, False, {**seconds, **artifact.seconds})
+
+
+def keep_kernels(module: "ir.Module") -> None:
+    """Leaves the tile programs alone in the module: the host program has been read."""
+    for op in list(module.body.operations):
+        if op.operation.name == "plan.program":
+            op.operation.erase()
+
+
+def target_for(processor: str) -> "Target":
+    from lamina.targets.cpu import CpuTarget
+
+    return CpuTarget.named(processor)
+
+
+def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
+    from .importer import import_graph
+    from .layouts import annotate
+
+    module = import_graph(graph.gm, options=options)
+    annotate(module, graph.gm)
+    return module
+
+
+def run_passes(
+    module: "ir.Module",
+    start: str,
+    end: str,
+    target: "Target",
+    options: Options,
+    seconds: dict[str, float],
+    watch: Watch | None = None,
+    verify_each: bool = False,
+) -> None:
+    """The passes between two levels, the result verified: once, as verifying after each pass takes a sixth of their time."""
+    from lamina.passes.diagnostics import verify
+    from lamina.passes.fold_constants import FoldConstants
+    from lamina.passes.instrumentation import Instrumentation
+    from lamina.passes.levels import pipeline
+    from lamina.passes.pipeline import run
+
+    steps = pipeline(
+        start,
+        end,
+        target=target.name,
+        fast_math=options.fast_math,
+        round_intermediates=options.round_intermediates,
+        fold_bytes=options.fold_weights and max(options.fold_weights, FoldConstants.max_bytes),
+    )
+    on_pass = (lambda _, path: watch(path, module)) if watch else None
+    for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
+        seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
+    verify(module)
+
+
+def with_outputs(program: Program, graph: Normalised) -> Program:
+    """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
+    refs = [_output(program, output) for output in graph.outputs if isinstance(output, View)]
+    return replace(program, outputs=tuple(refs))
+
+
+def _output(program: Program, view: View) -> Ref:
+    dtype, item = CODES[view.dtype], ITEM_BYTES[CODES[view.dtype]]
+    if view.of == "result":
+        base = program.outputs[view.index]
+        return Ref(base.buffer, base.offset + view.offset * item, dtype, view.shape, view.strides)
+    for index, buffer in enumerate(program.buffers):
+        if buffer.kind == "input" and buffer.index == view.index:
+            return Ref(index, view.offset * item, dtype, view.shape, view.strides)
+    raise CompileError(f"the program has no buffer for its input {view.index}")
+
+
+def _from_entry(entry: Entry, graph: Normalised) -> Built | None:
+    try:
+        program = Program.from_json(entry.program_json)
+    except CompileError:
+        return None
+    return Built(program, entry.object, tuple(entry.meta["kernels"]), tuple(entry.meta["messages"]), graph, True)
+
+
+def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in gm.graph.nodes if node.op == "placeholder"]

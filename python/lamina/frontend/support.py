@@ -1,0 +1,85 @@
+"""Which aten overloads lower to linalg; all else is an external call."""
+
+import operator
+
+import torch
+from torch import fx
+
+from lamina.kernels.library import LIBRARY
+
+PRIMS = {"prims.convert_element_type.default", "prims.iota.default"}
+LOWERED = PRIMS | {
+    f"aten.{name}"
+    for name in """
+    add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar rsub.Tensor mul.Tensor mul.Scalar div.Tensor div.Scalar
+    neg.default abs.default exp.default log.default tanh.default sigmoid.default erf.default sqrt.default rsqrt.default
+    sin.default cos.default relu.default reciprocal.default pow.Tensor_Scalar pow.Tensor_Tensor
+    maximum.default minimum.default where.self where.ScalarOther
+    eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar
+    logical_and.default logical_or.default logical_not.default bitwise_and.Tensor bitwise_or.Tensor bitwise_not.default
+    sum.dim_IntList sum.default mean.dim amax.default amin.default cumsum.default
+    view.default _unsafe_view.default permute.default transpose.int t.default expand.default slice.Tensor select.int
+    unsqueeze.default squeeze.dim squeeze.dims squeeze.default cat.default constant_pad_nd.default clone.default alias.default
+    detach.default embedding.default gather.default arange.start_step arange.start arange.default full.default
+    full_like.default zeros_like.default ones_like.default zeros.default ones.default scalar_tensor.default _to_copy.default
+    log1p.default expm1.default floor.default ceil.default fmod.Tensor fmod.Scalar remainder.Tensor remainder.Scalar
+    index.Tensor index_select.default isfinite.default flip.default repeat.default bitwise_xor.Tensor logical_xor.default
+    bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar
+    log2.default log10.default exp2.default tan.default atan.default atan2.default asin.default acos.default sinh.default
+    cosh.default div.Tensor_mode div.Scalar_mode round.default prod.default prod.dim_int
+    """.split()
+}
+
+COMPUTED = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+}
+CARRIED = COMPUTED | {torch.uint8, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
+
+
+def reason(node: fx.Node) -> str | None:
+    """None for a node that lowers, "library" or "fallback" for one that is called."""
+    if node.target is operator.getitem:
+        return None
+    name = str(node.target)
+    if name in LIBRARY:
+        return "library"
+    lowers = name in LOWERED and _dtypes(node) <= COMPUTED and not has_effect(node)
+    return None if lowers and not _divides_integers(node) and not _narrow_with_number(node) else "fallback"
+
+
+def _narrow_with_number(node: fx.Node) -> bool:
+    """Whether 8- or 16-bit integers meet a number: torch-mlir's conversion of the number ends the process."""
+    value = node.meta.get("val")
+    narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.int8, torch.int16)
+    return narrow and len(node.args) > 1 and isinstance(node.args[1], int | float)
+
+
+def _divides_integers(node: fx.Node) -> bool:
+    """Whether an integer is divided by a tensor, which may hold a zero: eager raises, the processor would end the process."""
+    if str(node.target).rpartition(".")[0] not in ("aten.div", "aten.remainder", "aten.fmod") or len(node.args) < 2:
+        return False
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point:
+        return False
+    return isinstance(node.args[1], fx.Node) or node.args[1] == 0
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Whether a call does more than compute its results: draw random numbers, check, print, write."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable or not target._schema.returns
+
+
+def _dtypes(node: fx.Node) -> set[torch.dtype]:
+    values = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
+    return {v.dtype for v in values if isinstance(v, torch.Tensor)}

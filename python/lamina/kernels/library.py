@@ -1,0 +1,69 @@
+"""Routines of other libraries, by overload: which are allowed as `reason = library`, which write into memory of ours, and which
+may hand back memory of their arguments."""
+
+from collections.abc import Sequence
+
+from lamina.core.layout import Layout
+
+LIBRARY = frozenset(
+    {
+        "aten.mm.default",
+        "aten.addmm.default",
+        "aten.bmm.default",
+        "aten.baddbmm.default",
+        "aten.convolution.default",
+        "aten.convolution_backward.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+        "aten._scaled_dot_product_flash_attention.default",
+        "aten._scaled_dot_product_flash_attention_backward.default",
+        "aten._scaled_dot_product_efficient_attention.default",
+        "aten._scaled_dot_product_efficient_attention_backward.default",
+        "aten._scaled_dot_product_cudnn_attention.default",
+        "aten._scaled_dot_product_cudnn_attention_backward.default",
+        "aten.scaled_dot_product_attention.default",
+    }
+)
+"""Overloads where a vendor's library may be the best choice. The rest of what we do not compile is a fallback."""
+
+_MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default"})
+_BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})
+
+
+def writes_in_place(callee: str, outs: Sequence[Layout]) -> bool:
+    """Whether the runtime can have `callee` write into given memory of these layouts, with no copy inside.
+
+    The matrix products have `out` variants in torch's C shim (aoti_torch_cpu_mm_out, addmm_out, bmm_out, baddbmm_out): 2-D
+    results go anywhere a BLAS leading dimension describes, batches of them only row-major. Convolution's `out` variant computes
+    elsewhere and copies, attention has none: those return memory of their own.
+    """
+    if len(outs) != 1:
+        return False
+    (out,) = outs
+    if callee in _MATRIX_OUT:
+        return len(out.shape) == 2 and out.is_dense
+    return callee in _BATCH_OUT and out.is_row_major
+
+
+_VIEWS = frozenset(
+    """
+    alias as_strided chunk conj _conj detach diagonal expand expand_as _fw_primal imag lift_fresh mH mT movedim narrow _neg_view
+    permute positive real _reshape_alias reshape resolve_conj resolve_neg select set_ slice split split_with_sizes squeeze t
+    tensor_split transpose unbind unflatten unfold unsafe_chunk unsafe_split unsafe_split_with_sizes _unsafe_view unsqueeze view
+    view_as view_as_complex view_as_real contiguous to type_as flatten ravel
+    """.split()
+)
+_PRIM_VIEWS = frozenset(
+    """
+    as_strided broadcast_in_dim collapse_view conj real imag slice slice_in_dim split_dim squeeze transpose view_element_type
+    view_of
+    """.split()
+)
+
+
+def may_alias(callee: str) -> bool:
+    """Whether a result of `callee` may be memory of one of its tensor arguments. Custom operators may not do that (torch
+    forbids it), so this is a list of ATen's own views."""
+    namespace, _, rest = callee.partition(".")
+    base = rest.partition(".")[0]
+    return (namespace == "aten" and base in _VIEWS) or (namespace == "prims" and base in _PRIM_VIEWS)

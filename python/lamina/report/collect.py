@@ -1,0 +1,80 @@
+"""From a compiled program of fixed sizes to the graph of an explanation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lamina.core.program import Call, Launch, Program, Ref
+from lamina.core.size import evaluate
+
+from .explanation import External, Graph, Kernel, Memory, Place, Unfused
+
+
+def graph(name: str, program: Program, before: Unfused, seconds: Mapping[str, float], times: Sequence[float] = ()) -> Graph:
+    """What there is to say of a program; `times`: measured seconds of its steps, if they were measured."""
+    steps = [_step(i, step) for i, step in enumerate(program.steps)]
+    if times:
+        steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
+    return Graph(
+        name=name,
+        kernels=tuple(s for s in steps if isinstance(s, Kernel)),
+        externals=tuple(s for s in steps if isinstance(s, External)),
+        before=before,
+        memory=memory(program),
+        seconds=dict(seconds),
+    )
+
+
+def _step(index: int, step: Launch | Call) -> Kernel | External:
+    if isinstance(step, Launch):
+        grid, nbytes, flops = evaluate(step.grid, {}), evaluate(step.bytes, {}), evaluate(step.flops, {})
+        return Kernel(index, step.kernel, step.name or step.kernel, step.ops, step.where, grid, nbytes, flops)
+    return External(index, step.callee, step.reason, step.where, bool(step.outs))
+
+
+def memory(program: Program) -> Memory:
+    """The memory plan, with the life of every buffer."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    filled: dict[int, str] = {}
+    for index, step in enumerate(program.steps):
+        reads, writes = _uses(step)
+        for ref in (*reads, *writes):
+            first.setdefault(ref.buffer, index)
+            last[ref.buffer] = index
+        for ref in writes:
+            filled.setdefault(ref.buffer, step.name)
+    for ref in program.outputs:
+        last[ref.buffer] = -1
+    names = {"input": "argument {}", "constant": "constant {}"}
+    places = [
+        Place(
+            buffer=i,
+            kind=b.kind,
+            name=names[b.kind].format(b.index) if b.kind in names else filled.get(i, ""),
+            offset=evaluate(b.offset, {}),
+            bytes=evaluate(b.bytes, {}),
+            first=first.get(i, 0),
+            last=last.get(i, 0),
+        )
+        for i, b in enumerate(program.buffers)
+    ]
+    return Memory(
+        evaluate(program.arena_bytes, {}), evaluate(program.sum_bytes, {}), evaluate(program.lower_bound, {}), tuple(places)
+    )
+
+
+def _uses(step: Launch | Call) -> tuple[list[Ref], list[Ref]]:
+    """(refs read, refs written)"""
+    if isinstance(step, Launch):
+        return list(step.args[: len(step.args) - step.n_out]), list(step.args[len(step.args) - step.n_out :])
+    found: list[Ref] = []
+    _refs((step.args, tuple(value for _, value in step.kwargs)), found)
+    return found, [*step.outs, *(ref for ref in step.owned if ref is not None)]
+
+
+def _refs(value: object, found: list[Ref]) -> None:
+    if isinstance(value, Ref):
+        found.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _refs(item, found)

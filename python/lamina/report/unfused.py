@@ -1,0 +1,38 @@
+"""What a graph would cost without fusion: counted on the module that lamina-fuse is about to take."""
+
+from torch_mlir import ir
+
+from lamina.passes.realise import bytes_of
+from lamina.passes.trace import VIEWS
+
+from .explanation import Unfused
+
+# Ops that compute nothing: a kernel of its own would not exist for them in any compiler.
+_FREE = frozenset(
+    {"arith.constant", "tensor.empty", "linalg.fill", "tensor.cast", "func.return", "graph.extern", "func.call", *VIEWS}
+)
+
+
+def count(module: ir.Module) -> Unfused:
+    """One kernel for every op of @main that computes a tensor; it reads every input once and writes every result."""
+    kernels = moved = 0
+    for op in _main(module).regions[0].blocks[0].operations:
+        results = [r for r in op.operation.results if isinstance(r.type, ir.RankedTensorType)]
+        if op.operation.name in _FREE or not results:
+            continue
+        kernels += 1
+        moved += sum(bytes_of(value) for value in (*_inputs(op.operation), *results))
+    return Unfused(kernels, moved)
+
+
+def _main(module: ir.Module) -> ir.Operation:
+    functions = (op.operation for op in module.body.operations if op.operation.name == "func.func")
+    return next(f for f in functions if f.attributes["sym_name"].value == "main")
+
+
+def _inputs(op: ir.Operation) -> list[ir.Value]:
+    """Tensors read: not the initial values of linalg ops, which are neutral elements or nothing at all."""
+    operands = list(op.operands)
+    if op.name.startswith("linalg."):
+        operands = operands[: len(operands) - len(op.results)]
+    return list(dict.fromkeys(v for v in operands if isinstance(v.type, ir.RankedTensorType)))

@@ -1,0 +1,218 @@
+"""Compiled programs on disk, found by what they were made from.
+
+One file an entry, `<root>/<key>.lamina`: a line with the format and the SHA-256 of the rest, a line of JSON with sizes and `meta`,
+the program's JSON, the object file. Nothing in it is executed before the hash has been checked, and nothing is pickled. Files are
+written beside and renamed, so readers and writers in other processes see whole entries only. An entry that does not read right
+is dropped and compiled again.
+
+The folder holds machine code that will run as this user: it is of mode 0700, and one that belongs to somebody else is not used.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+LIMIT_BYTES = 1 << 30
+_FORMAT = b"lamina-cache-1"
+_SUFFIX = ".lamina"
+_STALE_SECONDS = 3600  # a temporary file this old belongs to a process that died
+_TOOLCHAIN = ("lamina", "torch", "torch-mlir", "llvmlite", "triton")
+_log = logging.getLogger("lamina")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A compiled program.
+
+    program_json  Program.to_json()
+    object        the object file
+    meta          what else is needed to use it, as JSON: kernels, messages, figures for reports
+    """
+
+    program_json: str
+    object: bytes
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+def default_root() -> Path:
+    """LAMINA_CACHE_DIR, else `lamina` in the user's cache folder (XDG_CACHE_HOME or ~/.cache)."""
+    given = os.environ.get("LAMINA_CACHE_DIR")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("lamina"))
+
+
+def cache_key(**parts: str | bytes) -> str:
+    """A name for what is compiled from `parts` (the graph, the options, the target with its features) by this toolchain."""
+    digest = hashlib.sha256()
+    for name, value in sorted({**parts, **{f"version of {n}": v for n, v in toolchain().items()}}.items()):
+        data = value.encode() if isinstance(value, str) else value
+        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@cache
+def toolchain() -> dict[str, str]:
+    """Versions of everything that shapes the code. Lamina's own sources count by size and time, so that an edit is noticed."""
+    found = {}
+    for name in _TOOLCHAIN:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = ""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for folder, _, files in sorted(os.walk(package, followlinks=True)):
+        for file in sorted(f for f in files if f.endswith((".py", ".so"))):
+            status = os.stat(os.path.join(folder, file))
+            digest.update(f"{os.path.relpath(folder, package)}/{file} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return {**found, "sources": digest.hexdigest()}
+
+
+class Cache:
+    """A folder of entries, `limit_bytes` at most: the least recently used go first."""
+
+    def __init__(self, root: Path | str | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.root = Path(root) if root is not None else default_root()
+        self.limit_bytes = limit_bytes
+        self._warned = False
+
+    def get(self, key: str) -> Entry | None:
+        """The entry, or None when there is none that reads right."""
+        path = self._path(key)
+        try:
+            if not self._is_ours():
+                return None
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._warn("cannot be read", error)
+            return None
+        entry = _decode(data)
+        if entry is None:
+            _log.warning("lamina: dropped a damaged entry of the cache, %s", path)
+            _remove(path)
+            return None
+        with suppress(OSError):  # a folder that is only read keeps its order
+            os.utime(path)  # used now
+        return entry
+
+    def put(self, key: str, entry: Entry) -> bool:
+        """Stores the entry; False, after one warning, when the folder takes none."""
+        data = _encode(entry)
+        if len(data) > self.limit_bytes:
+            return False
+        temporary = None
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_ours():
+                return False
+            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self.root)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(temporary, self._path(key))
+        except OSError as error:
+            if temporary:
+                _remove(Path(temporary))
+            self._warn("cannot be written", error)
+            return False
+        self._shrink()
+        return True
+
+    def clear(self) -> None:
+        """Removes every entry."""
+        for path in self._files():
+            _remove(path)
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(_status(path)[1] for path in self._files())
+
+    def _path(self, key: str) -> Path:
+        if not key.isalnum():
+            raise ValueError(f"{key!r} is not a key that cache_key made")
+        return self.root / f"{key}{_SUFFIX}"
+
+    def _is_ours(self) -> bool:
+        """Whether nobody else can put code here. A folder of ours that others may write to is closed to them."""
+        status = os.stat(self.root)
+        if status.st_uid != os.getuid():
+            self._warn("is not used", f"it belongs to user {status.st_uid}")
+            return False
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.chmod(self.root, 0o700)
+        return True
+
+    def _files(self) -> list[Path]:
+        try:
+            return [Path(e.path) for e in os.scandir(self.root) if e.name.endswith(_SUFFIX)]
+        except OSError:
+            return []
+
+    def _shrink(self) -> None:
+        """Removes the least recently used entries beyond the limit, and what dead processes left."""
+        entries = sorted((*_status(path), path) for path in self._files())
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in entries:
+            if total <= self.limit_bytes:
+                break
+            _remove(path)
+            total -= size
+        for path in self.root.glob(".new-*"):
+            if _status(path)[0] < time.time() - _STALE_SECONDS:
+                _remove(path)
+
+    def _warn(self, what: str, error: object) -> None:
+        if not self._warned:
+            self._warned = True
+            reason = getattr(error, "strerror", None) or error
+            _log.warning("lamina: the cache folder %s %s (%s): set LAMINA_CACHE_DIR to another one", self.root, what, reason)
+
+
+def _encode(entry: Entry) -> bytes:
+    program = entry.program_json.encode()
+    head = json.dumps({"program": len(program), "object": len(entry.object), "meta": dict(entry.meta)}).encode()
+    body = b"\n".join((head, program + entry.object))
+    return b"%s %s\n%s" % (_FORMAT, hashlib.sha256(body).hexdigest().encode(), body)
+
+
+def _decode(data: bytes) -> Entry | None:
+    first, _, body = data.partition(b"\n")
+    if first != b"%s %s" % (_FORMAT, hashlib.sha256(body).hexdigest().encode()):
+        return None
+    try:
+        head, _, rest = body.partition(b"\n")
+        sizes = json.loads(head)
+        split = int(sizes["program"])
+        if len(rest) != split + int(sizes["object"]):
+            return None
+        return Entry(rest[:split].decode(), rest[split:], sizes["meta"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _status(path: Path) -> tuple[float, int]:
+    """Time of last use and size; zeros for a file that another process has just removed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0.0, 0
+    return found.st_mtime, found.st_size
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # another process was first, or the folder is only read
+        path.unlink()

@@ -1,0 +1,35 @@
+"""A program with its code, ready to be called."""
+
+from typing import Protocol
+
+from lamina import _native
+from lamina.core.program import Program
+
+from .loader import Code
+from .spec import spec_of
+
+
+class Loadable(Protocol):
+    """What is needed of an artifact (lamina.targets.base.Artifact): an object file, its entry points, what failed checks mean."""
+
+    @property
+    def code(self) -> bytes: ...
+    @property
+    def kernels(self) -> tuple[str, ...]: ...
+    @property
+    def messages(self) -> tuple[str, ...]: ...
+
+
+class Executable(_native.Runner):
+    """Calls run in native code: `executable(*tensors)`, or `executable([*tensors])`, which empties the list so that the caller's
+    references die (AOTAutograd's boxed convention). The result is a tuple of tensors. Safe to call from several threads at once.
+
+    Wrong arguments are a ValueError or TypeError that names the argument, what was expected and what was given. An index out of
+    range, where eager checks it, is an IndexError.
+    """
+
+    def __init__(self, program: Program, artifact: Loadable) -> None:
+        self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
+        super().__init__(spec_of(program, self._code.addresses, artifact.messages))
+        self.program = program
+        self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's

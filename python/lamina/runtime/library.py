@@ -1,0 +1,90 @@
+"""Which calls of a program the native runner makes without Python, through torch's C shim.
+
+Each routine is described by where its arguments stand in the overload's schema. A call that does not fit stays a Python call:
+slower by some microseconds, otherwise the same.
+"""
+
+from typing import Any
+
+from lamina import _native
+from lamina.core.program import Arg, Call, Ref
+
+_DEFAULTS: dict[str, Any] = {
+    "beta": 1.0, "alpha": 1.0, "dropout": 0.0, "flag": False, "scale": None,
+    "stride": (), "padding": (), "dilation": (), "output_padding": (), "groups": 1,
+}  # fmt: skip
+
+
+def library_call(step: Call) -> dict[str, Any] | None:
+    """The step as a call of the C shim, or None. `tensors` are refs in the shim's order, None for an absent one."""
+    namespace, _, rest = step.callee.partition(".")
+    if namespace != "aten" or step.reason != "library":
+        return None
+    describe = _ROUTINES.get(rest)
+    found = describe(step) if describe else None
+    if found is None or not _native.has_routine(found["routine"]):
+        return None
+    if not all(t is None or isinstance(t, Ref) for t in found["tensors"]):
+        return None
+    return {**_DEFAULTS, **found}
+
+
+def _plain(routine: str, count: int) -> Any:
+    def describe(step: Call) -> dict[str, Any] | None:
+        fits = len(step.args) == count and not step.kwargs and len(step.outs) == 1
+        return {"routine": routine, "tensors": step.args} if fits else None
+
+    return describe
+
+
+def _scaled(routine: str) -> Any:
+    def describe(step: Call) -> dict[str, Any] | None:
+        factors = dict(step.kwargs)
+        if len(step.args) != 3 or len(step.outs) != 1 or not factors.keys() <= {"beta", "alpha"}:
+            return None
+        return {"routine": routine, "tensors": step.args, **{name: _number(v) for name, v in factors.items()}}
+
+    return describe
+
+
+def _number(value: Arg) -> float:
+    if isinstance(value, bool | int | float):
+        return float(value)
+    raise TypeError(f"a factor of type {type(value).__name__}")
+
+
+def _convolution(step: Call) -> dict[str, Any] | None:
+    if len(step.args) != 9 or step.kwargs or len(step.owned) != 1:
+        return None
+    source, weight, bias, stride, padding, dilation, transposed, output_padding, groups = step.args
+    return {
+        "routine": "convolution",
+        "tensors": (source, weight, bias),
+        "stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding,
+        "flag": bool(transposed), "groups": groups,
+    }  # fmt: skip
+
+
+def _attention(step: Call) -> dict[str, Any] | None:
+    names = ("query", "key", "value", "dropout_p", "is_causal", "attn_mask", "scale")
+    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+    if not given.keys() <= set(names) or len(step.owned) != 2:
+        return None
+    scale = given.get("scale")
+    return {
+        "routine": "attention",
+        "tensors": (given["query"], given["key"], given["value"], given.get("attn_mask")),
+        "dropout": _number(given.get("dropout_p", 0.0)),
+        "flag": bool(given.get("is_causal", False)),
+        "scale": None if scale is None else _number(scale),
+    }
+
+
+_ROUTINES = {
+    "mm.default": _plain("mm", 2),
+    "bmm.default": _plain("bmm", 2),
+    "addmm.default": _scaled("addmm"),
+    "baddbmm.default": _scaled("baddbmm"),
+    "convolution.default": _convolution,
+    "_scaled_dot_product_flash_attention_for_cpu.default": _attention,
+}

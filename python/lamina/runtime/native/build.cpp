@@ -1,0 +1,201 @@
+#include "build.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "team.h"
+
+namespace lamina {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+// Plans with more work than this give the GIL away: a handover costs a tenth of a microsecond, more when another thread takes it.
+constexpr int64_t kHeavyBytes = 256 << 10, kHeavyFlops = 1 << 20;
+
+template <typename T> T get(nb::handle dict, const char *key) { return nb::cast<T>(dict[key]); }
+
+Ref read_ref(nb::handle h) {
+  return {nb::cast<int>(h[0]), nb::cast<int64_t>(h[1]), &dtype_named(nb::cast<std::string>(h[2])), nb::cast<Sizes>(h[3]),
+          nb::cast<Sizes>(h[4])};
+}
+
+std::vector<Ref> read_refs(nb::handle list) {
+  std::vector<Ref> refs;
+  for (nb::handle h : list) refs.push_back(read_ref(h));
+  return refs;
+}
+
+Kind kind_named(const std::string &name) {
+  const char *names[] = {"input", "arena", "output", "constant", "owned"};
+  for (int k = 0; k < 5; ++k)
+    if (name == names[k]) return Kind(k);
+  throw nb::value_error(("unknown kind of buffer " + name).c_str());
+}
+
+// Arguments come as ("tensor", index), ("list", [...]) or ("value", object).
+Arg read_arg(nb::handle h) {
+  auto form = nb::cast<std::string>(h[0]);
+  if (form == "tensor") return {.tensor = nb::cast<int>(h[1])};
+  if (form == "value") return {.value = nb::borrow(h[1])};
+  Arg arg{.sequence = true};
+  for (nb::handle item : nb::borrow(h[1])) arg.items.push_back(read_arg(item));
+  return arg;
+}
+
+Launch read_launch(nb::handle h, Plan &plan, Step &step) {
+  auto refs = read_refs(h["args"]);
+  Launch launch{reinterpret_cast<Kernel>(get<uintptr_t>(h, "kernel")), plan.n_slots, uint32_t(refs.size()), get<int64_t>(h, "grid"), 1};
+  auto bytes = get<int64_t>(h, "bytes"), flops = get<int64_t>(h, "flops");
+  launch.threads = useful_threads(launch.grid, bytes, flops);
+  plan.heavy |= bytes > kHeavyBytes || flops > kHeavyFlops;
+  plan.n_slots += launch.count + 1; // and the error slot
+  for (uint32_t i = 0; i < launch.count; ++i) plan.fixups[refs[i].buffer].push_back({launch.slots + i, refs[i].offset});
+  step.name = get<std::string>(h, "name");
+  return launch;
+}
+
+PythonCall read_call(nb::handle h) {
+  PythonCall call{.name = get<std::string>(h, "name"), .callable = nb::borrow(h["callable"])};
+  for (nb::handle a : nb::borrow(h["args"])) call.args.push_back(read_arg(a));
+  for (nb::handle pair : nb::borrow(h["kwargs"])) call.kwargs.emplace_back(nb::cast<std::string>(pair[0]), read_arg(pair[1]));
+  call.outs = get<std::vector<int>>(h, "outs");
+  call.owned = get<std::vector<int>>(h, "owned");
+  call.out_names = get<std::vector<std::string>>(h, "out_names");
+  return call;
+}
+
+LibraryCall read_library(nb::handle h, const PythonCall &call) {
+  const char *names[] = {"mm", "addmm", "bmm", "baddbmm", "convolution", "attention"};
+  LibraryCall library{.tensors = get<std::vector<int>>(h, "tensors"), .outs = call.outs, .owned = call.owned};
+  auto routine = get<std::string>(h, "routine");
+  for (int r = 0; r < 6; ++r)
+    if (routine == names[r]) library.routine = Routine(r);
+  library.beta = get<double>(h, "beta");
+  library.alpha = get<double>(h, "alpha");
+  library.dropout = get<double>(h, "dropout");
+  library.flag = get<bool>(h, "flag");
+  auto scale = get<std::optional<double>>(h, "scale");
+  library.has_scale = scale.has_value();
+  library.scale = scale.value_or(0);
+  library.stride = get<Sizes>(h, "stride");
+  library.padding = get<Sizes>(h, "padding");
+  library.dilation = get<Sizes>(h, "dilation");
+  library.output_padding = get<Sizes>(h, "output_padding");
+  library.groups = get<int64_t>(h, "groups");
+  return library;
+}
+
+// Index into Plan::weights of the argument that a tensor lies in.
+int weight_of(int tensor, Plan &plan) {
+  int input = plan.buffers[plan.tensors[tensor].buffer].index;
+  auto found = std::find(plan.weights.begin(), plan.weights.end(), input);
+  int index = int(found - plan.weights.begin());
+  if (found == plan.weights.end()) plan.weights.push_back(input);
+  return index;
+}
+
+Gemm read_gemm(nb::handle h, const LibraryCall &plain, Plan &plan) {
+  Gemm gemm{.plain = plain};
+  bool bias = get<bool>(h, "bias");
+  gemm.bias = bias ? plain.tensors[0] : -1;
+  gemm.a = plain.tensors[bias ? 1 : 0];
+  gemm.b = plain.tensors[bias ? 2 : 1];
+  auto sizes = get<std::vector<int>>(h, "sizes");
+  gemm.m = sizes[0], gemm.n = sizes[1], gemm.k = sizes[2], gemm.lda = sizes[3], gemm.ldb = sizes[4], gemm.ldc = sizes[5];
+  gemm.b_transposed = get<bool>(h, "transposed");
+  gemm.pack = plan.n_packs++;
+  gemm.weight = weight_of(gemm.b, plan);
+  return gemm;
+}
+
+Step read_step(nb::handle h, Plan &plan) {
+  Step step;
+  if (nb::cast<nb::dict>(h).contains("kernel")) {
+    step.what = read_launch(h, plan, step);
+    return step;
+  }
+  PythonCall call = read_call(h);
+  step.name = call.name;
+  step.fallback = int(plan.calls.size());
+  plan.calls_torch = true;
+  if (!h["library"].is_none()) {
+    plan.heavy = true;
+    LibraryCall library = read_library(h["library"], call);
+    if (!h["gemm"].is_none()) step.what = read_gemm(h["gemm"], library, plan);
+    else if (!h["reorder"].is_none())
+      step.what = Convolution{library, nb::cast<nb::callable>(h["reorder"]), weight_of(library.tensors[1], plan), plan.n_packs++};
+    else step.what = library;
+  }
+  plan.calls.push_back(std::move(call));
+  return step;
+}
+
+} // namespace
+
+int64_t Ref::numel() const {
+  int64_t n = 1;
+  for (int64_t s : shape) n *= s;
+  return n;
+}
+
+bool Ref::same_layout(const int64_t *other_shape, const int64_t *other_strides, int64_t ndim) const {
+  if (size_t(ndim) != shape.size()) return false;
+  bool empty = numel() == 0;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (other_shape[i] != shape[i] || (!empty && shape[i] > 1 && other_strides[i] != strides[i])) return false;
+  return true;
+}
+
+const DType &dtype_named(const std::string &name) {
+  // Numbers of c10::ScalarType are part of torch's serialised formats and do not change.
+  static const DType types[] = {
+      {{6, 8, 1}, 11, 1, "bool", "bool"},          {{1, 8, 1}, 0, 1, "u8", "uint8"},
+      {{0, 8, 1}, 1, 1, "i8", "int8"},             {{0, 16, 1}, 2, 2, "i16", "int16"},
+      {{0, 32, 1}, 3, 4, "i32", "int32"},          {{0, 64, 1}, 4, 8, "i64", "int64"},
+      {{2, 16, 1}, 5, 2, "f16", "float16"},        {{4, 16, 1}, 15, 2, "bf16", "bfloat16"},
+      {{2, 32, 1}, 6, 4, "f32", "float32"},        {{2, 64, 1}, 7, 8, "f64", "float64"},
+      {{5, 64, 1}, 9, 8, "c64", "complex64"},      {{5, 128, 1}, 10, 16, "c128", "complex128"},
+      {{10, 8, 1}, 24, 1, "f8e4m3fn", "float8_e4m3fn"}, {{12, 8, 1}, 23, 1, "f8e5m2", "float8_e5m2"},
+  };
+  for (const DType &t : types)
+    if (t.name == name) return t;
+  throw nb::value_error(("unknown dtype " + name).c_str());
+}
+
+std::unique_ptr<Plan> build_plan(nb::dict spec) {
+  auto plan = std::make_unique<Plan>();
+  plan->name = get<std::string>(spec, "name");
+  plan->arena_bytes = get<int64_t>(spec, "arena_bytes");
+  plan->messages = get<std::vector<std::string>>(spec, "messages");
+  for (nb::handle i : nb::borrow(spec["inputs"]))
+    plan->inputs.push_back({&dtype_named(nb::cast<std::string>(i[0])), nb::cast<Sizes>(i[1]), nb::cast<Sizes>(i[2])});
+  for (nb::handle c : nb::borrow(spec["constants"])) plan->constants.push_back(nb::cast<nb::bytes>(c));
+  for (nb::handle b : nb::borrow(spec["buffers"])) {
+    Buffer buffer{kind_named(nb::cast<std::string>(b[0])), nb::cast<int>(b[1]), nb::cast<int64_t>(b[2]), nb::cast<int64_t>(b[3])};
+    auto &same = plan->of_kind[int(buffer.kind)];
+    if (buffer.kind != Kind::constant && buffer.kind != Kind::arena && buffer.index != int(same.size()))
+      throw nb::value_error("buffers of a kind must be numbered in order");
+    if (buffer.kind == Kind::output) plan->output_bytes += buffer.bytes;
+    same.push_back(int(plan->buffers.size()));
+    plan->buffers.push_back(buffer);
+  }
+  if (plan->of_kind[int(Kind::input)].size() != plan->inputs.size()) throw nb::value_error("every input must have one buffer");
+  plan->fixups.resize(plan->buffers.size());
+  plan->tensors_of.resize(plan->buffers.size());
+  plan->tensors = read_refs(spec["tensors"]);
+  for (size_t t = 0; t < plan->tensors.size(); ++t) plan->tensors_of[plan->tensors[t].buffer].push_back(int(t));
+  plan->outputs = read_refs(spec["outputs"]);
+  for (nb::handle s : nb::borrow(spec["steps"])) plan->steps.push_back(read_step(s, *plan));
+  int b = 0;
+  for (nb::handle buffer : nb::borrow(spec["buffers"])) {
+    int last = nb::cast<int>(buffer[4]);
+    if (plan->buffers[b].kind == Kind::owned && last >= 0) plan->steps.at(size_t(last)).releases.push_back(b);
+    ++b;
+  }
+  return plan;
+}
+
+} // namespace lamina

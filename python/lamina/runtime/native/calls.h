@@ -1,0 +1,20 @@
+// The steps that leave our own code: torch's C shim, packed GEMM, and any Python callable.
+#pragma once
+
+#include "context.h"
+#include "packed.h"
+
+namespace lamina {
+
+// A routine of the C shim failed. It has printed why; the caller repeats the step through Python, which raises the real error.
+struct CallFailed {};
+
+void run_library(const LibraryCall &call, const Plan &plan, Context &context);
+
+// A convolution through oneDNN with a weight in its own layout.
+void run_packed_convolution(const LibraryCall &call, Handle weight, const Plan &plan, Context &context);
+
+// Needs the GIL; throws nanobind::python_error.
+void run_python(const PythonCall &call, const Plan &plan, Context &context, PyObject *const *inputs);
+
+} // namespace lamina

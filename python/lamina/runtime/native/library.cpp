@@ -1,0 +1,99 @@
+// Library routines through torch's C shim, which calls at::cpu::mm_out and the like on tensors over the plan's memory.
+#include "calls.h"
+
+namespace lamina {
+namespace {
+
+// A copy of a result in the layout that the plan counts on.
+Owned copied(Handle result, const Ref &want, const Plan &plan) {
+  const TorchAbi &torch = torch_abi();
+  Owned copy{.block = pool().take(size_t(plan.buffers[want.buffer].bytes))};
+  Handle target = nullptr;
+  bool failed = torch.create_from_blob(copy.block->data, int64_t(want.shape.size()), want.shape.data(), want.strides.data(), 0,
+                                       want.dtype->scalar_type, 0, 0, &target) ||
+                torch.copy(target, result, 0);
+  if (target) torch.delete_tensor(target);
+  if (!failed) return copy;
+  copy.block->release();
+  throw CallFailed();
+}
+
+// Takes the handle.
+void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
+  const TorchAbi &torch = torch_abi();
+  const Ref &want = plan.tensors[tensor];
+  int64_t ndim = 0, *sizes = nullptr, *strides = nullptr;
+  void *data = nullptr;
+  bool known = !torch.get_dim(result, &ndim) && !torch.get_sizes(result, &sizes) && !torch.get_strides(result, &strides) &&
+               !torch.get_data_ptr(result, &data);
+  if (known && want.same_layout(sizes, strides, ndim)) return context.own(want.buffer, {.handle = result}, data);
+  try {
+    Owned copy = copied(result, want, plan);
+    torch.delete_tensor(result);
+    context.own(want.buffer, copy, copy.block->data);
+  } catch (...) {
+    torch.delete_tensor(result);
+    throw;
+  }
+}
+
+int64_t n(const std::vector<int64_t> &v) { return int64_t(v.size()); }
+
+void convolution(const LibraryCall &c, const Plan &plan, Context &context) {
+  Handle bias = context.handle(c.tensors[2]), result = nullptr;
+  if (torch_abi().convolution(context.handle(c.tensors[0]), context.handle(c.tensors[1]), bias ? &bias : nullptr, c.stride.data(),
+                              n(c.stride), c.padding.data(), n(c.padding), c.dilation.data(), n(c.dilation), c.flag,
+                              c.output_padding.data(), n(c.output_padding), c.groups, &result))
+    throw CallFailed();
+  own_handle(result, c.owned[0], plan, context);
+}
+
+void attention(const LibraryCall &c, const Plan &plan, Context &context) {
+  Handle mask = context.handle(c.tensors[3]), out = nullptr, logsumexp = nullptr;
+  double scale = c.scale;
+  if (torch_abi().flash_attention(context.handle(c.tensors[0]), context.handle(c.tensors[1]), context.handle(c.tensors[2]), c.dropout,
+                                  c.flag, mask ? &mask : nullptr, c.has_scale ? &scale : nullptr, &out, &logsumexp))
+    throw CallFailed();
+  Handle results[] = {out, logsumexp};
+  for (size_t i = 0; i < 2; ++i) {
+    if (i >= c.owned.size() || c.owned[i] < 0) {
+      torch_abi().delete_tensor(results[i]);
+      continue;
+    }
+    try {
+      own_handle(results[i], c.owned[i], plan, context);
+    } catch (const CallFailed &) {
+      for (size_t rest = i + 1; rest < 2; ++rest) torch_abi().delete_tensor(results[rest]);
+      throw;
+    }
+  }
+}
+
+} // namespace
+
+void run_packed_convolution(const LibraryCall &c, Handle weight, const Plan &plan, Context &context) {
+  Handle bias = context.handle(c.tensors[2]), result = nullptr;
+  if (torch_abi().packed_convolution(context.handle(c.tensors[0]), weight, bias ? &bias : nullptr, c.padding.data(), n(c.padding),
+                                     c.stride.data(), n(c.stride), c.dilation.data(), n(c.dilation), c.groups, "none", nullptr, 0,
+                                     nullptr, &result))
+    throw CallFailed();
+  own_handle(result, c.owned[0], plan, context);
+}
+
+void run_library(const LibraryCall &c, const Plan &plan, Context &context) {
+  const TorchAbi &torch = torch_abi();
+  auto in = [&](size_t i) { return context.handle(c.tensors[i]); };
+  auto out = [&] { return context.handle(c.outs[0]); };
+  int32_t failed = 0;
+  switch (c.routine) {
+  case Routine::mm: failed = torch.mm_out(out(), in(0), in(1)); break;
+  case Routine::bmm: failed = torch.bmm_out(out(), in(0), in(1)); break;
+  case Routine::addmm: failed = torch.addmm_out(out(), in(0), in(1), in(2), c.beta, c.alpha); break;
+  case Routine::baddbmm: failed = torch.baddbmm_out(out(), in(0), in(1), in(2), c.beta, c.alpha); break;
+  case Routine::convolution: convolution(c, plan, context); break;
+  case Routine::attention: attention(c, plan, context); break;
+  }
+  if (failed) throw CallFailed();
+}
+
+} // namespace lamina

@@ -1,0 +1,143 @@
+// A program as the runner holds it: built once from lamina.core.program.Program by `build.cpp`, never changed after.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "dlpack.h"
+
+namespace lamina {
+
+namespace nb = nanobind;
+
+using Kernel = void (*)(void *const *bufs, int64_t lo, int64_t hi);
+
+// One element type under its three names.
+struct DType {
+  dlpack::DataType dl;
+  int32_t scalar_type; // c10::ScalarType, as the C shim counts them
+  int64_t bytes;
+  std::string name;       // "f32"
+  std::string torch_name; // "float32"
+};
+const DType &dtype_named(const std::string &name); // throws nb::value_error
+
+enum class Kind { input, arena, output, constant, owned };
+
+struct Buffer {
+  Kind kind;
+  int index;
+  int64_t offset, bytes;
+};
+
+// A tensor as a step sees it: `offset` in bytes past the start of a buffer, strides in elements.
+struct Ref {
+  int buffer;
+  int64_t offset;
+  const DType *dtype;
+  std::vector<int64_t> shape, strides;
+  int64_t numel() const;
+  bool same_layout(const int64_t *other_shape, const int64_t *other_strides, int64_t ndim) const;
+};
+
+struct Input {
+  const DType *dtype;
+  std::vector<int64_t> shape, strides;
+};
+
+struct Launch {
+  Kernel kernel;
+  uint32_t slots, count; // its addresses are slots[slots .. slots+count), then the address of the error slot
+  int64_t grid;
+  int64_t threads; // worth using, before torch's own limit
+};
+
+// An argument of a Python call: a constant, a tensor, or a list of arguments.
+struct Arg {
+  nb::object value;
+  int tensor = -1; // index into Plan::tensors
+  bool sequence = false;
+  std::vector<Arg> items;
+};
+
+struct PythonCall {
+  std::string name;
+  nb::object callable;
+  std::vector<Arg> args;
+  std::vector<std::pair<std::string, Arg>> kwargs;
+  std::vector<int> outs, owned;       // tensors: results that are written in place, or memory of the callable's own
+  std::vector<std::string> out_names; // the callable's own names for the outs; empty: what it returns is copied there
+};
+
+enum class Routine { mm, addmm, bmm, baddbmm, convolution, attention };
+
+// A call through torch's C shim. `python` is the same call through torch's dispatcher: it gives the error message when the shim
+// fails.
+struct LibraryCall {
+  Routine routine;
+  std::vector<int> tensors; // operands in the shim's order; -1 for an absent one
+  std::vector<int> outs, owned;
+  double beta = 1, alpha = 1, scale = 0, dropout = 0;
+  bool has_scale = false, flag = false; // is_causal, transposed
+  std::vector<int64_t> stride, padding, dilation, output_padding;
+  int64_t groups = 1;
+};
+
+// out = a @ b (+ bias, a row): f32, with a weight b that lies in an argument and may stay the same from call to call, which pays for
+// packing it (see packed.h). `plain` is the same GEMM for a weight that changes.
+struct Gemm {
+  LibraryCall plain; // tensors: (bias,) a, b
+  int a, b, bias;    // tensors; bias -1 without
+  int weight;        // index into Plan::weights
+  int m, n, k, lda, ldb, ldc;
+  bool b_transposed;
+  int pack; // index of its packed weight
+};
+
+// A convolution whose weight is a whole argument, which oneDNN can pack into a layout of its own.
+struct Convolution {
+  LibraryCall plain;   // tensors: source, weight, bias
+  nb::callable reorder; // the packed weight of a tensor, as a capsule of a Handle that is ours from then on
+  int weight, pack;    // as in Gemm
+};
+
+struct Step {
+  std::variant<std::monostate, Launch, LibraryCall, Gemm, Convolution> what; // monostate: only the Python call
+  std::string name;
+  std::vector<int> releases; // owned buffers whose last use this step is
+  int fallback = -1;         // index into Plan::calls: the step as a Python call
+};
+
+// slots[slot] = base of its buffer + offset
+struct Fixup {
+  uint32_t slot;
+  int64_t offset;
+};
+
+struct Plan {
+  std::string name;
+  int64_t arena_bytes = 0, output_bytes = 0;
+  std::vector<Input> inputs;
+  std::vector<Buffer> buffers;
+  std::vector<nb::bytes> constants;
+  std::vector<std::string> messages; // code k > 0 in the error slot means messages[k - 1]
+  std::vector<Step> steps;
+  std::vector<PythonCall> calls;
+  std::vector<Ref> tensors;                // every tensor that a call names
+  std::vector<std::vector<int>> tensors_of; // by buffer: which tensors lie in it
+  std::vector<std::vector<Fixup>> fixups;  // by buffer: which slots point into it
+  std::vector<Ref> outputs;
+  std::vector<int> of_kind[5]; // buffers by kind
+  std::vector<int> weights;    // arguments that are weights of a Gemm or Convolution
+  uint32_t n_slots = 0;
+  int n_packs = 0;
+  bool heavy = false;     // enough work to give the GIL away
+  bool calls_torch = false;
+};
+
+} // namespace lamina

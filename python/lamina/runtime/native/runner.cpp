@@ -1,0 +1,144 @@
+#include "runner.h"
+
+#include "team.h"
+#include "tensors.h"
+
+namespace lamina {
+namespace {
+
+// The GIL, given away while native steps of a heavy plan run and taken back when one needs it.
+class Gil {
+public:
+  explicit Gil(bool generous) : generous_(generous) {}
+  ~Gil() { take(); }
+  void give() {
+    if (generous_ && !state_) state_ = PyEval_SaveThread();
+  }
+  void take() {
+    if (!state_) return;
+    PyEval_RestoreThread(state_);
+    state_ = nullptr;
+  }
+
+private:
+  bool generous_;
+  PyThreadState *state_ = nullptr;
+};
+
+// Calls of torch must not record gradients: those are a plan of their own.
+class NoGrad {
+public:
+  explicit NoGrad(bool wanted) : was_(wanted && torch_abi().set_grad_mode && torch_abi().grad_mode_enabled()) {
+    if (was_) torch_abi().set_grad_mode(false);
+  }
+  ~NoGrad() {
+    if (was_) torch_abi().set_grad_mode(true);
+  }
+
+private:
+  bool was_;
+};
+
+// A step's name for torch.profiler, while one listens.
+class Record {
+public:
+  Record(bool wanted, const std::string &name) {
+    if (wanted && torch_abi().record_start(name.c_str(), nullptr, nullptr, 0, &handle_)) handle_ = nullptr;
+  }
+  ~Record() {
+    if (handle_) torch_abi().record_end(handle_);
+  }
+
+private:
+  RecordHandle handle_ = nullptr;
+};
+
+// Ends the run whatever happens: memory back to the pool, the context back to its owner.
+class Lent {
+public:
+  explicit Lent(Contexts &contexts) : contexts_(contexts), context_(contexts.take()) {}
+  ~Lent() {
+    context_->end();
+    contexts_.give(std::move(context_));
+  }
+  Context &operator*() { return *context_; }
+
+private:
+  Contexts &contexts_;
+  std::unique_ptr<Context> context_;
+};
+
+[[noreturn]] void fail(const Plan &plan, int64_t code) {
+  bool known = code > 0 && size_t(code) <= plan.messages.size();
+  std::string message = known ? plan.messages[size_t(code - 1)] : "index out of range";
+  const std::string runtime_error = "RuntimeError: ";
+  bool arithmetic = message.rfind(runtime_error, 0) == 0;
+  PyErr_SetString(arithmetic ? PyExc_RuntimeError : PyExc_IndexError,
+                  message.c_str() + (arithmetic ? runtime_error.size() : 0));
+  throw nb::python_error();
+}
+
+} // namespace
+
+void Runner::run_steps(PyObject *const *inputs, Context &context) {
+  const Plan &plan = *plan_;
+  bool record = torch_abi().has_profiler() && torch_abi().profiler_enabled();
+  NoGrad no_grad(plan.calls_torch);
+  Gil gil(plan.heavy);
+
+  auto python = [&](const PythonCall &call) {
+    gil.take();
+    run_python(call, plan, context, inputs);
+  };
+  auto library = [&](const LibraryCall &call, int fallback) {
+    gil.give();
+    try {
+      run_library(call, plan, context);
+    } catch (const CallFailed &) {
+      python(plan.calls[size_t(fallback)]);
+    }
+  };
+
+  for (const Step &step : plan.steps) {
+    Record name(record, step.name);
+    if (auto *launch = std::get_if<Launch>(&step.what)) {
+      gil.give();
+      run_launch(*launch, &context.slots[launch->slots]);
+      if (context.error) [[unlikely]] {
+        gil.take();
+        fail(plan, context.error);
+      }
+    } else if (auto *gemm = std::get_if<Gemm>(&step.what)) {
+      gil.give();
+      if (!packs_.run(*gemm, context)) library(gemm->plain, step.fallback);
+    } else if (auto *convolution = std::get_if<Convolution>(&step.what)) {
+      gil.give();
+      bool packed = false;
+      try {
+        packed = packs_.run(*convolution, context);
+      } catch (const CallFailed &) { // its plain form says why
+      }
+      if (!packed) library(convolution->plain, step.fallback);
+    } else if (auto *call = std::get_if<LibraryCall>(&step.what)) {
+      library(*call, step.fallback);
+    } else {
+      python(plan.calls[size_t(step.fallback)]);
+    }
+    for (int buffer : step.releases) {
+      if (context.needs_gil(buffer)) gil.take();
+      context.drop(buffer);
+    }
+  }
+}
+
+PyObject *Runner::run(PyObject *const *inputs, size_t count) {
+  Lent lent(contexts_);
+  Context &context = *lent;
+  read_inputs(*plan_, inputs, count, context);
+  if (!plan_->weights.empty()) packs_.observe(inputs, context);
+  context.begin();
+  run_steps(inputs, context);
+  return wrap_outputs(*plan_, inputs, context);
+}
+
+} // namespace lamina

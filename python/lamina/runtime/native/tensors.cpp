@@ -1,0 +1,109 @@
+#include "tensors.h"
+
+#include <mutex>
+
+namespace lamina {
+namespace {
+
+constexpr int kDims = 8;
+
+// What a tensor that torch made of our memory refers to: given to torch with the tensor, returned by its deleter.
+struct Lease {
+  dlpack::ManagedTensor managed;
+  Block *block;
+  PyObject *object;
+  Handle handle;
+  int64_t shape[kDims], strides[kDims];
+  std::vector<int64_t> more; // shape and strides beyond kDims
+  Lease *next;
+};
+
+// Leases not in use: making a result should not wait for malloc.
+class Leases {
+public:
+  Lease *take() {
+    std::lock_guard lock(mutex_);
+    if (!free_) return new Lease{};
+    Lease *lease = free_;
+    free_ = lease->next;
+    --count_;
+    return lease;
+  }
+  void give(Lease *lease) {
+    {
+      std::lock_guard lock(mutex_);
+      if (count_ < 1024) {
+        lease->next = free_;
+        free_ = lease;
+        ++count_;
+        return;
+      }
+    }
+    delete lease;
+  }
+
+private:
+  std::mutex mutex_;
+  Lease *free_ = nullptr;
+  int count_ = 0;
+};
+
+Leases &leases() {
+  static Leases *shared = new Leases; // outlives every tensor
+  return *shared;
+}
+
+// torch may call this in any thread, with or without the GIL, and while the interpreter ends.
+void end_lease(dlpack::ManagedTensor *managed) {
+  auto *lease = static_cast<Lease *>(managed->manager_ctx);
+  if (lease->block) lease->block->release();
+  if (lease->handle) torch_abi().delete_tensor(lease->handle);
+  if (lease->object && Py_IsInitialized()) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(lease->object);
+    PyGILState_Release(state);
+  }
+  leases().give(lease);
+}
+
+PyObject *make(void *data, const Ref &r, Block *block, PyObject *object, Handle handle) {
+  Lease *lease = leases().take();
+  int n = int(r.shape.size());
+  int64_t *shape = lease->shape, *strides = lease->strides;
+  if (n > kDims) {
+    lease->more.resize(2 * size_t(n));
+    shape = lease->more.data();
+    strides = shape + n;
+  }
+  for (int i = 0; i < n; ++i) {
+    shape[i] = r.shape[i];
+    strides[i] = r.strides[i];
+  }
+  lease->block = block;
+  lease->object = object;
+  lease->handle = handle;
+  if (block) block->retain();
+  Py_XINCREF(object);
+  lease->managed = {{1, 0}, lease, end_lease, 0, {data, {dlpack::kCPU, 0}, n, r.dtype->dl, shape, strides, 0}};
+  void *tensor = nullptr;
+  if (torch_abi().exchange->managed_to_py(&lease->managed, &tensor)) {
+    nb::python_error error;
+    end_lease(&lease->managed);
+    throw error;
+  }
+  return static_cast<PyObject *>(tensor);
+}
+
+} // namespace
+
+PyObject *tensor_over(void *data, const Ref &layout, Block *block, PyObject *owner) { return make(data, layout, block, owner, nullptr); }
+PyObject *tensor_over(void *data, const Ref &layout, Handle owner) { return make(data, layout, nullptr, nullptr, owner); }
+
+dlpack::Tensor memory_of(PyObject *tensor) {
+  dlpack::Tensor t;
+  if (torch_abi().exchange->tensor_from_py(tensor, &t)) throw nb::python_error();
+  t.data = static_cast<char *>(t.data) + t.byte_offset;
+  return t;
+}
+
+} // namespace lamina

@@ -1,0 +1,91 @@
+#include "torch_abi.h"
+
+#include <atomic>
+#include <dlfcn.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+namespace nb = nanobind;
+
+namespace lamina {
+namespace {
+
+template <typename F> void find(void *lib, F &f, const char *name) { f = reinterpret_cast<F>(dlsym(lib, name)); }
+
+dlpack::ExchangeAPI *exchange_of(nb::handle tensor_type) {
+  nb::object capsule = nb::getattr(tensor_type, "__dlpack_c_exchange_api__", nb::none());
+  if (capsule.is_none()) throw nb::import_error("this torch has no DLPack C exchange API; Lamina needs torch 2.11 or newer");
+  auto *api = static_cast<dlpack::ExchangeAPI *>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (!api) throw nb::python_error();
+  while (api && api->version.major != 1) api = api->previous;
+  if (!api || !api->tensor_from_py) throw nb::import_error("torch's DLPack C exchange API is of another version than 1");
+  return api;
+}
+
+TorchAbi look_up() {
+  TorchAbi t;
+  nb::object torch = nb::module_::import_("torch");
+  nb::object tensor = torch.attr("Tensor");
+  t.tensor_type = reinterpret_cast<PyTypeObject *>(tensor.ptr());
+  t.parameter_type = reinterpret_cast<PyTypeObject *>(nb::object(torch.attr("nn").attr("Parameter")).ptr());
+  t.exchange = exchange_of(tensor);
+
+  // libtorch_cpu lies beside the package; its handle also reaches the OpenMP runtime it was linked with. It is loaded already.
+  auto folder = nb::cast<std::string>(torch.attr("__path__")[nb::int_(0)]) + "/lib/libtorch_cpu";
+  void *lib = nullptr;
+  for (const char *suffix : {".so", ".dylib"}) {
+    t.library = folder + suffix;
+    if ((lib = dlopen(t.library.c_str(), RTLD_NOW | RTLD_NOLOAD))) break;
+  }
+  if (!lib) {
+    t.library = "";
+    lib = RTLD_DEFAULT;
+  }
+
+  find(lib, t.create_from_blob, "aoti_torch_create_tensor_from_blob");
+  find(lib, t.delete_tensor, "aoti_torch_delete_tensor_object");
+  find(lib, t.new_handle, "aoti_torch_new_tensor_handle");
+  find(lib, t.get_data_ptr, "aoti_torch_get_data_ptr");
+  find(lib, t.get_sizes, "aoti_torch_get_sizes");
+  find(lib, t.get_strides, "aoti_torch_get_strides");
+  find(lib, t.get_dim, "aoti_torch_get_dim");
+  find(lib, t.grad_mode_enabled, "aoti_torch_grad_mode_is_enabled");
+  find(lib, t.set_grad_mode, "aoti_torch_grad_mode_set_enabled");
+  find(lib, t.mm_out, "aoti_torch_cpu_mm_out");
+  find(lib, t.bmm_out, "aoti_torch_cpu_bmm_out");
+  find(lib, t.addmm_out, "aoti_torch_cpu_addmm_out");
+  find(lib, t.baddbmm_out, "aoti_torch_cpu_baddbmm_out");
+  find(lib, t.convolution, "aoti_torch_cpu_convolution");
+  find(lib, t.flash_attention, "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu");
+  find(lib, t.copy, "aoti_torch_copy_");
+  find(lib, t.packed_convolution, "aoti_torch_cpu_mkldnn__convolution_pointwise");
+  find(lib, t.pack_size, "cblas_sgemm_pack_get_size");
+  find(lib, t.pack, "cblas_sgemm_pack");
+  find(lib, t.compute, "cblas_sgemm_compute");
+  find(lib, t.parallel, "GOMP_parallel");
+  find(lib, t.thread_num, "omp_get_thread_num");
+  find(lib, t.team_size, "omp_get_num_threads");
+  find(lib, t.in_parallel, "omp_in_parallel");
+  // at::get_num_threads also sets torch's default in a thread that has not run torch yet; OpenMP's own count is the next best.
+  find(lib, t.num_threads, "_ZN2at15get_num_threadsEv");
+  if (!t.num_threads) find(lib, t.num_threads, "omp_get_max_threads");
+  find(lib, t.profiler_enabled, "_ZN2at12hasCallbacksEv"); // somebody listens to at::RecordFunction
+  find(lib, t.record_start, "aoti_record_function_start");
+  find(lib, t.record_end, "aoti_record_function_end");
+  return t;
+}
+
+} // namespace
+
+const TorchAbi &torch_abi() {
+  // Not a guarded static: importing torch may give the GIL away while another thread that holds it would wait for the guard. Two
+  // threads may look up at once; they find the same, and the first to finish is kept.
+  static std::atomic<const TorchAbi *> kept{nullptr};
+  if (const TorchAbi *abi = kept.load(std::memory_order_acquire)) return *abi;
+  const TorchAbi *fresh = new TorchAbi(look_up()), *expected = nullptr;
+  if (kept.compare_exchange_strong(expected, fresh)) return *fresh;
+  delete fresh;
+  return *expected;
+}
+
+} // namespace lamina

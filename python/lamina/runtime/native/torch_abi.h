@@ -1,0 +1,78 @@
+// What the runtime uses of torch, found by name in the running process: the DLPack exchange table of torch.Tensor, the stable
+// C shim (aoti_torch_*, declared in torch/include/torch/csrc/inductor/aoti_torch/c/shim.h and generated/c_shim_cpu.h), the OpenMP
+// runtime that torch itself runs on, and MKL's packed GEMM where torch was built with MKL. Whatever is missing is null, and the
+// callers have another way.
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "dlpack.h"
+
+namespace lamina {
+
+using Handle = struct AtenTensorOpaque *; // AtenTensorHandle: owns one reference to an at::Tensor
+using RecordHandle = struct AtenRecordOpaque *;
+
+struct TorchAbi {
+  // torch.Tensor and its exchange table
+  PyTypeObject *tensor_type = nullptr;
+  PyTypeObject *parameter_type = nullptr;
+  dlpack::ExchangeAPI *exchange = nullptr;
+
+  // tensors from memory
+  int32_t (*create_from_blob)(void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t, Handle *) = nullptr;
+  int32_t (*delete_tensor)(Handle) = nullptr;
+  int32_t (*new_handle)(Handle, Handle *) = nullptr; // one more reference to the same tensor
+  int32_t (*get_data_ptr)(Handle, void **) = nullptr;
+  int32_t (*get_sizes)(Handle, int64_t **) = nullptr;
+  int32_t (*get_strides)(Handle, int64_t **) = nullptr;
+  int32_t (*get_dim)(Handle, int64_t *) = nullptr;
+  bool (*grad_mode_enabled)() = nullptr;
+  void (*set_grad_mode)(bool) = nullptr;
+
+  // library routines
+  int32_t (*mm_out)(Handle, Handle, Handle) = nullptr;
+  int32_t (*bmm_out)(Handle, Handle, Handle) = nullptr;
+  int32_t (*addmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
+  int32_t (*baddbmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
+  int32_t (*convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t, int32_t,
+                         const int64_t *, int64_t, int64_t, Handle *) = nullptr;
+  int32_t (*flash_attention)(Handle, Handle, Handle, double, int32_t, Handle *, double *, Handle *, Handle *) = nullptr;
+
+  int32_t (*copy)(Handle, Handle, int32_t) = nullptr; // into the first
+  int32_t (*packed_convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t,
+                                int64_t, const char *, const double **, int64_t, const char **, Handle *) = nullptr;
+
+  // MKL: C = A * packed(B)
+  size_t (*pack_size)(int, int, int, int) = nullptr;
+  void (*pack)(int, int, int, int, int, int, float, const float *, int, float *) = nullptr;
+  void (*compute)(int, int, int, int, int, int, const float *, int, const float *, int, float, float *, int) = nullptr;
+
+  // torch's own thread team
+  void (*parallel)(void (*)(void *), void *, unsigned, unsigned) = nullptr;
+  int (*num_threads)() = nullptr; // what torch.set_num_threads set, for the calling thread
+  int (*thread_num)() = nullptr;
+  int (*team_size)() = nullptr;
+  int (*in_parallel)() = nullptr;
+
+  // profiler
+  bool (*profiler_enabled)() = nullptr;
+  int32_t (*record_start)(const char *, void *, const void *, uint64_t, RecordHandle *) = nullptr;
+  int32_t (*record_end)(RecordHandle) = nullptr;
+
+  std::string library; // path of libtorch_cpu
+
+  bool has_shim() const { return create_from_blob && delete_tensor && new_handle && get_data_ptr && get_sizes && get_strides && get_dim && copy; }
+  bool has_team() const { return parallel && num_threads && thread_num && team_size && in_parallel; }
+  bool has_packed_gemm() const { return pack_size && pack && compute; }
+  bool has_profiler() const { return profiler_enabled && record_start && record_end; }
+};
+
+// Looked up at the first call, which imports torch; the GIL must be held then. Throws nanobind::python_error.
+const TorchAbi &torch_abi();
+
+} // namespace lamina

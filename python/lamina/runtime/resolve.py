@@ -1,0 +1,48 @@
+"""From the names in a program to torch's operators and constants."""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from lamina.core.errors import CompileError
+
+_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+
+
+def overload(callee: str, where: tuple[str, ...] = ()) -> Any:
+    """The operator overload named "namespace.packet.overload", e.g. "aten.addmm.default"."""
+    parts = callee.split(".")
+    try:
+        namespace, packet, name = parts
+        return getattr(getattr(getattr(torch.ops, namespace), packet), name)
+    except (ValueError, AttributeError) as error:
+        raise CompileError(
+            f"no operator {callee} in this torch {torch.__version__}",
+            where=", ".join(where),
+            remedy="import the package that registers it, or compile again with this torch",
+        ) from error
+
+
+@cache
+def out_variant(function: Any) -> tuple[Any, tuple[str, ...]] | None:
+    """The overload that takes the same arguments and writes its results in place, with the names of those; None without one."""
+    schema = function._schema
+    wanted = [(a.name, str(a.type)) for a in schema.arguments]
+    packet = function.overloadpacket
+    for name in packet.overloads():
+        candidate = getattr(packet, name)
+        arguments = candidate._schema.arguments
+        outs = tuple(a.name for a in arguments if a.is_out)
+        if len(outs) == len(schema.returns) and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
+            return candidate, outs
+    return None
+
+
+def resolve_constant(value: Any) -> Any:
+    """torch dtypes, layouts and memory formats are written as "torch.float32" in programs; all else is itself."""
+    if isinstance(value, str) and value.startswith("torch."):
+        named = getattr(torch, value.removeprefix("torch."), None)
+        if isinstance(named, _CONSTANTS):
+            return named
+    return value

@@ -1,0 +1,96 @@
+"""What `lamina._native.Runner` takes, made from a Program: plain tuples and dicts, with every call resolved.
+
+A ref is (buffer, offset, dtype, shape, strides); calls name tensors by index into `tensors`, so that equal refs share one. See
+native/build.cpp for the reader.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lamina.core.errors import CompileError
+from lamina.core.program import Arg, Call, Launch, Program, Ref
+
+from .library import library_call
+from .packing import packed_gemm, weight_reorder
+from .resolve import out_variant, overload, resolve_constant
+
+
+def spec_of(program: Program, kernels: Mapping[str, int], messages: Sequence[str]) -> dict[str, Any]:
+    """`kernels`: addresses by symbol; `messages`: what the codes in the kernels' error slot mean, from 1."""
+    if program.symbols:
+        names = ", ".join(s.name for s in program.symbols)
+        raise CompileError(f"program {program.name} has sizes that depend on {names}", remedy="compile it for fixed sizes")
+    tensors = _Tensors()
+    steps = [_launch(step, kernels) if isinstance(step, Launch) else _call(step, program, tensors) for step in program.steps]
+    return {
+        "name": program.name,
+        "arena_bytes": program.arena_bytes,
+        "messages": list(messages),
+        "inputs": [(i.dtype, i.shape, i.strides) for i in program.inputs],
+        "buffers": [(b.kind, b.index, b.offset, b.bytes, b.last) for b in program.buffers],
+        "constants": [c.data for c in program.constants],
+        "outputs": [_ref(r) for r in program.outputs],
+        "steps": steps,
+        "tensors": tensors.refs,
+    }
+
+
+class _Tensors:
+    """The tensors that calls name, each once."""
+
+    def __init__(self) -> None:
+        self.refs: list[tuple[Any, ...]] = []
+        self._index: dict[tuple[Any, ...], int] = {}
+
+    def index(self, ref: Ref | None) -> int:
+        """-1 for an absent one."""
+        if ref is None:
+            return -1
+        plain = _ref(ref)
+        if plain not in self._index:
+            self._index[plain] = len(self.refs)
+            self.refs.append(plain)
+        return self._index[plain]
+
+
+def _ref(r: Ref) -> tuple[Any, ...]:
+    return (r.buffer, r.offset, r.dtype, tuple(r.shape), tuple(r.strides))
+
+
+def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
+    if step.kernel not in kernels:
+        raise CompileError(f"kernel {step.kernel} is not in the object", where=", ".join(step.where), remedy="compile it again")
+    return {
+        "kernel": kernels[step.kernel],
+        "args": [_ref(r) for r in step.args],
+        "grid": step.grid,
+        "bytes": step.bytes,
+        "flops": step.flops,
+        "name": step.name or step.kernel,
+    }
+
+
+def _call(step: Call, program: Program, tensors: _Tensors) -> dict[str, Any]:
+    function = overload(step.callee, step.where)
+    variant = out_variant(function) if step.outs else None
+    library = library_call(step)
+
+    def arg(value: Arg) -> tuple[str, Any]:
+        if isinstance(value, Ref):
+            return ("tensor", tensors.index(value))
+        if isinstance(value, tuple):
+            return ("list", [arg(v) for v in value])
+        return ("value", resolve_constant(value))
+
+    return {
+        "name": step.name or step.callee,
+        "callable": variant[0] if variant else function,
+        "args": [arg(a) for a in step.args],
+        "kwargs": [(name, arg(a)) for name, a in step.kwargs],
+        "outs": [tensors.index(r) for r in step.outs],
+        "owned": [tensors.index(r) for r in step.owned],
+        "out_names": list(variant[1]) if variant else [],
+        "library": library and {**library, "tensors": [tensors.index(t) for t in library["tensors"]]},
+        "gemm": packed_gemm(step, program) if library else None,
+        "reorder": weight_reorder(step, program) if library else None,
+    }

@@ -1,0 +1,44 @@
+"""What a target is and what it makes."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Loadable code.
+
+    target    the name of the target it is for
+    code      the object file (CPU) or binary
+    kernels   the entry points in it
+    messages  of failed checks: a kernel stores number + 1 in the error slot
+    llvm      the LLVM IR it was made of, before optimisation; "" when loaded from a cache
+    seconds   time of each stage of the compilation
+    """
+
+    target: str
+    code: bytes
+    kernels: tuple[str, ...]
+    messages: tuple[str, ...] = ()
+    llvm: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Target(ABC):
+    """Turns tile programs into code for one device."""
+
+    name: str
+
+    @abstractmethod
+    def accepts(self, module: ir.Module) -> str | None:
+        """Why the tile programs of a module cannot be compiled here, or None."""
+
+    @abstractmethod
+    def compile(self, module: ir.Module) -> Artifact:
+        """Code for every tile program of the module, which is consumed: it is left at the lowest level it reached."""
+
+    @abstractmethod
+    def assembly(self, artifact: Artifact) -> str:
+        """The machine code as text, made on demand."""

@@ -1,0 +1,174 @@
+"""The CPU target: tile programs -> LLVM dialect -> LLVM IR -> object, with the host's vectors and instructions.
+
+    lamina-expand-math, lamina-tile-to-cpu     ours
+    lowering_pipeline()                        upstream, to the llvm dialect
+    translate, llvm_text                       LLVM 24's text to LLVM 22's
+    llvmlite                                   optimise, emit
+
+All kernels of a module go through one pipeline and into one object: each stage has a fixed cost that is paid once.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import llvmlite.binding as llvm
+from torch_mlir import ir
+from torch_mlir.dialects import llvm as llvm_dialect
+from torch_mlir.passmanager import PassManager
+
+from lamina.core.device import Cpu, host
+from lamina.core.errors import CompileError
+from lamina.passes.expand_math import ExpandMath
+from lamina.passes.tile_to_cpu import CHECKS, TileToCpu
+
+from . import llvm_text
+from .base import Artifact, Target
+
+
+def lowering_pipeline() -> str:
+    """The upstream part of the lowering, after `lamina-expand-math,lamina-tile-to-cpu`, as text without `builtin.module`.
+
+    Vectors of rank 2 come apart into rows first (reductions, transfers), then everything becomes the llvm dialect.
+    Functions are converted before the rest so that `convert-to-llvm`, which has no option for bare pointers, meets none.
+    """
+    return (
+        "func.func(lower-vector-multi-reduction{lowering-strategy=inner-reduction},"
+        "convert-vector-to-scf{full-unroll=1},arith-expand),"
+        "expand-strided-metadata,lower-affine,convert-scf-to-cf,"
+        "convert-vector-to-llvm{reassociate-fp-reductions=1 vector-transpose-lowering=shuffle16x16},"
+        "convert-math-to-llvm{approximate-log1p=0},convert-math-to-libm,"
+        "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"
+        "convert-to-llvm,reconcile-unrealized-casts"
+    )
+
+
+class CpuTarget(Target):
+    """Code for a processor of the host's architecture."""
+
+    def __init__(self, device: Cpu) -> None:
+        self.device = device
+        self.name = "cpu" if device == host() else f"cpu:{device.processor}"
+
+    @staticmethod
+    def named(processor: str) -> "CpuTarget":
+        """ "" is the host, else a name as LLVM has it, such as "znver4" or "skylake-avx512"."""
+        return CpuTarget(host() if not processor else Cpu.named(processor))
+
+    def accepts(self, module: ir.Module) -> str | None:
+        for op in module.body.operations:
+            if "tile.grid" in op.operation.attributes:
+                for argument in op.operation.regions[0].blocks[0].arguments:
+                    if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
+                        return f"{argument.type} is not a memref of static shape"
+        return None
+
+    def compile(self, module: ir.Module) -> Artifact:
+        kernels = tuple(
+            ir.StringAttr(op.operation.attributes["sym_name"]).value
+            for op in module.body.operations
+            if "tile.grid" in op.operation.attributes
+        )
+        clock = _Clock()
+        with module.context, ir.Location.unknown():
+            with clock.stage("expand-math"):
+                ExpandMath(ldexp=self.device.avx512).run(module)
+            with clock.stage("tile-to-cpu"):
+                TileToCpu().run(module)
+            with clock.stage("to llvm dialect"):
+                manager = PassManager.parse(f"builtin.module({lowering_pipeline()})")
+                manager.enable_verifier(False)  # after each of its passes: half of their time; once at the end will do
+                manager.run(module.operation)
+            messages = tuple(ir.StringAttr(m).value for m in ir.ArrayAttr(module.operation.attributes[CHECKS]))
+            with clock.stage("translate"):
+                check_converted(module)
+                module.operation.verify()
+                text = llvm_dialect.translate_module_to_llvmir(module.operation)
+        with clock.stage("text"):
+            text = llvm_text.attach(llvm_text.convert(text), {"prefer-vector-width": str(self.device.simd_bits)})
+        with clock.stage("parse"):
+            parsed = parse(text)
+        with clock.stage("optimise"):
+            machine = self.machine()
+            optimise(parsed, machine)
+        with clock.stage("emit"):
+            code = machine.emit_object(parsed)
+        return Artifact(self.name, code, kernels, messages, text, clock.seconds)
+
+    def assembly(self, artifact: Artifact) -> str:
+        machine = self.machine()
+        parsed = parse(artifact.llvm)
+        optimise(parsed, machine)
+        return str(machine.emit_assembly(parsed))
+
+    def machine(self) -> llvm.TargetMachine:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        target = llvm.Target.from_default_triple()
+        return target.create_target_machine(
+            cpu=self.device.processor, features=self.device.features, opt=3, reloc="pic", codemodel="small"
+        )
+
+
+def check_converted(module: ir.Module) -> None:
+    """Translation ends the process on an op that is not of the llvm dialect: find it first and name it."""
+    left: dict[str, ir.Operation] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if not op.name.startswith(("llvm.", "builtin.module")):
+            left.setdefault(op.name, op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for name, op in left.items():
+        raise CompileError(
+            f"{name} did not lower to LLVM on the CPU: {op}",
+            where=str(op.location),
+            remedy="a tile program for the CPU may use vectors of rank 1 and 2, scalars and memrefs of static shape",
+        )
+
+
+def parse(text: str) -> llvm.ModuleRef:
+    try:
+        parsed = llvm.parse_assembly(text)
+        parsed.verify()
+        return parsed
+    except RuntimeError as error:
+        raise CompileError(
+            f"LLVM 22 does not read this LLVM IR: {error}", remedy="a literal may need a rule in llvm_text"
+        ) from error
+
+
+def optimise(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """The middle end, function by function.
+
+    A tile program is vector code whose values stand in the outermost loop they can: measured on softmax, GELU and LayerNorm,
+    LLVM's O2 makes it no faster than two passes do and takes twenty times as long. Scalar programs (scans) get all of O2's
+    function passes.
+    """
+    parsed.triple = machine.triple
+    parsed.data_layout = str(machine.target_data)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    blocks = llvm.create_new_function_pass_manager()
+    blocks.add_simplify_cfg_pass()
+    blocks.add_instruction_combine_pass()
+    scalars = builder.getFunctionPassManager()
+    for function in parsed.functions:
+        if not function.is_declaration:
+            (scalars if _is_scalar_loop(function) else blocks).run(function, builder)
+
+
+def _is_scalar_loop(function: llvm.ValueRef) -> bool:
+    blocks = list(function.blocks)
+    return len(blocks) > 1 and not any(op.type.is_vector for block in blocks for op in block.instructions)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start

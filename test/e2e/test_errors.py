@@ -1,0 +1,165 @@
+"""What bad input gets: an error that names the argument or the model's line, what was expected and the way out."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from doors import BACKEND, NO_CACHE
+from torch import Tensor, nn
+
+import lamina
+from lamina import CompileError
+
+
+class Scale(nn.Module):
+    def forward(self, a: Tensor, mask: Tensor | None = None, factor: float = 3.0) -> Tensor:
+        return a * factor if mask is None else a * mask
+
+
+@pytest.fixture
+def compiled() -> Any:
+    return lamina.compile(Scale(), (torch.randn(2, 3),), options=NO_CACHE)
+
+
+def test_wrong_arguments_are_named(compiled: Any) -> None:
+    good = torch.randn(2, 3)
+    for args, kwargs, kind, message in [
+        ((torch.randn(2, 4),), {}, ValueError, "argument 'a' must have shape [2, 3]; it has [2, 4]"),
+        ((torch.randn(2),), {}, ValueError, "argument 'a' must have shape [2, 3]; it has [2]"),
+        ((good.double(),), {}, TypeError, "argument 'a' must have dtype torch.float32; it has torch.float64"),
+        ((good.to("meta"),), {}, ValueError, "argument 'a' must be on cpu; it is on meta"),
+        (("text",), {}, TypeError, "argument 'a' must be a torch.Tensor; 'text' given"),
+        ((None,), {}, TypeError, "argument 'a'"),
+        (([good],), {}, TypeError, "argument 'a' must have the structure"),
+        ((good, good), {}, TypeError, "compiled for 1 arguments (a); 2 given (a, mask)"),
+        ((), {}, TypeError, "missing a required argument: 'a'"),
+        ((good,), {"factor": 4.0}, TypeError, "compiled for 1 arguments (a); 2 given (a, factor)"),
+        ((good,), {"other": 4.0}, TypeError, "unexpected keyword argument 'other'"),
+        ((good.to_sparse(),), {}, TypeError, "argument 'a' must be a dense tensor; its layout is torch.sparse_coo"),
+    ]:
+        for gradients in (True, False):
+            with torch.set_grad_enabled(gradients), pytest.raises(kind, match=re.escape(message)):
+                compiled(*args, **kwargs)
+    torch.testing.assert_close(compiled(good), good * 3)
+
+
+def test_arguments_inside_structures_are_named() -> None:
+    compiled = lamina.compile(lambda batch, n: batch["ids"][1] * n, ({"ids": [torch.ones(2), torch.ones(3)]}, 2), options=NO_CACHE)
+    with pytest.raises(ValueError, match=re.escape("argument \"batch['ids'][1]\"") + "|" + re.escape("argument 'batch['ids'][1]'")):
+        compiled({"ids": [torch.ones(2), torch.ones(4)]}, 2)
+    with pytest.raises(ValueError, match="argument 'n' was 2 when compiled; 3 given"):
+        compiled({"ids": [torch.ones(2), torch.ones(3)]}, 3)
+    with pytest.raises(TypeError, match="argument 'batch' must have the structure"):
+        compiled({"ids": [torch.ones(2)]}, 2)
+
+
+def test_example_inputs_of_the_wrong_kind() -> None:
+    with pytest.raises(TypeError, match="example_inputs must be a tuple .* not int"):
+        lamina.compile(Scale(), 3)
+    with pytest.raises(TypeError, match="model must be a module or a function, not int"):
+        lamina.compile(3, (torch.ones(2),))
+    with pytest.raises(ValueError, match=r"different devices: 'a' is on cpu, 'mask' is on meta"):
+        lamina.compile(Scale(), (torch.ones(2), torch.ones(2, device="meta")))
+
+
+def branch(a: Tensor) -> Tensor:
+    b = a + 1
+    if b.sum() > 0:
+        return b
+    return a
+
+
+def test_a_branch_on_data_has_its_line_and_the_way_out() -> None:
+    with pytest.raises(CompileError) as caught:
+        lamina.compile(branch, (torch.randn(3),), options=NO_CACHE)
+    assert caught.value.where == f"{__file__}:{branch.__code__.co_firstlineno + 2}"
+    assert "torch.compile(model" in str(caught.value) and "torch.cond" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    compiled = torch.compile(branch, backend=BACKEND, options=NO_CACHE)
+    for a in (torch.ones(3), -torch.ones(3) * 5):
+        torch.testing.assert_close(compiled(a), branch(a))
+
+
+def sizes(a: Tensor) -> Tensor:
+    return a.nonzero() + 1
+
+
+def test_a_size_that_depends_on_data() -> None:
+    with pytest.raises(CompileError, match="aten.nonzero.default depends on the values") as caught:
+        lamina.compile(sizes, (torch.randn(3),), options=NO_CACHE)
+    assert caught.value.where == f"{__file__}:{sizes.__code__.co_firstlineno + 1}"
+
+
+def mismatch(a: Tensor) -> Tensor:
+    return a @ a
+
+
+def test_a_model_that_fails_itself() -> None:
+    with pytest.raises(
+        CompileError, match="the model cannot be traced: RuntimeError: a and b must have same reduction dim"
+    ) as caught:
+        lamina.compile(mismatch, (torch.randn(2, 3),), options=NO_CACHE)
+    assert caught.value.where == f"{__file__}:{mismatch.__code__.co_firstlineno + 1}"
+
+
+def sorts(a: Tensor) -> Tensor:
+    return (a * 2).sort().values
+
+
+def test_strict_refuses_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in ({"strict": True, "cache": False}, NO_CACHE):
+        if options is NO_CACHE:
+            monkeypatch.setenv("LAMINA_STRICT", "1")
+        with pytest.raises(CompileError, match="aten.sort.default has no lowering") as caught:
+            lamina.compile(sorts, (torch.randn(3),), options=options)
+        assert caught.value.where == f"{__file__}:{sorts.__code__.co_firstlineno + 1}"
+
+
+def test_strict_allows_the_library() -> None:
+    compiled = lamina.compile(nn.Linear(3, 4).eval(), (torch.randn(2, 3),), options={"strict": True, "cache": False})
+    assert compiled(torch.randn(2, 3)).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table, i: nn.functional.embedding(i, table),
+        lambda table, i: table[i],
+        lambda table, i: table.index_select(0, i),
+        lambda table, i: table.gather(0, i[:, None]),
+        lambda table, i: nn.functional.nll_loss(table[:2, :].t(), i.clamp(max=7).expand(3)[:3] * 0 + i[0]),
+    ],
+)
+def test_an_index_out_of_range(read: Any) -> None:
+    table = torch.randn(5, 3)
+    with torch.no_grad():
+        compiled = lamina.compile(read, (table, torch.tensor([1])), options=NO_CACHE)
+        with pytest.raises(IndexError):
+            compiled(table, torch.tensor([5]))
+        torch.testing.assert_close(compiled(table, torch.tensor([0])), read(table, torch.tensor([0])))
+
+
+def test_a_check_that_fails_at_run_time() -> None:
+    with torch.no_grad():
+        compiled = lamina.compile(torch.linalg.inv, (torch.eye(3),), options=NO_CACHE)
+        torch.testing.assert_close(compiled(torch.eye(3) * 2), torch.eye(3) / 2)
+        with pytest.raises(RuntimeError, match="singular"):
+            compiled(torch.zeros(3, 3))
+
+
+def test_an_integer_divided_by_zero_is_an_error() -> None:
+    with torch.no_grad():
+        compiled = lamina.compile(lambda a, b: a // b, (torch.tensor([7, 8]), torch.tensor([2, 3])), options=NO_CACHE)
+        torch.testing.assert_close(compiled(torch.tensor([7, -8]), torch.tensor([2, 3])), torch.tensor([3, -3]))
+        with pytest.raises(RuntimeError, match="ZeroDivision"):
+            compiled(torch.tensor([7, 8]), torch.tensor([2, 0]))
+
+
+def test_options_of_the_backend() -> None:
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="mode='max-autotune' is not known"):
+        torch.compile(Scale(), backend=BACKEND, mode="max-autotune")(torch.randn(2, 3))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="unknown option 'strickt'.*'strict'"):
+        torch.compile(Scale(), backend=BACKEND, options={"strickt": True})(torch.randn(2, 3))

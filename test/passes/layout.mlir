@@ -1,0 +1,31 @@
+// A convolution whose weight is an argument gives its channels last; plan lets the kernel that feeds it write the same layout.
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout)' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout,lamina-fuse,lamina-plan)' | FileCheck %s --check-prefix=PLAN
+
+#id = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: callee = "aten.convolution.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// CHECK: callee = "aten.convolution.default"{{.*}}strides = [array<i64: 256, 64, 8, 1>]
+
+// PLAN: "plan.alloc"() {{.*}} -> memref<1x4x8x8xf32, strided<[{{[0-9]+}}, 1, 32, 4]>>
+// PLAN: "plan.launch"
+// PLAN: "plan.call"
+func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x1x1xf32>, %v: tensor<4x8x1x1xf32>) -> tensor<1x4x8x8xf32> {
+  %e = tensor.empty() : tensor<1x4x8x8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<1x4x8x8xf32>) outs(%e : tensor<1x4x8x8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x4x8x8xf32>
+  %c = "graph.extern"(%y, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x1x1xf32>) -> tensor<1x8x8x8xf32>
+  // A weight that is computed is not packed: the layout stays.
+  %e2 = tensor.empty() : tensor<4x8x1x1xf32>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%v : tensor<4x8x1x1xf32>) outs(%e2 : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x1x1xf32>
+  %d = "graph.extern"(%c, %n) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 256, 64, 8, 1>]} : (tensor<1x8x8x8xf32>, tensor<4x8x1x1xf32>) -> tensor<1x4x8x8xf32>
+  return %d : tensor<1x4x8x8xf32>
+}

@@ -1,0 +1,221 @@
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-plan)' | FileCheck %s
+
+// A chain: the intermediate value lives in the arena, the result is an output, the call writes into the arena.
+// CHECK: "plan.program"() ({
+// CHECK-NEXT: %[[X:.*]] = "plan.input"() {index = 0 : i64} : () -> memref<4x8xf32>
+// CHECK-NEXT: %[[W:.*]] = "plan.input"() {index = 1 : i64} : () -> memref<8x8xf32, strided<[1, 8]>>
+// CHECK-NEXT: %[[A:.*]] = "plan.alloc"() {bytes = 128 : i64, offset = [[A_AT:[0-9]+]] : i64} : () -> memref<4x8xf32>
+// CHECK-NEXT: "plan.launch"(%[[X]], %[[A]]) {kernel = @relu, label = "relu", n_out = 1 : i64} : (memref<4x8xf32>, memref<4x8xf32>) -> ()
+// CHECK-NEXT: %[[M:.*]] = "plan.alloc"() {bytes = 128 : i64, offset = {{[0-9]+}} : i64} : () -> memref<4x8xf32>
+// CHECK-NEXT: "plan.call"(%[[A]], %[[W]], %[[M]]) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, n_out = 1 : i64, reason = "library"}
+// CHECK-NEXT: %[[O:.*]] = "plan.output"() {index = 0 : i64} : () -> memref<4x8xf32>
+// CHECK-NEXT: "plan.launch"(%[[M]], %[[O]]) {kernel = @relu, label = "relu2", n_out = 1 : i64}
+// CHECK-NEXT: "plan.return"(%[[O]])
+// CHECK: arena_bytes = 256 : i64, lower_bound = 256 : i64, sum_bytes = 256 : i64, sym_name = "main"
+// CHECK: func.func private @relu(%{{.*}}: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {graph.kernel}
+// CHECK: arith.maximumf
+// CHECK: return %{{.*}} : tensor<4x8xf32>
+// CHECK-NOT: func.func
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x8xf32> {graph.strides = array<i64: 1, 8>}) -> tensor<4x8xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4x8xf32>):
+    %e = tensor.empty() : tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %c = arith.constant 0.0 : f32
+      %y = arith.maximumf %i, %c : f32
+      linalg.yield %y : f32
+    } -> tensor<4x8xf32>
+    "graph.yield"(%r) : (tensor<4x8xf32>) -> ()
+  }) {sym_name = "relu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %m = "graph.extern"(%a, %w) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {}, strides = [array<i64: 8, 1>]} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %b = "graph.group"(%m) ({
+  ^bb0(%in: tensor<4x8xf32>):
+    %e = tensor.empty() : tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %c = arith.constant 0.0 : f32
+      %y = arith.maximumf %i, %c : f32
+      linalg.yield %y : f32
+    } -> tensor<4x8xf32>
+    "graph.yield"(%r) : (tensor<4x8xf32>) -> ()
+  }) {sym_name = "relu2"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %b : tensor<4x8xf32>
+}
+
+// -----
+
+// Views cost nothing; a slice keeps its offset; calls that own their memory return it; a constant that is returned is copied.
+// CHECK: "plan.program"() ({
+// CHECK: %[[X:.*]] = "plan.input"() {index = 0 : i64} : () -> memref<6x8xf32>
+// CHECK-NEXT: %[[S:.*]] = "plan.view"(%[[X]]) {offset = 10 : i64} : (memref<6x8xf32>) -> memref<3x2x2xf32, strided<[1, 16, 8]>>
+// CHECK-NEXT: %[[C:.*]] = "plan.call"(%[[S]]) {args = [unit, 0], callee = "aten.cumsum.default", kwargs = {}, n_out = 0 : i64, reason = "fallback"}
+// CHECK-SAME: -> memref<3x2x2xf32, strided<[1, 6, 3]>>
+// CHECK-NEXT: %[[K:.*]] = "plan.constant"() {value = dense<[1, 2]> : tensor<2xi64>} : () -> memref<2xi64>
+// CHECK-NEXT: %[[O:.*]] = "plan.output"() {index = 0 : i64} : () -> memref<2xi64>
+// CHECK-NEXT: "plan.launch"(%[[K]], %[[O]]) {kernel = @copy, label = "copy", n_out = 1 : i64}
+// CHECK-NEXT: %[[V:.*]] = "plan.view"(%[[C]]) {offset = 0 : i64} : (memref<3x2x2xf32, strided<[1, 6, 3]>>) -> memref<2x2x3xf32>
+// CHECK-NEXT: %[[R:.*]] = "plan.view"(%[[X]]) {offset = 0 : i64} : (memref<6x8xf32>) -> memref<48xf32>
+// CHECK-NEXT: "plan.return"(%[[V]], %[[R]], %[[X]], %[[O]])
+// CHECK: arena_bytes = 0 : i64
+func.func @main(%x: tensor<6x8xf32>) -> (tensor<2x2x3xf32>, tensor<48xf32>, tensor<6x8xf32>, tensor<2xi64>) {
+  %k = arith.constant dense<[1, 2]> : tensor<2xi64>
+  %s = tensor.extract_slice %x[1, 2] [4, 3] [1, 1] : tensor<6x8xf32> to tensor<4x3xf32>
+  %p = tensor.expand_shape %s [[0, 1], [2]] output_shape [2, 2, 3] : tensor<4x3xf32> into tensor<2x2x3xf32>
+  %e = tensor.empty() : tensor<3x2x2xf32>
+  %t = linalg.transpose ins(%p : tensor<2x2x3xf32>) outs(%e : tensor<3x2x2xf32>) permutation = [2, 0, 1]
+  %c = "graph.extern"(%t) {callee = "aten.cumsum.default", reason = "fallback", args = [unit, 0], kwargs = {}, strides = [array<i64: 1, 6, 3>]} : (tensor<3x2x2xf32>) -> tensor<3x2x2xf32>
+  %e2 = tensor.empty() : tensor<2x2x3xf32>
+  %b = linalg.transpose ins(%c : tensor<3x2x2xf32>) outs(%e2 : tensor<2x2x3xf32>) permutation = [1, 2, 0]
+  %f = tensor.collapse_shape %x [[0, 1]] : tensor<6x8xf32> into tensor<48xf32>
+  return %b, %f, %x, %k : tensor<2x2x3xf32>, tensor<48xf32>, tensor<6x8xf32>, tensor<2xi64>
+}
+
+// -----
+
+// A collapse that strides cannot express makes the value be stored as its user wants it, or, of an input, copies.
+// CHECK: "plan.program"() ({
+// CHECK: %[[X:.*]] = "plan.input"() {dtype = "bool", index = 0 : i64} : () -> memref<3x4xi8>
+// CHECK: %[[V:.*]] = "plan.view"(%[[X]]) {offset = 0 : i64} : (memref<3x4xi8>) -> memref<4x3xi8, strided<[1, 4]>>
+// CHECK: %[[C:.*]] = "plan.alloc"() {bytes = 12 : i64, dtype = "bool", offset = 0 : i64} : () -> memref<4x3xi8>
+// CHECK: "plan.launch"(%[[V]], %[[C]]) {kernel = @copy
+// CHECK: %[[A:.*]] = "plan.alloc"() {bytes = 12 : i64, dtype = "bool", offset = 64 : i64} : () -> memref<3x4xi8, strided<[1, 3]>>
+// CHECK: "plan.launch"(%[[X]], %[[A]]) {kernel = @not,
+// CHECK: %[[W:.*]] = "plan.view"(%[[C]]) {offset = 0 : i64} : (memref<4x3xi8>) -> memref<12xi8>
+// CHECK: %[[B:.*]] = "plan.view"(%[[A]]) {offset = 0 : i64} : (memref<3x4xi8, strided<[1, 3]>>) -> memref<12xi8>
+// CHECK: "plan.call"(%[[W]], %[[B]])
+// CHECK: func.func private @not(%{{.*}}: tensor<3x4xi1>) -> tensor<3x4xi1>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @main(%x: tensor<3x4xi1>) -> tensor<12xi1> {
+  %e = tensor.empty() : tensor<4x3xi1>
+  %t = linalg.transpose ins(%x : tensor<3x4xi1>) outs(%e : tensor<4x3xi1>) permutation = [1, 0]
+  %f = tensor.collapse_shape %t [[0, 1]] : tensor<4x3xi1> into tensor<12xi1>
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<3x4xi1>):
+    %e1 = tensor.empty() : tensor<3x4xi1>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<3x4xi1>) outs(%e1 : tensor<3x4xi1>) {
+    ^bb0(%i: i1, %o: i1):
+      %c = arith.constant true
+      %n = arith.xori %i, %c : i1
+      linalg.yield %n : i1
+    } -> tensor<3x4xi1>
+    "graph.yield"(%r) : (tensor<3x4xi1>) -> ()
+  }) {sym_name = "not"} : (tensor<3x4xi1>) -> tensor<3x4xi1>
+  %u = linalg.transpose ins(%a : tensor<3x4xi1>) outs(%e : tensor<4x3xi1>) permutation = [1, 0]
+  %g = tensor.collapse_shape %u [[0, 1]] : tensor<4x3xi1> into tensor<12xi1>
+  %r = "graph.extern"(%f, %g) {callee = "my.xor.default", reason = "fallback", args = [unit, unit], kwargs = {}, strides = [array<i64: 1>]} : (tensor<12xi1>, tensor<12xi1>) -> tensor<12xi1>
+  return %r : tensor<12xi1>
+}
+
+// -----
+
+// A pointwise group writes over its dying input; its neighbour with a transposed read does not. Names come from the ops.
+// CHECK: %[[A:.*]] = "plan.alloc"() {bytes = 256 : i64, offset = [[AT:[0-9]+]] : i64}
+// CHECK: "plan.launch"(%{{.*}}, %[[A]]) {kernel = @exp_1, label = "exp"
+// CHECK: %[[B:.*]] = "plan.alloc"() {bytes = 256 : i64, offset = [[AT]] : i64}
+// CHECK: "plan.launch"(%[[A]], %[[B]]) {inplace = [array<i64: 0, 1>], kernel = @exp_1, label = "exp"
+// CHECK: %[[C:.*]] = "plan.alloc"()
+// CHECK: "plan.launch"(%[[B]], %[[C]]) {kernel = @add_t
+// CHECK: arena_bytes = 512 : i64, lower_bound = 512 : i64, sum_bytes = 768 : i64
+// CHECK: func.func private @exp_1({{.*}} attributes {graph.inplace = [array<i64: 0, 1>], graph.kernel}
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#t = affine_map<(d0, d1) -> (d1, d0)>
+func.func @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<8x8xf32>):
+    %e = tensor.empty() : tensor<8x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<8x8xf32> loc("aten.exp.default"("m.py":3:0))
+    "graph.yield"(%r) : (tensor<8x8xf32>) -> ()
+  }) {sym_name = ""} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = "graph.group"(%a) ({
+  ^bb0(%in: tensor<8x8xf32>):
+    %e = tensor.empty() : tensor<8x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<8x8xf32> loc("aten.exp.default"("m.py":4:0))
+    "graph.yield"(%r) : (tensor<8x8xf32>) -> ()
+  }) {sym_name = ""} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %c = "graph.group"(%b) ({
+  ^bb0(%in: tensor<8x8xf32>):
+    %e = tensor.empty() : tensor<8x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #t, #id], iterator_types = ["parallel", "parallel"]} ins(%in, %in : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %y = arith.addf %i, %j : f32
+      linalg.yield %y : f32
+    } -> tensor<8x8xf32>
+    "graph.yield"(%r) : (tensor<8x8xf32>) -> ()
+  }) {sym_name = "add_t"} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %r = "graph.extern"(%c, %w) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {}, strides = [array<i64: 8, 1>]} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+}
+
+// -----
+
+// Results have the strides they ask for. One value returned twice leaves in two memories, unless it may be shared.
+// CHECK: %[[O:.*]] = "plan.output"() {index = 0 : i64} : () -> memref<2x3xf32, strided<[1, 2]>>
+// CHECK: "plan.launch"(%{{.*}}, %[[O]]) {kernel = @exp_1,
+// CHECK: %[[P:.*]] = "plan.output"() {index = 1 : i64} : () -> memref<2x3xf32, strided<[1, 2]>>
+// CHECK: "plan.launch"(%[[O]], %[[P]]) {kernel = @copy,
+// CHECK: "plan.return"(%[[O]], %[[P]], %[[O]])
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x3xf32> {graph.strides = array<i64: 1, 2>}, tensor<2x3xf32>, tensor<2x3xf32> {graph.shares = 0 : i64}) {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<2x3xf32>):
+    %e = tensor.empty() : tensor<2x3xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<2x3xf32>) outs(%e : tensor<2x3xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<2x3xf32>
+    "graph.yield"(%r) : (tensor<2x3xf32>) -> ()
+  }) {sym_name = "exp"} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %a, %a, %a : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
+}
+
+// -----
+
+// What an external view may share lives on, and does not leave the call. Constants hoisted out of a group return to it.
+// CHECK: %[[A:.*]] = "plan.alloc"() {bytes = 16 : i64, offset = 0 : i64}
+// CHECK: "plan.launch"(%{{.*}}, %[[A]]) {kernel = @add,
+// CHECK: %[[V:.*]] = "plan.call"(%[[A]]) {args = [unit, "torch.int32"], callee = "aten.view.dtype"
+// CHECK: %[[B:.*]] = "plan.alloc"() {bytes = 16 : i64, offset = 64 : i64}
+// CHECK: "plan.launch"(%{{.*}}, %[[B]]) {kernel = @add,
+// CHECK: %[[O:.*]] = "plan.output"() {index = 0 : i64} : () -> memref<4xi32>
+// CHECK: "plan.launch"(%[[V]], %[[O]]) {kernel = @copy,
+// CHECK: "plan.return"(%[[O]],
+// CHECK: func.func private @add
+// CHECK-NEXT: arith.constant 1.0
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xi32>, tensor<4xf32>) {
+  %one = arith.constant 1.0 : f32
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4xf32>):
+    %e = tensor.empty() : tensor<4xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%in : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = arith.addf %i, %one : f32
+      linalg.yield %y : f32
+    } -> tensor<4xf32>
+    "graph.yield"(%r) : (tensor<4xf32>) -> ()
+  }) {sym_name = "add"} : (tensor<4xf32>) -> tensor<4xf32>
+  %v = "graph.extern"(%a) {callee = "aten.view.dtype", reason = "fallback", args = [unit, "torch.int32"], kwargs = {}, strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xi32>
+  %b = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4xf32>):
+    %e = tensor.empty() : tensor<4xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%in : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = arith.addf %i, %one : f32
+      linalg.yield %y : f32
+    } -> tensor<4xf32>
+    "graph.yield"(%r) : (tensor<4xf32>) -> ()
+  }) {sym_name = "add"} : (tensor<4xf32>) -> tensor<4xf32>
+  %s = "graph.extern"(%b) {callee = "aten.sin.default", reason = "fallback", args = [unit], kwargs = {}, strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %v, %s : tensor<4xi32>, tensor<4xf32>
+}

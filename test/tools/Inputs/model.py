@@ -1,0 +1,26 @@
+"""Models for model.test."""
+
+import torch
+
+
+class Mlp(torch.nn.Module):
+    """One layer and something to fuse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(5, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x) * 3)
+
+
+def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    return Mlp().eval(), (torch.ones(3, 5),)
+
+
+def wrong() -> int:
+    return 3
+
+
+def fails() -> torch.Tensor:
+    return torch.ones(3) @ torch.ones(4)

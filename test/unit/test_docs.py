@@ -1,0 +1,34 @@
+"""The documents: the page of passes is up to date, links lead somewhere, the README's figures stand in docs/figures.md."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lamina.tools.pass_docs import page
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_passes_are_up_to_date() -> None:
+    assert (ROOT / "docs" / "passes.md").read_text() == page(), "python -m lamina.tools.pass_docs > docs/passes.md"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = (folder / "README.md").read_text()
+    assert [p.name for p in folder.glob("[0-9]*.md") if f"({p.name})" not in listed] == []
+
+
+def test_figures_of_the_readme_are_recorded() -> None:
+    found = re.search(r"<!-- figures -->\n(.*?)<!-- end of figures -->", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found
+    recorded = (ROOT / "docs" / "figures.md").read_text().splitlines()
+    assert [line for line in found[1].splitlines() if line.startswith("|") and line not in recorded] == []

@@ -1,0 +1,196 @@
+"""lamina.explain, and what it is put together from."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import lamina
+from lamina.core.device import host
+from lamina.core.program import Buffer, Call, Launch, Program, Ref, TensorSpec
+from lamina.report import roofline, tables
+from lamina.report.collect import graph
+from lamina.report.explanation import Explanation, Peaks, Unfused
+from lamina.report.measure import best
+
+PEAKS = Peaks("somecpu", 2, 10e9, 100e9)
+
+
+def activation(x: Tensor, w: Tensor) -> Tensor:
+    return torch.sigmoid(torch.relu(x * w))  # line 24
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(19, 33)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(x).relu() + 1
+
+
+def explain(model: object, inputs: object, **kwargs: object) -> Explanation:
+    return lamina.explain(model, inputs, show=False, **kwargs)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def peaks() -> object:
+    """No time for measurements of the machine."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("lamina.frontend.explain.peaks", lambda again=False: PEAKS)
+    yield
+    patch.undo()
+
+
+def test_a_fused_kernel_names_its_ops_lines_and_bytes() -> None:
+    found = explain(activation, (torch.randn(37, 19), torch.randn(19)))
+    (kernel,) = found.kernels
+    assert kernel.ops == ("aten.mul.Tensor", "aten.relu.default", "aten.sigmoid.default")
+    assert {place.rpartition(":")[0] for place in kernel.where} == {__file__}
+    line = activation.__code__.co_firstlineno + 1
+    assert [int(place.rpartition(":")[2]) for place in kernel.where] == [line]
+    assert kernel.bytes == 4 * (2 * 37 * 19 + 19)
+    assert kernel.flops > 37 * 19 and kernel.intensity == kernel.flops / kernel.bytes
+
+
+def test_before_fusion_every_op_reads_and_writes() -> None:
+    found = explain(activation, (torch.randn(37, 19), torch.randn(19)))
+    assert found.graphs[0].before == Unfused(3, 4 * (6 * 37 * 19 + 19))
+
+
+def test_external_calls_have_a_reason_and_a_line() -> None:
+    found = explain(Layer(), (torch.randn(5, 19),))
+    (call,) = found.externals
+    assert (call.callee, call.reason) == ("aten.addmm.default", "library")
+    assert call.where[0].startswith(__file__)
+    assert not found.graphs[0].fallbacks
+
+
+def test_graph_breaks_and_recompiles_name_the_line() -> None:
+    def broken(x: Tensor) -> Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    found = explain(broken, (torch.randn(7, 3),), more=[(torch.randn(8, 3),)])
+    line = broken.__code__.co_firstlineno + 2
+    assert any(f"{__file__}:{line}" in b.where for b in found.breaks)
+    assert found.recompiles and "size mismatch" in found.recompiles[0].reason
+    assert any(g.kind == "TENSOR_MATCH" and "'x'" in g.source for g in found.guards)
+
+
+def test_recompiles_are_told_when_torch_remembers_no_more_compilations() -> None:
+    torch._dynamo.utils.set_compilation_metrics_limit(2)
+    try:
+        for _ in range(2):
+            found = explain(activation, (torch.randn(7, 3), torch.randn(3)), more=[(torch.randn(8, 3), torch.randn(3))])
+            assert len(found.recompiles) == 1
+    finally:
+        torch._dynamo.utils.set_compilation_metrics_limit(torch._dynamo.utils.DEFAULT_COMPILATION_METRICS_LIMIT)
+
+
+def test_training_shows_the_backward_graph_and_leaves_the_model_alone() -> None:
+    model = nn.Sequential(nn.Linear(9, 16), nn.BatchNorm1d(16), nn.ReLU())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = explain(model, (torch.randn(4, 9),), training=True)
+    assert [g.name for g in found.graphs] == ["graph 0", "graph 0 backward"]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_measured_kernels_have_times() -> None:
+    found = explain(Layer(), (torch.randn(5, 19),), measure=True)
+    assert all(step.seconds is not None and 0 < step.seconds < 10 for step in (*found.kernels, *found.externals))
+    assert "of roof" in str(found)
+
+
+def test_time_of_every_pass() -> None:
+    seconds = explain(activation, (torch.randn(37, 19), torch.randn(19))).graphs[0].seconds
+    assert {"import", "lamina-fuse", "lamina-plan"} <= {name.partition("{")[0] for name in seconds}
+    assert all(value >= 0 for value in seconds.values())
+
+
+def test_json_holds_all_of_it() -> None:
+    found = explain(Layer(), (torch.randn(5, 19),))
+    data = json.loads(found.to_json())
+    assert data["graphs"][0]["kernels"][0]["bytes"] == found.kernels[0].bytes
+    assert data["graphs"][0]["memory"]["arena_bytes"] == found.graphs[0].memory.arena_bytes
+    assert data["peaks"]["bandwidth"] == PEAKS.bandwidth
+
+
+def test_a_compiled_model_is_explained_as_what_it_was_made_of() -> None:
+    model = Layer().eval()
+    found = explain(torch.compile(model, backend="eager"), (torch.randn(5, 19),))
+    assert len(found.graphs) == 1
+
+
+def program() -> Program:
+    """x -> relu -> mm(x, x) -> add -> result, 16 elements each."""
+
+    def ref(buffer: int) -> Ref:
+        return Ref(buffer, 0, "f32", (4, 4), (4, 1))
+
+    buffers = (
+        Buffer("input", 0, 0, 64, 1), Buffer("arena", 0, 0, 64, 1), Buffer("arena", 0, 64, 64, 2), Buffer("output", 0, 0, 64, -1),
+    )  # fmt: skip
+    steps = (
+        Launch("k0", (ref(0), ref(1)), 1, 1, 128, 16, "relu", ("m.py:3",), ("aten.relu.default",)),
+        Call("aten.mm.default", "library", (ref(1), ref(0)), (), (ref(2),), (), "mm", ("m.py:4",)),
+        Launch("k1", (ref(2), ref(1), ref(3)), 1, 1, 192, 16, "add", ("m.py:5",), ("aten.add.Tensor",)),
+    )
+    return Program(128, 128, 128, (TensorSpec("f32", (4, 4), (4, 1)),), buffers, (), steps, (ref(3),))
+
+
+def test_memory_plan_has_lifetimes() -> None:
+    memory = graph("g", program(), Unfused(2, 320), {}).memory
+    lives = {p.buffer: (p.kind, p.name, p.first, p.last) for p in memory.places}
+    assert lives == {
+        0: ("input", "argument 0", 0, 1),
+        1: ("arena", "relu", 0, 2),
+        2: ("arena", "mm", 1, 2),
+        3: ("output", "add", 2, -1),
+    }
+    assert (memory.arena_bytes, memory.sum_bytes, memory.lower_bound) == (128, 128, 128)
+
+
+def test_tables_show_every_part() -> None:
+    made = graph("the graph", program(), Unfused(3, 1000), {"lamina-fuse": 0.5, "emit": 0.5}, [1e-6, 2e-6, 3e-6])
+    text = tables.text(Explanation((made,), (), (), (), PEAKS))
+    for part in ("the graph", "3 kernels moving 1 kB -> 2 kernels moving 320 B, 68% fewer bytes", "m.py:3", "library", "in place",
+                 "arena 128 B", "0 to 2", "lamina-fuse", "50%", "0 graph breaks"):  # fmt: skip
+        assert part in text, part
+
+
+def test_share_of_the_roof() -> None:
+    assert PEAKS.attainable(1.0) == 10e9 and PEAKS.attainable(50.0) == 100e9
+    assert PEAKS.least(10_000, 0) == pytest.approx(1e-6) and PEAKS.least(0, 100_000) == pytest.approx(1e-6)
+
+
+def test_events_are_matched_to_steps() -> None:
+    """What a library records inside its step has the same name here, and belongs to it."""
+    one = [("relu", 0.0, 2.0), ("mm", 3.0, 9.0), ("mm", 4.0, 8.0), ("relu", 10.0, 11.0)]
+    events = [*one, *((n, a + 20, b + 21) for n, a, b in one)]
+    assert best(("relu", "mm", "relu"), events, 2) == pytest.approx([2e-6, 6e-6, 1e-6])
+    with pytest.raises(RuntimeError, match="1 of 2"):
+        best(("relu", "mm", "relu"), events[:5], 2)
+
+
+def test_peaks_are_measured_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(roofline, "measure", lambda device, threads: Peaks(device.processor, threads, 1.0, 2.0))
+    first = roofline.peaks(2)
+    monkeypatch.setattr(roofline, "measure", lambda device, threads: Peaks(device.processor, threads, 0.5, 3.0))
+    assert roofline.peaks(2) == first == Peaks(host().processor, 2, 1.0, 2.0)
+    assert roofline.peaks(2, again=True) == replace(first, flops=3.0)
+
+
+def test_peaks_are_plausible() -> None:
+    assert 1e8 < roofline.copy_bandwidth(1, 1 << 20) < 1e13
+    assert 1e8 < roofline.fma_rate(host(), 1, 100_000) < 1e13
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 "), (999, "999 "), (1000, "1 k"), (1234567, "1.23 M"), (5e12, "5 T")])
+def test_amounts(n: float, text: str) -> None:
+    assert tables.amount(n) == text

@@ -1,0 +1,238 @@
+"""From an FX graph to linalg: values through an independent executor, external calls, locations, aliases."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import linalg_runner
+import pytest
+import torch
+import torch.nn.functional as F
+from functorch.compile import aot_function, make_boxed_func
+from torch import Tensor, fx
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.frontend.aliases import Constant, View
+from lamina.frontend.decompositions import table
+from lamina.frontend.importer import import_graph
+from lamina.frontend.normalise import Normalised, normalise
+from lamina.passes.extern import ExternPass
+
+
+def capture(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> Normalised:
+    found: list[fx.GraphModule] = []
+
+    def keep(gm: fx.GraphModule, _: Any) -> Any:
+        found.append(gm)
+        return make_boxed_func(gm.forward)
+
+    with torch.no_grad():
+        aot_function(fn, fw_compiler=keep, decompositions=table())(*inputs)
+    return normalise(found[0])
+
+
+def linalg(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> ir.Module:
+    return import_graph(capture(fn, inputs).gm, options=options)
+
+
+def externs(module: ir.Module) -> list[dict[str, str]]:
+    functions = [op.operation for op in module.body.operations if "graph.callee" in op.operation.attributes]
+    return [{name: str(f.attributes[name]) for name in f.attributes if name.startswith("graph.")} for f in functions]
+
+
+def x(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+LOWERED: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
+    "pointwise": (lambda a: ((a + 1) * 2).relu().sub(0.5).sigmoid(), [x(3, 17)]),
+    "broadcast": (lambda a, b: a[:, None] * b + b.sum(1), [x(5, 3), x(3, 3)]),
+    "softmax": (lambda a: torch.softmax(a, -1), [x(5, 33)]),
+    "layer norm": (lambda a, w: F.layer_norm(a, (33,), w), [x(5, 33), x(33)]),
+    "views": (lambda a: a.view(2, 7, 3, 4).transpose(1, 2).reshape(2, 3, 28)[:, 1:, ::3] * 2, [x(2, 7, 12)]),
+    "where": (lambda a: torch.where(a > 0, a, -1.0).masked_fill(a < -1, 7.0), [x(3, 17)]),
+    "integers": (lambda a: (a // 3, a % 4, a * 2 - 1, -a, a.clamp(2, 5)), [torch.arange(-9, 9).view(3, 6)]),
+    "small integers": (lambda a: a + a, [torch.arange(-9, 9, dtype=torch.int8)]),
+    "booleans": (lambda a, b: (a & b, a | ~b, a ^ b, a.any(1), a.sum()), [x(3, 5) > 0, x(3, 5) > 0]),
+    "casts": (lambda a: (a.int(), a.bool(), a.double(), a.half(), (a > 0).float()), [x(3, 5)]),
+    "argmax": (lambda a: a.argmax(1), [x(5, 9)]),
+    "embedding": (F.embedding, [torch.tensor([[0, 3], [9, 1]]), x(10, 5)]),
+    "gather": (lambda a, i: a.gather(1, i), [x(3, 9), torch.tensor([[0, 8], [1, 1], [5, 2]])]),
+    "constants": (lambda a: a + torch.arange(5) + torch.tensor([1.0, 2, 3, 4, 5]) * 0.3, [x(3, 5)]),
+    "half constants": (lambda a: a * torch.tensor([0.5, 1.5]).bfloat16(), [x(3, 2).bfloat16()]),
+    "scalars": (lambda a, b: a * b + 2, [torch.tensor(3.0), x(4)]),
+    "nothing": (lambda a: a.sum(1), [x(3, 0)]),
+    "float64": (lambda a: torch.softmax(a * 0.1, 0).log(), [x(5, 3).double()]),
+}
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_values(name: str) -> None:
+    fn, inputs = LOWERED[name]
+    module = linalg(fn, inputs)
+    assert externs(module) == []
+    want = fn(*inputs)
+    want = [want] if isinstance(want, Tensor) else list(want)
+    for got, expected in zip(linalg_runner.run(module, inputs), want, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_library_calls() -> None:
+    module = linalg(lambda a, w, b: F.linear(a, w, b), [x(4, 8), x(16, 8), x(16)])
+    (call,) = externs(module)
+    assert call == {
+        "graph.callee": '"aten.addmm.default"',
+        "graph.reason": '"library"',
+        "graph.args": "[unit, unit, unit]",
+        "graph.kwargs": "{}",
+        "graph.strides": "[array<i64: 16, 1>]",
+    }
+
+
+def test_fallback_with_several_results() -> None:
+    module = linalg(lambda a: a.sort(1), [x(4, 9)])
+    (call,) = externs(module)
+    assert call["graph.callee"] == '"aten.sort.default"' and call["graph.reason"] == '"fallback"'
+    assert call["graph.strides"] == "[array<i64: 9, 1>, array<i64: 9, 1>]"
+    ExternPass().run(module)
+    assert "graph.extern" in str(module) and "func.call" not in str(module)
+
+
+def test_none_among_results_and_lists_among_arguments() -> None:
+    a, w = x(1, 3, 8, 8), x(4, 3, 3, 3)
+
+    def fn(g: Tensor, a: Tensor, w: Tensor) -> Any:
+        grads = torch.ops.aten.convolution_backward(g, a, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
+        return grads[1]
+
+    (call,) = externs(linalg(fn, [x(1, 4, 6, 6), a, w]))
+    assert call["graph.strides"] == "[none, array<i64: 27, 9, 3, 1>, none]"
+    assert call["graph.args"].startswith("[unit, unit, unit, none, [1, 1], [0, 0], [1, 1], false")
+    (call,) = externs(linalg(lambda a, b: torch.cat([a, b]), [x(2).to(torch.complex64), x(3).to(torch.complex64)]))
+    assert call["graph.callee"] == '"aten.cat.default"' and call["graph.args"] == "[[unit, unit]]"
+
+
+def test_views_of_what_does_not_lower_are_copies() -> None:
+    (call,) = externs(linalg(lambda a: torch.view_as_real(a) + 1, [x(4).to(torch.complex64)]))
+    assert call["graph.callee"] == '"aten.view_as_real_copy.default"'
+
+
+def test_random_numbers_have_an_effect() -> None:
+    calls = externs(linalg(lambda a: torch.rand_like(a) + torch.rand_like(a), [x(4)]))
+    assert len(calls) == 2 and all("graph.effect" in call for call in calls)
+
+
+def test_unsigned_results_say_so() -> None:
+    (call,) = externs(linalg(lambda a: a + a, [torch.arange(4, dtype=torch.uint8)]))
+    assert call["graph.dtypes"] == '["u8"]'
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_odd_dtypes_are_carried(dtype: torch.dtype) -> None:
+    inputs = [torch.ones(4).to(dtype)]
+    assert externs(linalg(lambda a: a.to(torch.float32) * 2, inputs))[0]["graph.reason"] == '"fallback"'
+
+
+def test_dtypes_that_nothing_carries() -> None:
+    with pytest.raises(CompileError, match=r"dtype torch.uint16 .*convert it"):
+        linalg(lambda a: a.to(torch.float32), [torch.ones(4).to(torch.uint16)])
+
+
+def test_an_op_whose_lowering_fails_becomes_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lamina.frontend import support
+
+    monkeypatch.setattr(support, "LOWERED", support.LOWERED | {"aten.linalg_inv_ex.default", "aten.linalg_det.default"})
+    (call,) = externs(linalg(lambda a: torch.linalg.inv_ex(a + 1)[0] * 2, [x(3, 3)]))
+    assert call["graph.callee"] == '"aten.linalg_inv_ex.default"' and call["graph.reason"] == '"fallback"'
+
+
+def test_strict_names_the_op_and_the_line() -> None:
+    line = test_strict_names_the_op_and_the_line.__code__.co_firstlineno + 4
+
+    def fn(a: Tensor) -> Any:
+        return (a + 1).sort().values
+
+    gm = torch.export.export(_Module(fn), (x(4),), strict=False).run_decompositions(table()).graph_module
+    with pytest.raises(CompileError, match=r"aten.sort.default has no lowering") as caught:
+        import_graph(normalise(gm).gm, options=Options(strict=True))
+    assert caught.value.where == f"{__file__}:{line}"
+
+
+def test_locations_name_the_op_and_the_users_line() -> None:
+    line = test_locations_name_the_op_and_the_users_line.__code__.co_firstlineno + 4
+
+    def fn(a: Tensor) -> Any:
+        return (a + 1).relu()
+
+    gm = torch.export.export(_Module(fn), (x(4),), strict=False).run_decompositions(table()).graph_module
+    text = import_graph(normalise(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
+    assert f'loc("aten.add.Tensor"("{__file__}":{line}:0))' in text
+    assert f'loc("aten.relu.default"("{__file__}":{line}:0))' in text
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        from lamina.frontend.trace import _named_forward
+
+        self.fn = _named_forward(fn)
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.fn(*args)
+
+
+def test_outputs_that_share_memory_are_views_of_one_result() -> None:
+    def fn(a: Tensor) -> Any:
+        b = a + 1
+        return b, b.t(), b[1], b, a.view(-1), a[:, 1:], None, 3
+
+    outputs = capture(fn, [x(3, 4)]).outputs
+    assert outputs == (
+        View("result", 0, 0, torch.float32, (3, 4), (4, 1)),
+        View("result", 0, 0, torch.float32, (4, 3), (1, 4)),
+        View("result", 0, 4, torch.float32, (4,), (1,)),
+        View("result", 0, 0, torch.float32, (3, 4), (4, 1)),
+        View("input", 0, 0, torch.float32, (12,), (1,)),
+        View("input", 0, 1, torch.float32, (3, 3), (4, 1)),
+        *[Constant(None), Constant(3)][: len(outputs) - 6],
+    )
+
+
+def test_a_lone_slice_of_a_result_with_gaps_keeps_its_strides() -> None:
+    (output,) = capture(lambda a: (a + 1)[:, ::2], [x(3, 8)]).outputs
+    assert output == View("result", 0, 0, torch.float32, (3, 4), (8, 2))
+
+
+def test_large_constants_become_arguments() -> None:
+    graph = fx.Graph()
+    argument = graph.placeholder("a")
+    argument.meta["val"] = x(2000)
+    total = argument
+    for name in ("large", "large", "small"):
+        constant = graph.get_attr(name)
+        total = graph.call_function(torch.ops.aten.add.Tensor, (total, constant))
+        total.meta["val"] = x(2000)
+    graph.output((total,))
+    found = normalise(fx.GraphModule({"large": x(2000), "small": torch.tensor(2.0)}, graph))
+    assert [t.shape for t in found.captured] == [(2000,)] and found.inputs == (0,)
+    assert [n.op for n in found.gm.graph.nodes] == [
+        "placeholder", "placeholder", "call_function", "call_function", "get_attr", "call_function", "output",
+    ]  # fmt: skip
+
+
+def test_equal_graphs_have_equal_fingerprints() -> None:
+    from lamina.frontend.fingerprint import fingerprint
+
+    def fn(a: Tensor, k: float = 2.0) -> Any:
+        return (a * k).relu() + torch.tensor([1.0, k, 3.0])
+
+    same = [fingerprint(capture(fn, [x(5, 3)])) for _ in range(2)]
+    assert same[0] == same[1]
+    others = [
+        capture(lambda a: fn(a, 2.5), [x(5, 3)]),
+        capture(fn, [x(4, 3)]),
+        capture(fn, [x(3, 5).t()]),
+        capture(fn, [x(5, 3).double()]),
+    ]
+    assert len({same[0], *map(fingerprint, others)}) == 5

@@ -1,0 +1,168 @@
+"""Every expanded math function of f32 against float64, and of f64 against long double: error in ulp over the whole range."""
+
+import ctypes
+
+import numpy as np
+import pytest
+import torch
+from torch_mlir import ir
+
+from lamina.core.device import host
+from lamina.dialects import context
+from lamina.passes.polynomials import F32, F64
+from lamina.runtime.loader import Code
+from lamina.targets.cpu import CpuTarget
+
+COUNT = 1 << 16
+LANES = 64
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64, ctypes.c_int64)
+# the bound in ulp that the function's docstring states, and the float64 reference
+FUNCTIONS = {
+    "exp": (1, torch.exp), "exp2": (1, torch.exp2), "expm1": (1.5, torch.expm1), "log": (1, torch.log),
+    "log2": (2, torch.log2), "log10": (2, torch.log10), "log1p": (2, torch.log1p), "tanh": (2, torch.tanh),
+    "erf": (1.5, torch.erf), "sin": (2, torch.sin), "cos": (2, torch.cos), "tan": (3.5, torch.tan), "rsqrt": (1.5, torch.rsqrt),
+    "powf": (1, torch.pow), "atan": (2, torch.atan), "atan2": (3, torch.atan2), "asin": (2.5, torch.asin), "acos": (2, torch.acos),
+    "sinh": (2.5, torch.sinh), "cosh": (2, torch.cosh), "asinh": (3, torch.asinh), "acosh": (3, torch.acosh),
+    "atanh": (3, torch.atanh),
+}  # fmt: skip
+BINARY = {"powf", "atan2"}
+DOUBLE = {"exp": (1, np.exp), "expm1": (2.5, np.expm1), "log": (1, np.log), "log1p": (2, np.log1p), "tanh": (2.5, np.tanh)}
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1e-45, -1e-45, 2.0**-126, 3.4028235e38,
+     -3.4028235e38, 88.72283, 88.72284, -87.33654, -87.33655, -103.97208, -103.97209, -104.5, 89.41599, 89.416, 128.0, 127.99999,
+     -149.0, -149.5, -150.0, 9.01, 9.02, 3.92, 4.05, 16777216.0, 16777215.0, 8388608.5, 1e5, 100000.01, 1e22, 0.9999999,
+     1.0000001, -0.99999994, np.pi / 2, np.pi, 2.0**-25, -(2.0**-25), 2.0**-24, 710.0, 1e10, -1e10],
+    dtype=np.float32,
+)  # fmt: skip
+
+
+def kernel(function: str, lanes: int, element: str = "f32") -> str:
+    """o[i] = function(x[i], ...) for COUNT elements, `lanes` at a time (0: scalars)."""
+    of = f"vector<{lanes}x{element}>" if lanes else element
+    memory = f"memref<{COUNT}x{element}>"
+    load, store = ("vector.load", "vector.store") if lanes else ("memref.load", "memref.store")
+    tail = f", {of}" if lanes else ""
+    inputs = range(2 if function in BINARY else 1)
+    loads = "\n".join(f"%v{i} = {load} %x{i}[%j] : {memory}{tail}" for i in inputs)
+    arguments = ", ".join(f"%x{i}: {memory}" for i in inputs)
+    return f"""
+    func.func @{function}_{lanes}_{element}({arguments}, %o: {memory}) attributes {{tile.grid = 1 : i64}} {{
+      %c0 = arith.constant 0 : index
+      %n = arith.constant {COUNT} : index
+      %s = arith.constant {lanes or 1} : index
+      scf.for %j = %c0 to %n step %s {{
+        {loads}
+        %r = math.{function} {", ".join(f"%v{i}" for i in inputs)} : {of}
+        {store} %r, %o[%j] : {memory}{tail}
+      }}
+      return
+    }}"""
+
+
+class Compiled:
+    def __init__(self, source: str, target: CpuTarget) -> None:
+        with context(), ir.Location.unknown():
+            artifact = target.compile(ir.Module.parse(source))
+        self.code = Code(artifact.code, artifact.kernels)
+
+    def __call__(self, name: str, *inputs: np.ndarray) -> np.ndarray:
+        out = np.empty(COUNT, inputs[0].dtype)
+        arrays = [*inputs, out]
+        KERNEL(self.code.addresses[name])((ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays]), 0, 1)
+        return out
+
+
+@pytest.fixture(scope="module", params=["", "haswell"])
+def compiled(request: pytest.FixtureRequest) -> Compiled:
+    """For this processor and for one without AVX-512, where powers of two are multiplied otherwise."""
+    if host().simd_bits < 256 and request.param:
+        pytest.skip("this processor lacks the instructions")
+    source = "".join(kernel(name, lanes) for name in FUNCTIONS for lanes in (LANES, 0))
+    source += "".join(kernel(name, lanes, "f64") for name in DOUBLE for lanes in (LANES // 2, 0))
+    return Compiled(source, CpuTarget.named(request.param))
+
+
+def any_floats(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Every exponent, denormals, infinities and NaN alike."""
+    return rng.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
+
+
+def inputs(function: str, rng: np.random.Generator) -> list[np.ndarray]:
+    """Arrays of COUNT: all bit patterns, then values where functions bend, then the special ones."""
+    wide = [np.concatenate([any_floats(rng, COUNT // 2), scaled(rng, COUNT // 2)]) for _ in range(1 + (function in BINARY))]
+    if function in BINARY:
+        pairs = np.array([(a, b) for a in SPECIAL for b in SPECIAL], np.float32)
+        for array, column in zip(wide, pairs.T, strict=True):
+            array[: len(pairs)] = column
+    else:
+        wide[0][: len(SPECIAL)] = SPECIAL
+    return wide
+
+
+def scaled(rng: np.random.Generator, count: int) -> np.ndarray:
+    scale = rng.choice([1e-3, 0.1, 1.0, 3.0, 10.0, 40.0, 100.0, 1e4], count)
+    values = rng.standard_normal(count) * scale
+    near_one = 1 + rng.standard_normal(count) * rng.choice([1e-6, 1e-3, 0.1], count)
+    return np.where(rng.random(count) < 0.2, near_one, values).astype(np.float32)
+
+
+def ulp_error(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Distance in units of the last place of the f32 result; 0 where both are NaN or the rounded values are equal."""
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(np.float32)
+        last = np.spacing(np.minimum(np.abs(rounded), np.float32(3.4028235e38))).astype(np.float64)
+        error = np.abs(got.astype(np.float64) - exact) / np.abs(last)
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    error = np.where(same, np.minimum(np.nan_to_num(error, nan=0.0, posinf=0.0), 0.5), error)
+    # one beyond the largest float, where rounding decides between it and infinity
+    error = np.where(np.isinf(got) & (np.abs(exact) > 3.40282346e38) & (np.sign(got) == np.sign(exact)), 0.5, error)
+    return np.where(np.isnan(got) != np.isnan(exact), np.inf, error)
+
+
+def check(function: str, name: str, run: Compiled, seed: int) -> float:
+    bound, reference = FUNCTIONS[function]
+    arrays = inputs(function, np.random.default_rng(seed))
+    got = run(name, *arrays)
+    with np.errstate(invalid="ignore"):  # signalling NaNs become quiet ones
+        exact = reference(*[torch.from_numpy(a.astype(np.float64)) for a in arrays]).numpy()
+    error = ulp_error(got, exact)
+    worst = int(np.argmax(error))
+    assert error[worst] <= bound, (function, [a[worst] for a in arrays], got[worst], exact[worst], error[worst])
+    zeros = (exact == 0) & (got == 0)
+    assert (np.signbit(got) == np.signbit(exact))[zeros].all(), "sign of zero"
+    return float(error[worst])
+
+
+def test_table_is_complete() -> None:
+    assert {f"math.{name}" for name in [*FUNCTIONS, "fpowi"]} == set(F32)
+    assert {f"math.{name}" for name in [*DOUBLE, "fpowi"]} == set(F64)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("lanes", [LANES, 0])
+def test_whole_range(function: str, lanes: int, compiled: Compiled) -> None:
+    for seed in range(4):
+        check(function, f"{function}_{lanes}_f32", compiled, seed)
+
+
+@pytest.mark.parametrize("function", DOUBLE)
+@pytest.mark.parametrize("lanes", [LANES // 2, 0])
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="long double is no wider than double")
+def test_double(function: str, lanes: int, compiled: Compiled) -> None:
+    bound, reference = DOUBLE[function]
+    rng = np.random.default_rng(lanes)
+    x = np.concatenate([rng.integers(0, 1 << 64, COUNT // 2, dtype=np.uint64).view(np.float64), scaled(rng, COUNT // 2)])
+    x[: len(SPECIAL)] = SPECIAL
+    x[len(SPECIAL) :][:8] = [709.78, 709.79, -745.1, -745.2, 5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308]
+    got = compiled(f"{function}_{lanes}_f64", x)
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.longdouble))
+        rounded = exact.astype(np.float64)
+        last = np.spacing(np.minimum(np.abs(rounded), np.finfo(np.float64).max)).astype(np.longdouble)
+        error = np.abs(got.astype(np.longdouble) - exact) / last
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    error = np.where(same, 0, np.where(np.isfinite(got) & np.isfinite(rounded), error, np.inf))
+    worst = int(np.argmax(error))
+    assert error[worst] <= bound, (x[worst], got[worst], exact[worst], error[worst])
+    zeros = rounded == 0
+    assert (np.signbit(got) == np.signbit(rounded))[zeros].all(), "sign of zero"

@@ -1,0 +1,73 @@
+"""The program format: JSON there and back, and what bad text gets."""
+
+import json
+import math
+
+import pytest
+
+from lamina.core.errors import CompileError
+from lamina.core.program import Buffer, Call, Constant, Launch, Program, Ref, SymbolSource, TensorSpec
+from lamina.core.size import Size, evaluate
+
+
+def example() -> Program:
+    n = Size.of("n")
+    x = Ref(0, 0, "f32", (n, 3), (3, 1))
+    t = Ref(1, 16, "f32", (n, 3), (3, 1))
+    return Program(
+        arena_bytes=n * 12 + 64,
+        sum_bytes=n * 12,
+        lower_bound=n * 12,
+        inputs=(TensorSpec("f32", (n, 3), (3, 1)),),
+        buffers=(Buffer("input", 0, 0, n * 12, 0), Buffer("arena", 0, 64, n * 12, 1), Buffer("owned", 0, 0, 48, -1)),
+        constants=(Constant("bool", (3,), b"\x00\x01\x01"),),
+        steps=(
+            Launch("relu", (x, t), 1, n, n * 24, n * 3, "relu", ("m.py:3",), ("aten.relu.default",), ((0, 1),)),
+            Call(
+                "aten.sort.default",
+                "fallback",
+                (t, None, -1, True, 2.5, math.inf, (1, (t,)), "torch.float32"),
+                (("dim", -1),),
+                (),
+                (None, Ref(2, 0, "i64", (6,), (1,))),
+                "sort",
+            ),
+        ),
+        outputs=(Ref(2, 8, "i64", (2,), (1,)),),
+        symbols=(SymbolSource("n", 0, 0),),
+    )
+
+
+def test_json_there_and_back() -> None:
+    program = example()
+    assert Program.from_json(program.to_json()) == program
+
+
+def test_constant_sizes_are_plain_numbers() -> None:
+    data = json.loads(Program(0, 0, 0, (TensorSpec("f32", (2, 3), (3, 1)),), (), (), (), ()).to_json())
+    assert data["inputs"] == [["f32", [2, 3], [3, 1]]]
+    assert data["arena_bytes"] == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"version": 0}', '{"version": 1}', '"x'])
+def test_bad_text_is_a_compile_error(text: str) -> None:
+    with pytest.raises(CompileError, match="compile it again"):
+        Program.from_json(text)
+
+
+def test_cut_text_is_a_compile_error() -> None:
+    text = example().to_json()
+    for end in range(0, len(text), 37):
+        with pytest.raises(CompileError):
+            Program.from_json(text[:end])
+
+
+def test_sizes() -> None:
+    n, m = Size.of("n"), Size.of("m")
+    total = n * 4 + m + 5
+    assert evaluate(total, {"n": 2, "m": 3}) == 16
+    assert str(total) == "m + 4*n + 5"
+    assert n + n * -1 == 0
+    assert evaluate(7, {}) == 7
+    with pytest.raises(KeyError, match="m"):
+        evaluate(total, {"n": 2})

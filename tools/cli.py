@@ -1,0 +1,124 @@
+"""The command line of opt-driver."""
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from lamina.core.errors import CompileError
+
+LEVELS = ("torch", "linalg", "graph", "plan", "tile", "llvm", "asm")
+MODEL = re.compile(r"(?P<file>.+\.py):(?P<factory>[A-Za-z_]\w*)")
+
+_ABOUT = """Runs pass pipelines on MLIR at any level, and takes PyTorch models to any level.
+
+  opt-driver x.mlir --pass-pipeline='builtin.module(lamina-simplify,func.func(canonicalize,cse))'
+  opt-driver model.py:make --target=cpu --emit=tile      make() returns (module, example inputs)
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What was asked for; names are those of the flags."""
+
+    input: str
+    output: str
+    pass_pipeline: str
+    list_passes: bool
+    split_input_file: bool
+    verify_diagnostics: bool
+    verify_each: bool
+    allow_unregistered_dialect: bool
+    print_ir_before: tuple[str, ...]
+    print_ir_after: tuple[str, ...]
+    print_ir_tree_dir: Path | None
+    timing: bool
+    reproducer: Path | None
+    print_debuginfo: bool
+    print_op_generic: bool
+    elide: int | None
+    diagnostic_notes: bool
+    traceback: bool
+    in_process: bool
+    emit: str
+    target: str
+    options: str
+
+    @property
+    def model(self) -> tuple[str, str] | None:
+        """(file, factory) when the input names a model."""
+        found = MODEL.fullmatch(self.input)
+        return (found["file"], found["factory"]) if found else None
+
+    @property
+    def shown(self) -> str:
+        """The input's name in messages."""
+        return "<stdin>" if self.input == "-" else self.input
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CompileError(message, where="<command line>", remedy="see opt-driver --help")
+
+
+def _nearest_flag(flag: str, parser: argparse.ArgumentParser) -> str:
+    from difflib import get_close_matches
+
+    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    near = get_close_matches(flag.partition("=")[0], known, 1, 0.6)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+def _bool(text: str) -> bool:
+    if text.lower() not in ("0", "1", "true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() in ("1", "true")
+
+
+def parse(argv: list[str]) -> Arguments:
+    """The arguments; CompileError, never SystemExit, for wrong ones."""
+    p = _Parser(prog="opt-driver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    add = p.add_argument
+    add("input", nargs="?", default="-", help="a .mlir file, - for standard input, or FILE.py:FACTORY")
+    add("-o", dest="output", default="-", metavar="FILE", help="where the result goes (default: standard output)")
+    add("--pass-pipeline", default="", metavar="TEXT", help="the passes to run, Lamina's and MLIR's mixed")
+    add("--list-passes", action="store_true", help="list every pass with its options")
+    add("--split-input-file", action="store_true", help="run every piece between '// -----' lines by itself")
+    add("--verify-diagnostics", action="store_true", help="succeed if '// expected-error {{...}}' lines expect all that is said")
+    flag = {"type": _bool, "nargs": "?", "const": True, "metavar": "BOOL"}
+    add("--verify-each", default=True, **flag, help="verify after every pass (default: true)")  # type: ignore[arg-type]
+    add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
+    add("--print-ir-before", action="append", default=[], metavar="PASS", help="print the IR before this pass (comma-separated)")
+    add("--print-ir-after", action="append", default=[], metavar="PASS", help="print the IR after this pass (comma-separated)")
+    add("--print-ir-before-all", action="store_true", help="print the IR before every pass")
+    add("--print-ir-after-all", action="store_true", help="print the IR after every pass")
+    add("--print-ir-tree-dir", type=Path, metavar="DIR", help="write the printed IR to files here (alone: after every pass)")
+    add("--timing", action="store_true", help="print what each pass took to standard error")
+    add("--reproducer", type=Path, metavar="FILE", help="where the input of a failing pass goes (default: the temporary folder)")
+    add("--mlir-print-debuginfo", dest="print_debuginfo", action="store_true", help="print locations")
+    add("--mlir-print-op-generic", dest="print_op_generic", action="store_true", help="print ops in generic form")
+    add("--mlir-elide-elementsattrs-if-larger", dest="elide", type=int, metavar="N", help="print larger constants as ...")
+    add("--diagnostic-notes", action="store_true", help="print the notes of errors too")
+    add("--traceback", action="store_true", help="print the Python traceback of errors")
+    add("--in-process", action="store_true", help="do not guard against the toolchain ending the process (for debuggers)")
+    add("--emit", default="", choices=("", *LEVELS), metavar="LEVEL", help=f"for models: {', '.join(LEVELS)}")
+    add("--target", default="cpu", help="for models: the target (default: cpu)")
+    add("--options", default="", metavar="TEXT", help="for models: options as in pipelines, 'strict fast-math=exp-log'")
+    given, unknown = p.parse_known_args(argv)
+    if unknown:
+        p.error(f"unknown argument {unknown[0]!r}{_nearest_flag(unknown[0], p)}")
+    values = vars(given)
+    for when in ("before", "after"):
+        names = [name for text in values[f"print_ir_{when}"] for name in text.split(",") if name]
+        values[f"print_ir_{when}"] = tuple(names) + ("*",) * values.pop(f"print_ir_{when}_all")
+    if given.print_ir_tree_dir and not given.print_ir_before and not given.print_ir_after:
+        values["print_ir_after"] = ("*",)
+    arguments = Arguments(**values)
+    if arguments.model and not arguments.emit:
+        p.error(f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}")
+    if arguments.emit == "asm" and arguments.pass_pipeline:
+        p.error("--pass-pipeline does not go with --emit=asm, which is no MLIR")
+    if not arguments.model and arguments.emit:
+        p.error(f"--emit takes a model, FILE.py:FACTORY, not {arguments.shown}")
+    return arguments

@@ -1,0 +1,183 @@
+"""Compiles real models and shows what came of it: `make demo`, or `python tools/demo.py [--only NAME] [--out FOLDER]`.
+
+For every model: time of a call in eager, through torch.compile and through Lamina; the time to compile with empty caches, tracing
+included; kernels and external calls; the largest error against float64, relative to the largest result. Then the IR of every level
+and what lamina.explain says go to a folder.
+"""
+
+import argparse
+import copy
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+import lamina
+from lamina.frontend.levels import write_levels
+from lamina.report.explanation import Explanation
+from lamina.tools.model import build
+from lamina.tools.timing import interleaved, seconds
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = {"MLP with LayerNorm": "mlp.py:mlp", "GPT-2 shape": "gpt2.py:gpt2", "ResNet-18": "resnet.py:resnet18"}
+
+Made = tuple[nn.Module, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds a call and to compile by name (eager, torch.compile, lamina), counts, and errors against float64."""
+
+    name: str
+    call: dict[str, float]
+    compile: dict[str, float]
+    kernels: int
+    library: int
+    fallbacks: int
+    errors: dict[str, float]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compiles the example models and shows what came of it.")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo", help="folder for the IR (build/demo)")
+    parser.add_argument("--only", default="", help="models whose names contain this")
+    parser.add_argument("--no-torch-compile", action="store_true", help="leave torch.compile out, which takes most of the time")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")  # torch's about itself
+    console = Console()
+    chosen = {name: make for name, make in models() if arguments.only.lower() in name.lower()}
+    if not chosen:
+        parser.error(f"no model is called {arguments.only!r}: {', '.join(name for name, _ in models())}")
+    torch.set_grad_enabled(False)
+    throwaway(not arguments.no_torch_compile)
+    table = columns()
+    folders = []
+    for name, make in chosen.items():
+        console.print(f"compiling {name} ...", highlight=False)
+        model, inputs = make()
+        explanation = lamina.explain(model, inputs, show=False, measure=True)
+        add(table, measure(name, model, inputs, explanation, with_inductor=not arguments.no_torch_compile))
+        folders.append(write(arguments.out / re.sub(r"[^a-z0-9]+", "-", name.lower()), model, inputs, explanation))
+    (console if console.is_terminal else Console(width=150)).print(table)
+    print("\nThe IR of every level, and what lamina.explain says, are in")
+    for folder in folders:
+        print(f"  {folder}")
+    return 0
+
+
+def models() -> Iterator[tuple[str, Callable[[], Made]]]:
+    for name, place in EXAMPLES.items():
+        file, _, factory = place.partition(":")
+        yield name, partial(build, str(ROOT / "examples" / "models" / file), factory)
+    try:
+        import transformers
+    except ImportError:
+        return
+    transformers.logging.set_verbosity_error()
+    yield "transformers' GPT-2, 4 layers", partial(gpt2, transformers)
+    yield "transformers' BERT, 4 layers", partial(bert, transformers)
+
+
+def gpt2(transformers: Any) -> Made:
+    """Random weights: what the numbers are does not change the work."""
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=4, use_cache=False))
+    return Logits(model).eval(), (torch.randint(50257, (1, 128)),)
+
+
+def bert(transformers: Any) -> Made:
+    return Logits(transformers.BertModel(transformers.BertConfig(num_hidden_layers=4))).eval(), (torch.randint(30522, (1, 128)),)
+
+
+class Logits(nn.Module):
+    """The first result of a transformers model, which returns an object of many."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        first: Tensor = self.model(tokens)[0]
+        return first
+
+
+def throwaway(with_inductor: bool) -> None:
+    """Both compilers once on something small: what they do once a process is no cost of the first model's."""
+    lamina.compile(torch.sin, torch.ones(8), options=lamina.Options(cache=False))(torch.ones(8))
+    if with_inductor:
+        torch._inductor.config.force_disable_caches = True
+        torch.compile(lambda x: torch.sin(x))(torch.ones(8))
+
+
+def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, with_inductor: bool) -> Row:
+    runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
+    compile: dict[str, float] = {}
+    if with_inductor:
+        torch._dynamo.reset()
+        runs["torch.compile"] = partial(torch.compile(model), *inputs)
+        compile["torch.compile"] = seconds(runs["torch.compile"])
+
+    def ours() -> None:
+        runs["lamina"] = partial(lamina.compile(model, inputs, options=lamina.Options(cache=False)), *inputs)
+        runs["lamina"]()
+
+    compile["lamina"] = seconds(ours)
+    exact = float64(model, inputs)
+    errors = {key: error(run(), exact) for key, run in runs.items()}
+    call = interleaved(runs)
+    library = sum(e.reason == "library" for e in found.externals)
+    return Row(name, call, compile, len(found.kernels), library, len(found.externals) - library, errors)
+
+
+def float64(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
+    doubled = pytree.tree_map_only(Tensor, lambda t: t.double() if t.is_floating_point() else t, inputs)
+    result: Tensor = copy.deepcopy(model).double()(*doubled)
+    return result
+
+
+def error(result: Tensor, exact: Tensor) -> float:
+    return float((result.double() - exact).abs().max() / exact.abs().max())
+
+
+def columns() -> Table:
+    table = Table(title="time of a call in ms, compilation in s, error against float64")
+    table.add_column("model")
+    for column in ("eager", "torch.compile", "Lamina", "compile: torch", "Lamina", "kernels", "library calls", "fallbacks"):
+        table.add_column(column, justify="right")
+    table.add_column("error (eager's)", justify="right")
+    return table
+
+
+def add(table: Table, row: Row) -> None:
+    def number(values: dict[str, float], key: str, factor: float) -> str:
+        return f"{values[key] * factor:.2f}" if key in values else "-"
+
+    table.add_row(
+        row.name,
+        *(number(row.call, key, 1e3) for key in ("eager", "torch.compile", "lamina")),
+        *(number(row.compile, key, 1) for key in ("torch.compile", "lamina")),
+        str(row.kernels),
+        str(row.library),
+        str(row.fallbacks),
+        f"{row.errors['lamina']:.1e} ({row.errors['eager']:.1e})",
+    )
+
+
+def write(folder: Path, model: nn.Module, inputs: tuple[Any, ...], found: Explanation) -> Path:
+    write_levels(model, inputs, folder)
+    (folder / "explain.txt").write_text(f"{found}\n")
+    (folder / "explain.json").write_text(found.to_json())
+    return folder
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Prints docs/passes.md, made from the docstrings of the passes.
+
+    python -m lamina.tools.pass_docs > docs/passes.md
+
+test/unit/test_docs.py fails where the page is out of date.
+"""
+
+import inspect
+import re
+import sys
+from dataclasses import fields
+from itertools import pairwise
+
+from lamina.passes.base import Pass
+from lamina.passes.levels import LEVELS, pipeline
+from lamina.passes.pipeline_options import describe
+from lamina.passes.pipeline_text import parse
+from lamina.passes.registry import PASSES, load
+
+_HEAD = """# Passes
+
+Lamina's own passes in the order they run, made from their docstrings by `python -m lamina.tools.pass_docs`. Each is one file, a
+frozen dataclass whose fields are its options, and runs by itself on any `.mlir`:
+
+```
+opt-driver x.mlir --pass-pipeline='lamina-simplify{fast-math=exp-log},func.func(canonicalize,cse),lamina-fuse'
+```
+
+Upstream's passes mix with them by name. `opt-driver --list-passes` shows all of them with their options.
+"""
+_TARGET = "## In the CPU target\n\nBetween tile and llvm, before upstream's own lowering (`targets/cpu.py`).\n"
+_CODE = re.compile(r" {4}| ?->")
+
+
+def page() -> str:
+    parts, left = [_HEAD], dict(PASSES)
+    for start, end in pairwise(LEVELS):
+        names = [call.name for _, call in parse(pipeline(start, end)).calls() if call.name in PASSES]
+        parts += [f"## From {start} to {end}\n"] if names else []
+        parts += [section(load(name)) for name in names]
+        for name in names:
+            left.pop(name, None)
+    return "\n".join([*parts, _TARGET, *(section(load(name)) for name in left)])
+
+
+def section(cls: type[Pass]) -> str:
+    """Name, file, options and docstring of one pass."""
+    summary, options = describe(cls)
+    _, *rest = inspect.cleandoc(cls.__doc__ or "").split("\n")
+    names = "|".join(f.name for f in fields(cls)) or "$^"
+    said: dict[str, str] = {}  # what the docstring says of options: "rows, elements  when to split"
+    body = []
+    for line in rest:
+        if found := re.match(rf"((?:{names})(?:, (?:{names}))*) {{2,}}(\S.*)", line):
+            said.update((name.replace("_", "-"), found[2]) for name in found[1].split(", "))
+        else:
+            body.append(line)
+    listed = [f"- `{option}` {said.get(option.partition('=')[0], '')}".rstrip() for option, _ in options]
+    file = PASSES[cls.name].partition(":")[0].removeprefix("lamina.").replace(".", "/")
+    head = f"### {cls.name}\n\n{escaped(summary)} (`{file}.py`)\n"
+    text = fenced(body)
+    return "\n".join([head, *([*listed, ""] if listed else []), *([text, ""] if text else [])])
+
+
+def fenced(lines: list[str]) -> str:
+    """Docstring lines as Markdown: indented stretches, and the arrows between them, become fenced code."""
+    out: list[str] = []
+    inside = False
+    for line, following in pairwise([*lines, ""]):
+        code = bool(_CODE.match(line)) if line else inside and bool(_CODE.match(following))
+        if code != inside:
+            out += ["```mlir"] if code else ["```"]
+            inside = code
+        out.append((line[4:] if line.startswith("    ") else line.lstrip()) if code else escaped(line))
+    text = "\n".join([*out, *(["```"] if inside else [])]).strip()
+    return text.replace("\n\n```mlir\n", "\n```mlir\n")
+
+
+def escaped(line: str) -> str:
+    """Text in which Markdown finds no emphasis: x*x*x is a product. What stands in backticks is left alone."""
+    parts = line.split("`")
+    return "`".join(part.replace("*", "\\*") if i % 2 == 0 else part for i, part in enumerate(parts))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

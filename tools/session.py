@@ -1,0 +1,167 @@
+"""One run of opt-driver on input it has read: parse, run the pipeline, print, piece by piece."""
+
+import re
+import sys
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+from torch_mlir import ir
+from torch_mlir._mlir_libs import _torchMlir
+
+from lamina.core.errors import CompileError
+from lamina.dialects import context as lamina_context
+from lamina.passes.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify
+from lamina.passes.instrumentation import Instrumentation, PassTiming, report
+from lamina.passes.pipeline import PassFailure, Step, prepare, write_reproducer
+from lamina.passes.pipeline import run as run_pipeline
+
+from .cli import Arguments
+from .expectations import compare, expectations
+from .files import quiet, split, write_output
+from .supervise import Board
+
+
+def run(arguments: Arguments, data: bytes, board: Board, save: tuple[int, int] | None) -> int:
+    """Exit status of the run. With `save` = (piece, pass), only writes the input of that pass to a reproducer and its command to
+    the board: what a process that died could not do."""
+    if arguments.model:
+        board.write(f"the way to --emit={arguments.emit}")
+        from .model import emit
+
+        file, factory = arguments.model
+        text = emit(file, factory, target=arguments.target, level=arguments.emit, options=arguments.options)
+        if arguments.emit == "asm":
+            write_output(arguments.output, text)
+            return 0
+        data = text.encode()
+    session = Session(arguments, board)
+    if save:
+        session.save(split(data, arguments.split_input_file)[save[0]], *save)
+        return 0
+    outputs = [session.piece(i, first, text) for i, (first, text) in enumerate(split(data, arguments.split_input_file))]
+    if arguments.timing:
+        sys.stderr.write(report(tuple(session.timings)))
+    if any(o is not None for o in outputs):
+        write_output(arguments.output, "// -----\n".join(o or "" for o in outputs))
+    return 1 if session.failed else 0
+
+
+class Session:
+    """A context and a prepared pipeline, applied to one piece after another."""
+
+    def __init__(self, arguments: Arguments, board: Board) -> None:
+        self.arguments, self.board = arguments, board
+        self.context = lamina_context()
+        _torchMlir.register_dialect(self.context)
+        self.timings: list[PassTiming] = []
+        self.failed = False
+        self.steps = self._prepare() if arguments.pass_pipeline else []
+
+    def _prepare(self) -> list[Step]:
+        self.board.write("the reading of the pipeline")
+        try:
+            with quiet() as printed:
+                return prepare(self.arguments.pass_pipeline, self.context)
+        except CompileError as error:
+            said = " ".join(line.strip(" :") for line in printed if line.strip())
+            raise CompileError(error.message, where=error.where, remedy=said or error.remedy) from error
+
+    def parse(self, first: int, text: bytes) -> ir.Module:
+        """The module in a piece. Blank lines put it at its lines; a whole file is read by name, which its locations keep."""
+        self.board.write("the parser")
+        if self.arguments.model or self.arguments.split_input_file or not Path(self.arguments.input).is_file():
+            module = ir.Module.parse(b"\n" * (first - 1) + text, self.context)
+        else:
+            module = ir.Module.parseFile(self.arguments.input, self.context)
+        self.board.write("the verifier")
+        if not self.arguments.allow_unregistered_dialect and (unknown := unknown_ops(module)):
+            raise InvalidIR(unknown)
+        verify(module)
+        return module
+
+    def piece(self, number: int, first: int, text: bytes) -> str | None:
+        """The result for one piece, None after an error or when the piece printed nothing."""
+        said: list[Diagnostic] = []
+        failure = None
+        output = None
+
+        def hear(diagnostic: ir.Diagnostic) -> bool:
+            said.append(Diagnostic.of(diagnostic))
+            return True
+
+        handler = self.context.attach_diagnostic_handler(hear)
+        try:
+            module = self.parse(first, text)
+            self._run(module, number)
+            output = self._print(module)
+        except PassFailure as error:
+            failure = error
+            self.timings += error.timings
+            said += error.diagnostics or [_as_diagnostic(error.cause)]
+        except InvalidIR as error:
+            said += error.diagnostics
+        except ir.MLIRError as error:
+            said += of_error(error)
+        finally:
+            handler.detach()
+        if self.arguments.verify_diagnostics:
+            lines = text.decode("utf-8", "replace").split("\n")
+            wrong = compare(expectations(lines, first), said, self.arguments.shown)
+            sys.stderr.write("".join(f"{line}\n" for line in wrong))
+            self.failed |= bool(wrong)
+            return output
+        for diagnostic in said:
+            self._show(diagnostic)
+        if failure:
+            sys.stderr.write(f"{self.arguments.shown}:1:1: note: {failure.pass_name} failed; {failure.note}\n")
+            if self.arguments.traceback:
+                traceback.print_exception(failure)
+        self.failed |= any(d.severity == "error" for d in said)
+        return output
+
+    def save(self, piece: tuple[int, bytes], number: int, index: int) -> None:
+        module = self.parse(*piece)
+        quiet = replace(Instrumentation(verify_each=False), reproducer=False)
+        run_pipeline(self.steps, module, instrumentation=quiet, stop=index)
+        _, command = write_reproducer(module, self.steps[index].path, self.arguments.reproducer)
+        self.board.write(command)
+
+    def _run(self, module: ir.Module, number: int) -> None:
+        a = self.arguments
+        tree = a.print_ir_tree_dir / f"piece_{number + 1}" if a.print_ir_tree_dir and a.split_input_file else a.print_ir_tree_dir
+        watch = Instrumentation(
+            verify_each=a.verify_each,
+            before=frozenset(a.print_ir_before),
+            after=frozenset(a.print_ir_after),
+            tree_dir=tree,
+            debug_info=a.print_debuginfo,
+            elide=a.elide,
+            reproducer=False if a.verify_diagnostics else a.reproducer,
+            on_pass=lambda index, name: self.board.write(f"pass {name}\t{number} {index}"),
+        )
+        self.timings += run_pipeline(self.steps, module, instrumentation=watch)
+
+    def _print(self, module: ir.Module) -> str:
+        self.board.write("the printer")
+        a = self.arguments
+        text: str = module.operation.get_asm(
+            enable_debug_info=a.print_debuginfo, print_generic_op_form=a.print_op_generic, large_elements_limit=a.elide
+        )
+        return text.rstrip("\n") + "\n"
+
+    def _show(self, diagnostic: Diagnostic) -> None:
+        notes = diagnostic.notes if self.arguments.diagnostic_notes else ()
+        for d in (diagnostic, *notes):
+            file = self.arguments.shown if d.file in ("-", "") else d.file
+            message = " ".join(d.message.splitlines())
+            sys.stderr.write(f"{file}:{max(d.line, 1)}:{max(d.column, 1)}: {d.severity}: {message}\n")
+
+
+def _as_diagnostic(error: CompileError) -> Diagnostic:
+    """An error of ours, for printing and comparing with MLIR's."""
+    found = re.fullmatch(r"(.*?):(\d+)(?::(\d+))?", error.where)
+    text = f"{error.message} ({error.remedy})" if error.remedy else error.message
+    if not found:
+        return Diagnostic("error", text)
+    return Diagnostic("error", text, found[1], int(found[2]), int(found[3] or 1))
