@@ -182,6 +182,13 @@ def isnan(x: Tensor) -> Tensor:
     return x != x if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
 
 
+def equal(x: Tensor, y: Tensor) -> Any:
+    """torch-mlir folds x == x to true, NaN or not; it does not fold x != x."""
+    if not (x.dtype.is_floating_point and y.dtype.is_floating_point):
+        return NotImplemented
+    return torch.logical_not(x != y)
+
+
 def isinf(x: Tensor) -> Tensor:
     return torch.abs(x) == float("inf") if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
 
@@ -234,6 +241,7 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.full.default: full,
     aten.masked_fill.Scalar: masked_fill,
     aten.masked_fill.Tensor: masked_fill,
+    aten.eq.Tensor: equal,
     aten.isnan.default: isnan,
     aten.isinf.default: isinf,
     aten.sign.default: sign,
