@@ -14,9 +14,10 @@ _PIPELINE = (
     "builtin.module(func.func(linalg-generalize-named-ops,tm-tensor-bufferize),"
     "one-shot-bufferize{bufferize-function-boundaries copy-before-write function-boundary-type-conversion=identity-layout-map},"
     "buffer-results-to-out-params{modify-public-functions},func.func(tm-tensor-to-loops,convert-linalg-to-loops),"
-    "expand-strided-metadata,lower-affine,func.func(arith-expand{include-bf16=true}),"
-    "convert-scf-to-cf,convert-cf-to-llvm,"
-    "func.func(math-expand-ops{ops=powf,fpowi,rsqrt,roundeven}),convert-math-to-libm,convert-math-to-llvm,convert-arith-to-llvm,"
+    "expand-strided-metadata,lower-affine,"
+    "func.func(math-expand-ops{ops=powf,fpowi,rsqrt,roundeven}),convert-math-to-libm,"
+    "func.func(arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},arith-expand{include-bf16=true}),"
+    "convert-scf-to-cf,convert-cf-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
     "finalize-memref-to-llvm,convert-func-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)"
 )
 
