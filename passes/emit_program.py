@@ -7,26 +7,31 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.program import ITEM_BYTES, Arg, Buffer, BufferKind, Call, Constant, Launch, Program, Ref, Step, TensorSpec
+from lamina.core.program import ITEM_BYTES, Arg, Buffer, BufferKind, Call, Constant, Device, Launch, Program, Ref, Step, TensorSpec
 
 from .dense_bytes import dense_bytes
 from .locations import op_names, sources, where
 from .plan_read import DTYPES
 
 
-def program_from(module: ir.Module) -> Program:
-    """The program of a module whose kernels carry `tile.grid`, `tile.bytes` and `tile.flops` (i64), as lamina-tile leaves them."""
+def program_from(module: ir.Module, device: Device = "cpu") -> Program:
+    """The program of a module whose kernels carry `tile.grid`, `tile.bytes` and `tile.flops` (i64), as lamina-tile leaves them.
+
+    For a GPU they also carry `tile.threads`, threads of one tile program, and where they are not 1 and 0 `tile.pack`, tile programs
+    of a block, `tile.cluster`, blocks that work on one tile program, and `tile.shared`, bytes of dynamic shared memory of a block.
+    """
     ops = [op.operation for op in module.body.operations]
     programs = [op for op in ops if op.name == "plan.program"]
     if len(programs) != 1:
         raise CompileError(f"{len(programs)} plan.program ops in the module, not one", remedy="run lamina-plan first")
     functions = {op.attributes["sym_name"].value: op for op in ops if op.name == "func.func"}
-    return _Program(programs[0], functions).build()
+    return _Program(programs[0], functions, device).build()
 
 
 class _Program:
-    def __init__(self, program: ir.Operation, functions: dict[str, ir.Operation]) -> None:
+    def __init__(self, program: ir.Operation, functions: dict[str, ir.Operation], device: Device) -> None:
         self.program = program
+        self.device: Device = device
         self.functions = functions
         self.refs: dict[ir.Value, Ref] = {}
         self.buffers: list[Buffer] = []
@@ -55,6 +60,7 @@ class _Program:
             steps=tuple(self.steps),
             outputs=returned,
             name=self.program.attributes["sym_name"].value,
+            device=self.device,
         )
 
     def _op(self, op: ir.Operation) -> None:
@@ -104,7 +110,7 @@ class _Program:
                 kernel=kernel,
                 args=self._used(op.operands),
                 n_out=_int(op, "n_out"),
-                grid=_int(function, "tile.grid"),
+                **_geometry(function, self.device),
                 bytes=_int(function, "tile.bytes"),
                 flops=_int(function, "tile.flops"),
                 name=op.attributes["label"].value if "label" in op.attributes else kernel,
@@ -145,6 +151,20 @@ class _Program:
         )
 
 
+def _geometry(function: ir.Operation, device: Device) -> dict[str, int]:
+    """Grid, threads, cluster and shared memory of a launch."""
+    programs = _int(function, "tile.grid")
+    if device == "cpu":
+        return {"grid": programs}
+    pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
+    return {
+        "grid": -(-programs // pack) * cluster,
+        "threads": _int(function, "tile.threads") * pack,
+        "cluster": cluster,
+        "shared": _int(function, "tile.shared", 0),
+    }
+
+
 def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
     """One argument of a call (see graph.Extern), taking tensors in order."""
     match attribute:
@@ -179,7 +199,9 @@ def _dtype(op: ir.Operation) -> str:
     return op.attributes["dtype"].value if "dtype" in op.attributes else _element(op.result)
 
 
-def _int(op: ir.Operation, name: str) -> int:
+def _int(op: ir.Operation, name: str, default: int | None = None) -> int:
+    if name not in op.attributes and default is not None:
+        return default
     if name not in op.attributes:
         raise CompileError(f"{op.name} lacks the attribute {name}", where=where(op.location))
     return int(op.attributes[name].value)

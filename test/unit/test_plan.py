@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.program import Launch, Program, Ref
+from lamina.core.program import Device, Launch, Program, Ref
 from lamina.dialects import context
 from lamina.passes.dense_bytes import dense_bytes
 from lamina.passes.emit_program import program_from
@@ -22,18 +22,31 @@ from lamina.passes.plan_lifetimes import live_bytes
 from lamina.passes.plan_model import Slot
 
 
-def planned(text: str) -> Program:
+def planned(text: str, device: Device = "cpu", **geometry: int) -> Program:
     """The program of a graph-level module, its kernels marked as tiled."""
     with context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         Plan().run(module)
         assert module.operation.verify()
-        one = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
+        values = {"grid": 1, "bytes": 1, "flops": 1, **geometry}
         for op in module.body.operations:
             if "graph.kernel" in op.attributes:
-                for name in ("tile.grid", "tile.bytes", "tile.flops"):
-                    op.attributes[name] = one
-        return program_from(module)
+                for name, value in values.items():
+                    op.attributes[f"tile.{name}"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        return program_from(module, device)
+
+
+def test_launches_of_a_gpu() -> None:
+    graph = random_graph(0, 3)
+    program = planned(graph.text, "cuda", grid=9, threads=32, pack=4)
+    launches = [step for step in program.steps if isinstance(step, Launch)]
+    assert program.device == "cuda" and launches
+    assert {(x.grid, x.threads, x.cluster, x.shared) for x in launches} == {(3, 128, 1, 0)}
+    program = planned(graph.text, "cuda", grid=9, threads=256, cluster=8, shared=4096)
+    assert {(x.grid, x.threads, x.cluster, x.shared) for x in program.steps if isinstance(x, Launch)} == {(72, 256, 8, 4096)}
+    with pytest.raises(CompileError, match="lacks the attribute tile.threads"):
+        planned(graph.text, "cuda")
+    assert {(x.grid, x.threads) for x in planned(graph.text).steps if isinstance(x, Launch)} == {(1, 0)}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -22,7 +22,7 @@ def example() -> Program:
         buffers=(Buffer("input", 0, 0, n * 12, 0), Buffer("arena", 0, 64, n * 12, 1), Buffer("owned", 0, 0, 48, -1)),
         constants=(Constant("bool", (3,), b"\x00\x01\x01"),),
         steps=(
-            Launch("relu", (x, t), 1, n, n * 24, n * 3, "relu", ("m.py:3",), ("aten.relu.default",), ((0, 1),)),
+            Launch("relu", (x, t), 1, n, n * 24, n * 3, "relu", ("m.py:3",), ("aten.relu.default",), ((0, 1),), 256, 2, 1024),
             Call(
                 "aten.sort.default",
                 "fallback",
@@ -35,6 +35,7 @@ def example() -> Program:
         ),
         outputs=(Ref(2, 8, "i64", (2,), (1,)),),
         symbols=(SymbolSource("n", 0, 0),),
+        device="cuda",
     )
 
 

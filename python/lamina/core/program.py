@@ -16,6 +16,7 @@ ITEM_BYTES = {
     "f8e4m3fn": 1, "f8e5m2": 1,
 }  # fmt: skip
 
+Device = Literal["cpu", "cuda"]
 BufferKind = Literal["input", "arena", "output", "constant", "owned"]
 
 
@@ -74,18 +75,21 @@ class Constant:
 
 @dataclass(frozen=True)
 class Launch:
-    """Runs programs 0..grid-1 of a kernel, `void kernel(void *const *bufs, int64_t lo, int64_t hi)`: bufs[i] is the first element
-    of args[i].
+    """Runs a kernel. On the CPU its programs 0..grid-1, by `void kernel(void *const *bufs, int64_t lo, int64_t hi)`: bufs[i] is the
+    first element of args[i]. On a GPU `grid` blocks of `threads` threads, its parameters one 64-bit pointer per argument, in order.
 
     kernel   symbol in the program's object; launches with equal bodies and layouts share it
     args     inputs, then `n_out` outputs
-    grid     number of independent programs
+    grid     number of independent programs; on a GPU of blocks (CTAs), a multiple of `cluster`
     bytes    bytes moved in all: inputs read once and outputs written once, more where the kernel re-reads
     flops    arithmetic operations in all, a transcendental counts as one
     name     what this launch computes, for people
     where    source lines of the ops it holds, "file.py:12"
     ops      names of the ops it holds, "aten.add.Tensor"
     inplace  (input, output) pairs of arg positions that share memory; all else is disjoint from the outputs
+    threads  of a block; 0 on the CPU
+    cluster  blocks of a cluster
+    shared   bytes of dynamic shared memory of a block
     """
 
     kernel: str
@@ -98,6 +102,9 @@ class Launch:
     where: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
     inplace: tuple[tuple[int, int], ...] = ()
+    threads: int = 0
+    cluster: int = 1
+    shared: int = 0
 
 
 Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]
@@ -149,6 +156,7 @@ class Program:
     sum_bytes    what those values would take without reuse
     lower_bound  the most bytes of them alive at one step: no packing can do better
     outputs      refs into outputs, owned memory or (a result that is a view of an argument) inputs
+    device       where its tensors live and its kernels run; which of several GPUs, the arguments of each call say
     """
 
     arena_bytes: SizeLike
@@ -161,6 +169,7 @@ class Program:
     outputs: tuple[Ref, ...]
     symbols: tuple[SymbolSource, ...] = ()
     name: str = "main"
+    device: Device = "cpu"
 
     def to_json(self) -> str:
         from .program_json import dumps

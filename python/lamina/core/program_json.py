@@ -12,6 +12,7 @@ from .program import (
     Buffer,
     Call,
     Constant,
+    Device,
     Launch,
     Program,
     Ref,
@@ -22,7 +23,7 @@ from .program import (
 from .size import size_from_json as _size
 from .size import size_to_json as _js
 
-VERSION = 1
+VERSION = 2
 
 
 def dumps(program: Program) -> str:
@@ -43,6 +44,7 @@ def _program_to_json(p: Program) -> dict[str, Any]:
     return {
         "version": VERSION,
         "name": p.name,
+        "device": p.device,
         "arena_bytes": _js(p.arena_bytes),
         "sum_bytes": _js(p.sum_bytes),
         "lower_bound": _js(p.lower_bound),
@@ -58,6 +60,7 @@ def _program_to_json(p: Program) -> dict[str, Any]:
 def _program_from_json(d: dict[str, Any]) -> Program:
     return Program(
         name=str(d["name"]),
+        device=_device(d["device"]),
         arena_bytes=_size(d["arena_bytes"]),
         sum_bytes=_size(d["sum_bytes"]),
         lower_bound=_size(d["lower_bound"]),
@@ -85,6 +88,9 @@ def _step_to_json(s: Step) -> dict[str, Any]:
             "where": list(s.where),
             "ops": list(s.ops),
             "inplace": [list(pair) for pair in s.inplace],
+            "threads": s.threads,
+            "cluster": s.cluster,
+            "shared": s.shared,
         }
     return {
         "callee": s.callee,
@@ -111,6 +117,9 @@ def _step_from_json(d: dict[str, Any]) -> Step:
             where=tuple(map(str, d["where"])),
             ops=tuple(map(str, d["ops"])),
             inplace=tuple((int(i), int(o)) for i, o in d["inplace"]),
+            threads=int(d["threads"]),
+            cluster=int(d["cluster"]),
+            shared=int(d["shared"]),
         )
     return Call(
         callee=str(d["callee"]),
@@ -151,6 +160,13 @@ def _arg_from_json(a: Any) -> Arg:
     if a is None or isinstance(a, bool | int | float | str):
         return a
     raise TypeError(f"an argument of type {type(a).__name__}")
+
+
+def _device(name: Any) -> Device:
+    match name:
+        case "cpu" | "cuda":
+            return name
+    raise ValueError(f"unknown device {name!r}")
 
 
 def _dtype(name: Any) -> str:
