@@ -224,6 +224,27 @@ def test_calls_from_several_threads() -> None:
     assert wrong == []
 
 
+def test_compiling_from_several_threads() -> None:
+    """Forward and backward graphs, each first needed in several threads at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = nn.Sequential(nn.Linear(5, 9), nn.GELU(), nn.LayerNorm(9))
+    ahead = lamina.compile(model, (x(3, 5),), options=NO_CACHE)
+
+    def work(number: int) -> None:
+        a = x(3, 5).requires_grad_()
+        compiled = ahead if number % 2 else lamina.compile(lambda b: model(b) * number, (a,), options=NO_CACHE)
+        scale = 1 if number % 2 else number
+        (found,) = torch.autograd.grad(compiled(a).sin().sum(), a)
+        (expected,) = torch.autograd.grad((model(a) * scale).sin().sum(), a)
+        same(found, expected)
+        with torch.no_grad():
+            same(compiled(a), model(a) * scale)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+
+
 def test_the_cache_serves_a_second_compilation(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from lamina.frontend.stages import Built, build
     from lamina.frontend.trace import as_module, inference, trace
@@ -236,4 +257,25 @@ def test_the_cache_serves_a_second_compilation(tmp_path: Any, monkeypatch: pytes
 
     first, second = compiled(), compiled()
     assert not first.cached and second.cached
-    assert second.program == first.program and second.code == first.code
+    assert second.program == first.program and second.code == first.code and second.interface == first.interface
+
+
+def test_a_warm_start_returns_what_is_no_result_of_the_program(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants, captured tensors, empty tensors and aliases of inputs come out of the cache too, without normalising again."""
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    table = torch.arange(5000.0)
+
+    def model(a: Tensor) -> Any:
+        b = a + table
+        return b, a.view(-1, 2), 3, None, b[:0], b.view(2, -1)
+
+    def run(a: Tensor) -> Any:
+        return lamina.compile(model, (a,))(a)
+
+    a = x(5000)
+    run(a)
+    monkeypatch.setattr("lamina.frontend.stages.normalise", None)
+    for given, expected in zip(run(a), model(a), strict=True):
+        assert torch.equal(given, expected) if isinstance(expected, Tensor) else given == expected
+    results = run(a)
+    assert results[1].data_ptr() == a.data_ptr() and results[5].data_ptr() == results[0].data_ptr()

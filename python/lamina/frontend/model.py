@@ -1,7 +1,6 @@
 """What `lamina.compile` returns."""
 
 import inspect
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from lamina.core.options import Options
 
 from .arguments import Arguments
+from .exclusive import COMPILING
 from .trace import trace
 from .variant import Variant
 
@@ -38,7 +38,6 @@ class CompiledModel:
         self.module = module
         self.options = options
         self.target = target
-        self._lock = threading.Lock()
         self._arguments = Arguments(signature, args, kwargs)
         self._variants: dict[tuple[Any, ...], Variant] = {}
         leaves = self._arguments.flatten(*self._arguments.bind(args, kwargs))
@@ -80,7 +79,7 @@ class CompiledModel:
     def _variant(self, leaves: Sequence[Any]) -> Variant:
         """The variant for the strides of these inputs and the model's mode, traced if it is new."""
         key = (self.module.training, *(leaves[i].stride() for i in self._arguments.tensors))
-        with self._lock:
+        with COMPILING:
             if key not in self._variants:
                 args, kwargs = self._arguments.unflatten(leaves)
                 with torch.no_grad():

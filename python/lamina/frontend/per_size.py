@@ -1,6 +1,5 @@
 """Graphs with symbolic sizes, compiled once per concrete size."""
 
-import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -8,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from .exclusive import COMPILING
 
 VARIANTS = 8
 """How many sizes of one graph are kept; the one compiled first goes first."""
@@ -38,7 +39,6 @@ class PerSize:
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
         self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
-        self.lock = threading.Lock()
         self.compiled = 0
 
     def __call__(self, *args: Any) -> Any:
@@ -49,7 +49,7 @@ class PerSize:
         return variant(*args)
 
     def _add(self, key: tuple[Any, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
-        with self.lock:
+        with COMPILING:
             if key not in self.variants:
                 self.compiled += 1
                 if self.compiled == 2:

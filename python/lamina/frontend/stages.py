@@ -21,7 +21,9 @@ from lamina.runtime.cache import Cache, Entry, cache_key
 
 from .aliases import View
 from .dtypes import CODES
+from .exclusive import COMPILING
 from .fingerprint import fingerprint
+from .interface import Interface
 from .normalise import Normalised, normalise
 
 if TYPE_CHECKING:
@@ -38,18 +40,18 @@ Watch = Callable[[str, "ir.Module"], None]
 class Built:
     """One compiled graph.
 
-    program   what the runtime runs, with the FX graph's outputs (those that are tensors)
-    code      the object file; kernels and messages are those of targets.base.Artifact
-    graph     the normalised graph it came from
-    cached    it came out of the cache
-    seconds   time of each stage and pass
+    program    what the runtime runs, with the FX graph's outputs (those that are tensors)
+    code       the object file; kernels and messages are those of targets.base.Artifact
+    interface  how the graph's arguments and outputs are made of the program's
+    cached     it came out of the cache
+    seconds    time of each stage and pass
     """
 
     program: Program
     code: bytes
     kernels: tuple[str, ...]
     messages: tuple[str, ...]
-    graph: Normalised
+    interface: Interface
     cached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -70,7 +72,7 @@ def compile_graph(
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
     if listener is not None:
         listener(built)
-    return adapt(load(built), built.graph, len(_placeholders(gm)))
+    return adapt(load(built), built.interface, built.interface.tensors(gm))
 
 
 def build(
@@ -82,23 +84,22 @@ def build(
     watch: Watch | None = None,
 ) -> Built:
     """The program and code of a graph, from the cache or by compiling it."""
-    with unset_fake_temporarily():
-        return _build(gm, example_inputs, options or Options(), target, watch)
+    with COMPILING, unset_fake_temporarily():
+        return _build(gm, options or Options(), target, watch)
 
 
-def _build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options, target: str | None, watch: Watch | None) -> Built:
+def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None) -> Built:
     start = time.perf_counter()
-    graph = normalise(gm, example_inputs)
     processor = processor_of(target)
     cache, key = Cache() if options.cache else None, ""
     if cache is not None:
-        key = cache_key(graph=fingerprint(graph), options=repr(options), target=device_of(processor).identity)
+        key = cache_key(graph=fingerprint(gm), options=repr(options), target=device_of(processor).identity)
         entry = cache.get(key)
-        if entry is not None and (found := _from_entry(entry, graph)) is not None:
+        if entry is not None and (found := _from_entry(entry)) is not None:
             return replace(found, seconds={"cache": time.perf_counter() - start})
-    built = _compile(graph, options, processor, watch)
-    if cache is not None:
-        meta = {"kernels": built.kernels, "messages": built.messages, "seconds": built.seconds}
+    built = _compile(normalise(gm), options, processor, watch)
+    if cache is not None and built.interface.is_storable():
+        meta = {"kernels": built.kernels, "messages": built.messages, "interface": built.interface.to_json()}
         cache.put(key, Entry(built.program.to_json(), built.code, meta))
     return built
 
@@ -134,10 +135,12 @@ def _compile(graph: Normalised, options: Options, processor: str, watch: Watch |
     seconds["import"] = time.perf_counter() - start
     run_passes(module, "linalg", "tile", target, options, seconds, watch)
     with module.context:
-        program = with_outputs(program_from(module), graph)
+        program = with_outputs(program_from(module), graph.interface)
     keep_kernels(module)
     artifact = target.compile(module)
-    return Built(program, artifact.code, artifact.kernels, artifact.messages, graph, False, {**seconds, **artifact.seconds})
+    return Built(
+        program, artifact.code, artifact.kernels, artifact.messages, graph.interface, False, {**seconds, **artifact.seconds}
+    )
 
 
 def keep_kernels(module: "ir.Module") -> None:
@@ -193,9 +196,9 @@ def run_passes(
     verify(module)
 
 
-def with_outputs(program: Program, graph: Normalised) -> Program:
+def with_outputs(program: Program, interface: Interface) -> Program:
     """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
-    refs = [_output(program, output) for output in graph.outputs if isinstance(output, View)]
+    refs = [_output(program, output) for output in interface.outputs if isinstance(output, View)]
     return replace(program, outputs=tuple(refs))
 
 
@@ -210,13 +213,10 @@ def _output(program: Program, view: View) -> Ref:
     raise CompileError(f"the program has no buffer for its input {view.index}")
 
 
-def _from_entry(entry: Entry, graph: Normalised) -> Built | None:
+def _from_entry(entry: Entry) -> Built | None:
     try:
         program = Program.from_json(entry.program_json)
     except CompileError:
         return None
-    return Built(program, entry.object, tuple(entry.meta["kernels"]), tuple(entry.meta["messages"]), graph, True)
-
-
-def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in gm.graph.nodes if node.op == "placeholder"]
+    interface = Interface.from_json(entry.meta["interface"])
+    return Built(program, entry.object, tuple(entry.meta["kernels"]), tuple(entry.meta["messages"]), interface, True)

@@ -1,7 +1,6 @@
 """One traced form of a model and the programs made of it: without gradients, and with them for each set of tensors that need it."""
 
 import operator
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from lamina.core.options import Options
 
 from .binding import Binding
 from .dynamo import autograd
+from .exclusive import COMPILING
 from .normalise import fold_weights
 from .stages import compile_graph
 from .trace import Inference, Traced, inference
@@ -35,7 +35,6 @@ class Variant:
         self.flat = flat
         self.training = traced.training
         self._options, self._target = options, target
-        self._lock = threading.RLock()
         self._run: Run | None = None
         self._mutated: tuple[int | None, ...] = ()
         self._binding = Binding(traced.slots, traced.constants)
@@ -65,7 +64,7 @@ class Variant:
 
     def load(self) -> Run:
         """The program without gradients as a function of the input tensors, compiled if it is not yet."""
-        with self._lock:
+        with COMPILING:
             if self._run is None:
                 graph = inference(self.traced)
                 gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
@@ -85,7 +84,7 @@ class Variant:
         """The programs with gradients, as a function of all arguments of the traced graph."""
         key = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         if key not in self._with_grad:
-            with self._lock, torch.enable_grad():
+            with COMPILING, torch.enable_grad():
                 if key not in self._with_grad:
                     module = self.traced.program.graph_module
                     self._with_grad[key] = autograd(module, list(args), options=self._options, target=self._target)
