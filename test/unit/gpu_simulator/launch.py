@@ -1,0 +1,185 @@
+"""One launch of a kernel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch_mlir import ir
+
+from lamina.passes.evaluate.arrays import dtype_of
+
+from .batch import Array, Batch, Fault
+from .decode import Decoder
+from .memory import Buffer, View, width_of
+from .memory_ops import extent_of, layout_of, poisoned, view_of
+from .traffic import Traffic
+
+_LANES = 1 << 14  # threads that run together: enough that numpy's own time counts, few enough for the caches
+
+
+@dataclass
+class Result:
+    """What one launch did. Lists have one entry an argument; a scalar's is an empty Traffic.
+
+    written  of every argument, which elements the launch wrote
+    ctas     how many CTAs ran, of `threads` threads each
+    """
+
+    loads: list[Traffic]
+    stores: list[Traffic]
+    written: list[Array]
+    ctas: int
+    threads: int
+
+
+def simulate(
+    module: ir.Module,
+    kernel: str,
+    arguments: Sequence[Array | int | float],
+    grid: int,
+    *,
+    block: int | None = None,
+    pack: int = 1,
+    cluster: int = 1,
+    outputs: Sequence[int] = (),
+    align: int | Sequence[int] = 16,
+) -> Result:
+    """Runs `kernel` of the gpu.module of `module`, writing into the arrays.
+
+    arguments  one-dimensional arrays, the storage of the memrefs (`storage`, `poison`); bf16 as f32 arrays; numbers for scalars.
+               An array may be given twice; else arrays must not overlap
+    grid       programs; there are ceil(grid / pack) * cluster CTAs
+    block      threads of a CTA; by default the kernel's known_block_size, which it must agree with
+    outputs    the arguments of which every element must be written
+    align      bytes of which the arrays' addresses are multiples, of all or of each
+
+    Raises Fault for: an access out of bounds of its memref (not only of its array) or against its alignment; two threads that
+    write different values to one element; a write and another thread's access to one element with no barrier between, in
+    shared and in global memory; a barrier that some threads of a CTA do not reach; a shuffle that part of a warp does; a read
+    of shared or private memory that nobody wrote; division by zero; an element of `outputs` not written. Raises
+    NotImplementedError for an op that is not known, and ValueError for arguments that do not fit the kernel.
+    """
+    function = _find(module, kernel)
+    threads = _threads(function, kernel, block, pack)
+    ctas = -(-grid // pack) * cluster
+    entry = function.regions[0].blocks[0]
+    count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
+    if len(arguments) != count:
+        raise ValueError(f"{kernel} takes {count} arguments, not {len(arguments)}")
+    types = [a.type for a in entry.arguments]
+    aligns = [align] * count if isinstance(align, int) else align
+    values = [_argument(i, *x) for i, x in enumerate(zip(types[:count], arguments, aligns, strict=True))]
+    _share(values)
+    decoder = Decoder()
+    body = decoder.body(entry)
+    together = max(1, _LANES // (threads * cluster)) * cluster
+    with np.errstate(all="ignore"):
+        for first in range(0, ctas, together):
+            batch = Batch(kernel, first, min(together, ctas - first), threads, cluster, ctas, len(decoder.slots))
+            body.run(batch, *values, *[_shared(i, t, batch.ctas) for i, t in enumerate(types[count:])])
+    written = [v.buffer.words.writer >= 0 if isinstance(v, View) else np.zeros(0, bool) for v in values]
+    for i in outputs:
+        _complete(kernel, i, types[i], written[i])
+    traffic = [v.buffer if isinstance(v, View) else None for v in values]
+    none = Traffic.over(0)
+    return Result([b.loads if b else none for b in traffic], [b.stores if b else none for b in traffic], written, ctas, threads)
+
+
+def storage(tensor: torch.Tensor) -> Array:
+    """A copy of the tensor's elements, row-major, as `simulate` wants them: bf16 as f32, bool as i8."""
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.float()
+    if tensor.dtype is torch.bool:
+        tensor = tensor.to(torch.int8)
+    return tensor.detach().cpu().contiguous().reshape(-1).numpy().copy()
+
+
+def poison(size: int, dtype: torch.dtype) -> Array:
+    """Storage for an output of so many elements: NaN, or bytes 0x5A, wherever the kernel does not write."""
+    if dtype.is_floating_point:
+        return storage(torch.full((size,), torch.nan, dtype=dtype))
+    return storage(
+        torch.full((size * max(1, dtype.itemsize),), 0x5A, dtype=torch.int8).view(torch.int8 if dtype is torch.bool else dtype)
+    )
+
+
+def _find(module: ir.Module, kernel: str) -> ir.Operation:
+    names = []
+    for outer in module.body.operations:
+        if outer.operation.name == "gpu.module":
+            for inner in outer.operation.regions[0].blocks[0].operations:
+                if inner.operation.name == "gpu.func":
+                    names.append(ir.StringAttr(inner.attributes["sym_name"]).value)
+                    if names[-1] == kernel:
+                        return inner.operation
+    raise ValueError(f"no gpu.func @{kernel} in the module's gpu.modules, which have {names}")
+
+
+def _threads(function: ir.Operation, kernel: str, block: int | None, pack: int) -> int:
+    known = (
+        list(ir.DenseI32ArrayAttr(function.attributes["known_block_size"])) if "known_block_size" in function.attributes else None
+    )
+    if known is None and block is None:
+        raise ValueError(f"{kernel} has no known_block_size: say block=")
+    if known is not None and (known[1:] != [1, 1] or block not in (None, known[0])):
+        raise ValueError(f"{kernel} is for blocks of {known} threads, not of {block if block is not None else 'one dimension'}")
+    threads = block if block is not None else known[0]
+    if block % pack:
+        raise ValueError(f"{pack} programs do not share {block} threads evenly")
+    return block
+
+
+def _argument(number: int, type_: ir.Type, value: Array | int | float, align: int) -> View | Array:
+    if not isinstance(type_, ir.MemRefType):
+        return np.array([value], dtype_of(type_))
+    dtype, extent = np.dtype(dtype_of(type_.element_type)), extent_of(type_)
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype != dtype or not value.flags.c_contiguous:
+        found = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ValueError(f"argument {number} is {type_}: a one-dimensional array of {dtype} is needed, not {found}")
+    if len(value) < extent:
+        raise ValueError(f"argument {number} is {type_}, of {extent} elements; the array has {len(value)}")
+    name = f"argument {number}, {type_}"
+    buffer = Buffer(name, "global", value, extent, width_of(type_.element_type), align, _inside(type_, len(value)))
+    return view_of(buffer, type_)
+
+
+def _inside(type_: ir.Type, size: int) -> Array | None:
+    """The elements that the memref has, if there are others among them."""
+    shape, strides, offset = layout_of(type_)
+    if extent_of(type_) == np.prod(shape):
+        return None
+    positions = np.array([offset])
+    for n, stride in zip(shape, strides, strict=True):
+        positions = np.add.outer(positions, np.arange(n) * stride)
+    inside = np.zeros(size, bool)
+    inside[positions.reshape(-1)] = True
+    return inside
+
+
+def _share(values: Sequence[View | Array]) -> None:
+    """One array given as several arguments has one history of accesses."""
+    buffers = [v.buffer for v in values if isinstance(v, View)]
+    for i, a in enumerate(buffers):
+        for b in buffers[:i]:
+            if not np.may_share_memory(a.data, b.data):
+                continue
+            if a.data.ctypes.data != b.data.ctypes.data or len(a.data) != len(b.data) or a.data.dtype != b.data.dtype:
+                raise ValueError(f"{a.name} and {b.name} overlap without being one array")
+            a.words = b.words
+
+
+def _shared(number: int, type_: ir.Type, ctas: int) -> View:
+    size, element = extent_of(type_), type_.element_type
+    buffer = Buffer(f"workgroup buffer {number}, {type_}", "shared", poisoned(element, size * ctas), size, width_of(element), 16)
+    return view_of(buffer, type_)
+
+
+def _complete(kernel: str, number: int, type_: ir.Type, written: Array) -> None:
+    inside = _inside(type_, len(written))
+    wanted = np.arange(len(written)) < extent_of(type_) if inside is None else inside
+    missing = np.flatnonzero(wanted & ~written)
+    if len(missing):
+        raise Fault(
+            f"{kernel}: {len(missing)} elements of argument {number}, {type_}, are never written; the first is {missing[0]}"
+        )
