@@ -1,5 +1,6 @@
 """From an FX graph to linalg: values through an independent executor, external calls, locations, aliases."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,14 +14,16 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.frontend.aliases import Constant, View
+from lamina.frontend.aliases import Constant, Empty, View
 from lamina.frontend.decompositions import table
 from lamina.frontend.importer import import_graph
+from lamina.frontend.interface import Interface
 from lamina.frontend.normalise import Normalised, normalise
 from lamina.passes.extern import ExternPass
 
 
-def capture(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> Normalised:
+def captured(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphModule:
+    """The graph as AOTAutograd hands it to a compiler."""
     found: list[fx.GraphModule] = []
 
     def keep(gm: fx.GraphModule, _: Any) -> Any:
@@ -29,7 +32,11 @@ def capture(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> Normalised:
 
     with torch.no_grad():
         aot_function(fn, fw_compiler=keep, decompositions=table())(*inputs)
-    return normalise(found[0])
+    return found[0]
+
+
+def capture(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> Normalised:
+    return normalise(captured(fn, inputs))
 
 
 def linalg(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> ir.Module:
@@ -187,7 +194,7 @@ def test_outputs_that_share_memory_are_views_of_one_result() -> None:
         b = a + 1
         return b, b.t(), b[1], b, a.view(-1), a[:, 1:], None, 3
 
-    outputs = capture(fn, [x(3, 4)]).outputs
+    outputs = capture(fn, [x(3, 4)]).interface.outputs
     assert outputs == (
         View("result", 0, 0, torch.float32, (3, 4), (4, 1)),
         View("result", 0, 0, torch.float32, (4, 3), (1, 4)),
@@ -200,7 +207,7 @@ def test_outputs_that_share_memory_are_views_of_one_result() -> None:
 
 
 def test_a_lone_slice_of_a_result_with_gaps_keeps_its_strides() -> None:
-    (output,) = capture(lambda a: (a + 1)[:, ::2], [x(3, 8)]).outputs
+    (output,) = capture(lambda a: (a + 1)[:, ::2], [x(3, 8)]).interface.outputs
     assert output == View("result", 0, 0, torch.float32, (3, 4), (8, 2))
 
 
@@ -214,8 +221,10 @@ def test_large_constants_become_arguments() -> None:
         total = graph.call_function(torch.ops.aten.add.Tensor, (total, constant))
         total.meta["val"] = x(2000)
     graph.output((total,))
-    found = normalise(fx.GraphModule({"large": x(2000), "small": torch.tensor(2.0)}, graph))
-    assert [t.shape for t in found.captured] == [(2000,)] and found.inputs == (0,)
+    module = fx.GraphModule({"large": x(2000), "small": torch.tensor(2.0)}, graph)
+    found = normalise(module)
+    assert found.interface.captured == ("large",) and found.interface.inputs == (0,)
+    assert [t.shape for t in found.interface.tensors(module)] == [(2000,)]
     assert [n.op for n in found.gm.graph.nodes] == [
         "placeholder", "placeholder", "call_function", "call_function", "get_attr", "call_function", "output",
     ]  # fmt: skip
@@ -227,12 +236,42 @@ def test_equal_graphs_have_equal_fingerprints() -> None:
     def fn(a: Tensor, k: float = 2.0) -> Any:
         return (a * k).relu() + torch.tensor([1.0, k, 3.0])
 
-    same = [fingerprint(capture(fn, [x(5, 3)])) for _ in range(2)]
+    def two(a: Tensor, own: bool) -> Any:
+        b = a + 1
+        return b, b.view(-1).clone() if own else b.view(-1)
+
+    same = [fingerprint(captured(fn, [x(5, 3)])) for _ in range(2)]
     assert same[0] == same[1]
     others = [
-        capture(lambda a: fn(a, 2.5), [x(5, 3)]),
-        capture(fn, [x(4, 3)]),
-        capture(fn, [x(3, 5).t()]),
-        capture(fn, [x(5, 3).double()]),
+        captured(lambda a: fn(a, 2.5), [x(5, 3)]),
+        captured(fn, [x(4, 3)]),
+        captured(fn, [x(3, 5).t()]),
+        captured(fn, [x(5, 3).double()]),
+        captured(lambda a: two(a, True), [x(5, 3)]),
+        captured(lambda a: two(a, False), [x(5, 3)]),
     ]
-    assert len({same[0], *map(fingerprint, others)}) == 5
+    assert len({same[0], *map(fingerprint, others)}) == 7
+
+
+def test_aliases_are_part_of_the_fingerprint() -> None:
+    """Two graphs that read the same but for what shares memory."""
+    from lamina.frontend.fingerprint import fingerprint
+
+    def graph(shared: bool) -> fx.GraphModule:
+        graph, value = fx.Graph(), x(6)
+        a = graph.placeholder("a")
+        a.meta["val"] = value
+        b = graph.call_function(torch.ops.aten.view.default, (a, [2, 3]))
+        b.meta["val"] = value.view(2, 3) if shared else value.clone().view(2, 3)
+        graph.output((b,))
+        return fx.GraphModule({}, graph)
+
+    assert fingerprint(graph(True)) == fingerprint(graph(True)) != fingerprint(graph(False))
+
+
+def test_an_interface_comes_back_from_json() -> None:
+    views = (View("result", 0, 3, torch.bfloat16, (2, 3), (3, 1)), Empty(torch.float32, (0, 2), (2, 1), "cpu"))
+    interface = Interface(3, (0, 2), ("_tensor_constant0",), (*views, Constant(None), Constant(2.5), Constant(True)))
+    found = Interface.from_json(json.loads(json.dumps(interface.to_json())))
+    assert found == interface and found.is_storable()
+    assert not Interface(0, (), (), (Constant(1j),)).is_storable()

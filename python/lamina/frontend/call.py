@@ -7,29 +7,26 @@ import torch
 from torch import Tensor
 
 from .aliases import Constant, Empty, View
-from .normalise import Normalised
+from .interface import Interface
 
 
-def adapt(run: Callable[..., tuple[Tensor, ...]], graph: Normalised, arguments: int) -> Callable[..., Any]:
+def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> Callable[..., Any]:
     """`run` itself when the graph's arguments and outputs are the program's, else an adapter around it."""
-    whole = graph.inputs == tuple(range(arguments)) and not graph.captured
-    if whole and all(isinstance(o, View) for o in graph.outputs):
-        return run
-    return _Adapter(run, graph)
+    return run if interface.is_programs() else _Adapter(run, interface, captured)
 
 
 class _Adapter:
     """Picks the tensors among the arguments, adds the constants of the graph, and puts what is no tensor among the results, or a
     tensor without elements."""
 
-    def __init__(self, run: Callable[..., tuple[Tensor, ...]], graph: Normalised) -> None:
+    def __init__(self, run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> None:
         self.run = run
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
-        self.inputs = graph.inputs
-        self.captured = graph.captured
-        self.template = [o.value if isinstance(o, Constant) else None for o in graph.outputs]
-        self.tensors = [i for i, o in enumerate(graph.outputs) if isinstance(o, View)]
-        self.empties = [(i, o) for i, o in enumerate(graph.outputs) if isinstance(o, Empty)]
+        self.inputs = interface.inputs
+        self.captured = captured
+        self.template = [o.value if isinstance(o, Constant) else None for o in interface.outputs]
+        self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, View)]
+        self.empties = [(i, o) for i, o in enumerate(interface.outputs) if isinstance(o, Empty)]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         given: Sequence[Any] = args

@@ -1,44 +1,63 @@
-"""What a compilation depends on in a graph, as bytes for the cache key: cheap, and the same in every process."""
+"""What a compilation depends on in a graph, as bytes for the cache key: cheap, and the same in every process.
+
+It is taken before the graph is normalised, so that a warm start need not do that. So it holds all that normalisation reads: which
+tensors share memory too.
+"""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from .interface import attribute
 from .locations import where
-from .normalise import Normalised
+from .normalise import is_inline
+
+_PLAIN = {str, int, float, bool, type(None)}
 
 
-def fingerprint(graph: Normalised) -> bytes:
-    """A digest of ops, arguments, types, layouts, constants and source lines."""
+def fingerprint(gm: fx.GraphModule) -> bytes:
+    """A digest of ops, arguments, types, layouts, aliases, constants and source lines."""
     digest = hashlib.sha256()
-    numbers = {node: i for i, node in enumerate(graph.gm.graph.nodes)}
-
-    def plain(arg: Any) -> Any:
-        if isinstance(arg, fx.Node):
-            return f"%{numbers[arg]}"
-        if isinstance(arg, list | tuple):
-            return [plain(a) for a in arg]
-        if isinstance(arg, dict):
-            return {k: plain(v) for k, v in arg.items()}
-        return arg if isinstance(arg, str | int | float | bool | None) else str(arg)
-
-    for node in graph.gm.graph.nodes:
-        value = node.meta.get("val")
-        kind = [_kind(v) for v in value] if isinstance(value, list | tuple) else _kind(value)
-        line = (node.op, str(node.target), plain(node.args), plain(node.kwargs), kind, where(node))
-        digest.update(repr(line).encode())
+    numbers: dict[fx.Node, str] = {}
+    kind = _kinds()
+    for node in gm.graph.nodes:
+        numbers[node] = f"%{len(numbers)}"
+        args = [_plain(a, numbers) for a in node.args]
+        kwargs = {name: _plain(a, numbers) for name, a in node.kwargs.items()} if node.kwargs else None
+        target = "" if node.op == "placeholder" else str(node.target)
+        digest.update(repr((node.op, target, args, kwargs, kind(node.meta.get("val")), where(node))).encode())
         if node.op == "get_attr":
-            digest.update(_contents(getattr(graph.gm, str(node.target))))
-    digest.update(repr((graph.inputs, graph.outputs, [_kind(t) for t in graph.captured])).encode())
+            value = attribute(gm, str(node.target))
+            digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
     return digest.digest()
 
 
-def _kind(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return (str(value.dtype), tuple(value.shape), value.stride(), str(value.device))
-    return repr(value)
+def _plain(arg: Any, numbers: dict[fx.Node, str]) -> Any:
+    if type(arg) in _PLAIN:
+        return arg
+    if isinstance(arg, fx.Node):
+        return numbers[arg]
+    if isinstance(arg, list | tuple):
+        return [_plain(a, numbers) for a in arg]
+    if isinstance(arg, dict):
+        return {name: _plain(a, numbers) for name, a in arg.items()}
+    return str(arg)
+
+
+def _kinds() -> Callable[[Any], Any]:
+    """A function of node values. Equal storages are equal numbers."""
+    storages: dict[int, int] = {}
+
+    def kind(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            held = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+            return (value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, held)
+        return [kind(v) for v in value] if isinstance(value, list | tuple) else value
+
+    return kind
 
 
 def _contents(value: Tensor) -> bytes:

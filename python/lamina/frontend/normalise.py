@@ -1,6 +1,6 @@
 """An FX graph in the form the importer takes: tensors in, each result once, no checks that static shapes have settled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from lamina.core.errors import CompileError
 
 from . import support
-from .aliases import Output, classify
+from .aliases import classify
 from .effects import drop_tokens
+from .interface import Interface, attribute
 from .locations import where
 
 aten = torch.ops.aten
@@ -28,16 +29,13 @@ _INLINE = 1024
 
 @dataclass(frozen=True)
 class Normalised:
-    """gm        the graph: placeholders are tensors, outputs the bases of `outputs`
-    inputs    which of the original arguments the graph takes, in order
-    captured  tensors it takes after them: constants of the graph
-    outputs   what each original output is
+    """
+    gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
+    interface  between the original graph and this one
     """
 
     gm: fx.GraphModule
-    inputs: tuple[int, ...]
-    captured: tuple[Tensor, ...]
-    outputs: tuple[Output, ...]
+    interface: Interface
 
 
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
@@ -58,7 +56,7 @@ def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphMo
     return folded
 
 
-def normalise(gm: fx.GraphModule, example_inputs: Sequence[Any] = ()) -> Normalised:
+def normalise(gm: fx.GraphModule) -> Normalised:
     """`gm` is left as it is."""
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
@@ -90,7 +88,12 @@ def normalise(gm: fx.GraphModule, example_inputs: Sequence[Any] = ()) -> Normali
         elif (node.target in _SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
             graph.erase_node(node)
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
-    return Normalised(result, tuple(inputs), captured, outputs.outputs)
+    return Normalised(result, Interface(len(arguments), tuple(inputs), captured, outputs.outputs))
+
+
+def is_inline(node: fx.Node, value: Tensor) -> bool:
+    """Whether a tensor that the graph's module holds is a constant of the program."""
+    return value.numel() <= _INLINE or bool(node.meta.get(WEIGHT))
 
 
 def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
@@ -132,34 +135,25 @@ def _substitute(node: fx.Node, value: Any) -> None:
         user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
 
 
-def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[Tensor, ...]:
-    """Large tensor constants become placeholders after the arguments, which are appended to `tensors`."""
+def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:
+    """Large tensor constants become placeholders after the arguments, which are appended to `tensors`; their names."""
     captured: dict[str, fx.Node] = {}
-    values = []
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
-        value = _attribute(gm, str(node.target))
+        value = attribute(gm, str(node.target))
         if not isinstance(value, Tensor):
             raise CompileError(
                 f"the graph holds a {type(value).__name__}", where=where(node), remedy="use torch.compile's graph breaks around it"
             )
         _check_dtype(value, str(node.target))
-        if value.numel() <= _INLINE or node.meta.get(WEIGHT):
+        if is_inline(node, value):
             continue
         if node.target not in captured:
             with graph.inserting_after(last) if last is not None else graph.inserting_before(next(iter(graph.nodes))):
                 last = captured[str(node.target)] = graph.placeholder(f"captured_{len(captured)}")
             last.meta["val"] = node.meta.get("val", value)
             tensors.append(last)
-            values.append(value)
         node.replace_all_uses_with(captured[str(node.target)])
-    return tuple(values)
-
-
-def _attribute(gm: fx.GraphModule, name: str) -> Any:
-    value: Any = gm
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    return tuple(captured)
 
 
 def _has_effect(node: fx.Node) -> bool:

@@ -1,0 +1,72 @@
+"""How a compiled graph is called. It is kept with the cache's entry, so that a warm start need not normalise the graph again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .aliases import Constant, Empty, Output, View
+
+
+@dataclass(frozen=True)
+class Interface:
+    """
+    arguments  how many the graph has
+    inputs     which of them its program takes, in order
+    captured   what the program takes after them: tensors that the graph's module holds, by name
+    outputs    what each output of the graph is
+    """
+
+    arguments: int
+    inputs: tuple[int, ...]
+    captured: tuple[str, ...]
+    outputs: tuple[Output, ...]
+
+    def is_programs(self) -> bool:
+        """Whether the graph's arguments and outputs are just the program's."""
+        whole = self.inputs == tuple(range(self.arguments)) and not self.captured
+        return whole and all(isinstance(output, View) for output in self.outputs)
+
+    def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
+        """The captured ones."""
+        return tuple(attribute(gm, name) for name in self.captured)
+
+    def is_storable(self) -> bool:
+        """Whether JSON holds the outputs' constants."""
+        values = [output.value for output in self.outputs if isinstance(output, Constant)]
+        return all(value is None or type(value) in (bool, int, float, str) for value in values)
+
+    def to_json(self) -> list[Any]:
+        return [self.arguments, self.inputs, self.captured, [list(_output_to_json(output)) for output in self.outputs]]
+
+    @staticmethod
+    def from_json(data: list[Any]) -> "Interface":
+        arguments, inputs, captured, outputs = data
+        return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*output) for output in outputs))
+
+
+def attribute(gm: fx.GraphModule, name: str) -> Any:
+    """What `name`, dotted, is in a module."""
+    value: Any = gm
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _output_to_json(output: Output) -> Iterator[Any]:
+    yield type(output).__name__
+    for value in vars(output).values():
+        yield str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+
+
+def _output_from_json(kind: str, *values: Any) -> Output:
+    match kind:
+        case "View":
+            of, index, offset, dtype, shape, strides = values
+            return View(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
+        case "Empty":
+            dtype, shape, strides, device = values
+            return Empty(getattr(torch, dtype), tuple(shape), tuple(strides), device)
+    return Constant(*values)
