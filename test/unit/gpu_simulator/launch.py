@@ -117,14 +117,13 @@ def _find(module: ir.Module, kernel: str) -> ir.Operation:
 
 
 def _threads(function: ir.Operation, kernel: str, block: int | None, pack: int) -> int:
-    known = (
-        list(ir.DenseI32ArrayAttr(function.attributes["known_block_size"])) if "known_block_size" in function.attributes else None
-    )
-    if known is None and block is None:
+    if "known_block_size" in function.attributes:
+        known = list(ir.DenseI32ArrayAttr(function.attributes["known_block_size"]))
+        if known[1:] != [1, 1] or block not in (None, known[0]):
+            raise ValueError(f"{kernel} is for blocks of {known} threads, not of {block or 'one dimension'}")
+        block = known[0]
+    if block is None:
         raise ValueError(f"{kernel} has no known_block_size: say block=")
-    if known is not None and (known[1:] != [1, 1] or block not in (None, known[0])):
-        raise ValueError(f"{kernel} is for blocks of {known} threads, not of {block if block is not None else 'one dimension'}")
-    threads = block if block is not None else known[0]
     if block % pack:
         raise ValueError(f"{pack} programs do not share {block} threads evenly")
     return block
