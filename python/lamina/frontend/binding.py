@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .exclusive import COMPILING
 from .trace import Slot
 
 
@@ -41,8 +42,9 @@ class Binding:
         self.refresh()
 
     def refresh(self) -> None:
-        """Looks the model's tensors up again."""
-        self.values = list(map(operator.getitem, self._owners, self._names))
+        """Looks the model's tensors up again. While torch.export traces a model, it holds fake tensors in their place."""
+        with COMPILING:
+            self.values = list(map(operator.getitem, self._owners, self._names))
 
     def is_current(self) -> bool:
         """Whether the model still holds the same tensor objects."""
