@@ -41,3 +41,15 @@ class Gather(Tile.Operation, name="gather"):
     index: ext.Operand[Any]
     mask: ext.Operand[Any]
     pass_through: ext.Operand[Any]
+
+
+class Transpose(Tile.Operation, name="transpose"):
+    """Fills a square of scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i < rows and
+    j < columns (index operands). What lies past them in the square is undefined."""
+
+    mem: ext.Operand[Any]
+    first: ext.Operand[ir.IndexType]
+    rows: ext.Operand[ir.IndexType]
+    columns: ext.Operand[ir.IndexType]
+    scratch: ext.Operand[Any]
+    stride: ir.IntegerAttr

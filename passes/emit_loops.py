@@ -15,6 +15,7 @@ from .reading import neutral
 from .schedule import Schedule, bits
 from .space import Space
 from .squares import Squares
+from .squares_shared import SharedSquares
 
 ROW_BYTES = (4096, 524288)  # rows that are worth fetching early and stay in the cache until they are used
 STREAM_BYTES = 1 << 22  # inputs from which on fetching early pays
@@ -30,39 +31,43 @@ class Loops:
         self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
     ) -> None:
         self.space, self.plan = space, plan
-        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes)
+        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
         self.results = list(zip(space.results, results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results)
         self.keep = self._slots()
 
     def emit(self, program: ir.Value) -> None:
-        rest = program
-        first: ir.Value | None = None
         b, plan = self.b, self.plan
-        with b.point(0):
-            axes = [*plan.outer, *([plan.chunked] if plan.chunked else [])]
-            for i, a in reversed(list(enumerate(axes))):
-                n = -(-a.extent // plan.chunk) if a is plan.chunked else a.extent
-                at = rest if i == 0 else arith.remui(rest, b.number(n))
-                rest = rest if i == 0 else arith.divui(rest, b.number(n))
-                if a is plan.chunked:
-                    first = arith.muli(at, b.number(plan.chunk))
-                else:
-                    b.bind(a, at)
+        chunks = self._place(program)
         inner = list(plan.inner)
         if not self.space.columns and plan.crossed is None:
             b.ahead = self._streams()
-        if plan.chunked is None or first is None:
-            self._rows(inner)
-            return
-        with b.point(0):
-            left = arith.subi(b.number(plan.chunked.extent), first)
-            count = arith.minui(left, b.number(plan.chunk)) if plan.chunked.extent % plan.chunk else b.number(plan.chunk)
-        exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
         if plan.crossed is not None:
-            Squares(self.b, self.space, plan).emit(self, first, count)
-            return
-        self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+            squares = Squares(b, self.space, plan) if plan.crossed is plan.chunked else SharedSquares(b, self.space, plan)
+            squares.emit(self, chunks)
+        elif plan.chunked is None:
+            self._rows(inner)
+        else:
+            first, count = chunks[plan.chunked]
+            exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
+            self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+
+    def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
+        """Binds the axes of the grid to this program's place in it: the first iteration of each chunked axis, and how many."""
+        b, rest, chunks = self.b, program, {}
+        with b.point(0):
+            axes = self.plan.grid_axes
+            for i, (a, chunk) in reversed(list(enumerate(axes))):
+                n = -(-a.extent // chunk)
+                at = rest if i == 0 else arith.remui(rest, b.number(n))
+                rest = rest if i == 0 else arith.divui(rest, b.number(n))
+                if a is self.plan.chunked or chunk > 1:
+                    first = arith.muli(at, b.number(chunk))
+                    left = arith.subi(b.number(a.extent), first)
+                    chunks[a] = first, arith.minui(left, b.number(chunk)) if a.extent % chunk else b.number(chunk)
+                else:
+                    b.bind(a, at)
+        return chunks
 
     def _rows(self, axes: list[Axis]) -> list[ir.Value]:
         if not axes:
@@ -85,6 +90,8 @@ class Loops:
     ) -> list[ir.Value]:
         b, lanes = self.b, self.plan.config.lanes
         zero = b.number(0)
+        if exact is None and self.plan.config.masked and axis is self.plan.chunked:
+            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None:
             whole = exact // lanes * lanes
             if whole:
@@ -99,16 +106,20 @@ class Loops:
 
     def loop(
         self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
-        inits: list[ir.Value], body: Body, single: bool = False,
+        inits: list[ir.Value], body: Body, single: bool = False, attribute: str = "",
     ) -> list[ir.Value]:  # fmt: skip
-        """One loop; `tail`: lanes left over (a constant, or the end to count from), else whole blocks. single: one iteration."""
+        """One loop; `tail`: lanes left over (a constant, or the end to count from), else whole blocks. single: one iteration.
+        attribute: a mark on the loop."""
         b = self.b
         if single:
-            with b.scope(b.stack[-1].block):
+            memo = b.stack[-1].once.setdefault((axis, first, low, tail), {})
+            with b.scope(b.stack[-1].block, memo=memo):
                 self._enter(axis, first, low, tail)
                 return body(inits)
         with b.point():
             loop = scf.ForOp(low, high, b.number(step), inits)
+        if attribute:
+            loop.operation.attributes[attribute] = ir.UnitAttr.get()
         with b.scope(loop.body, anchor=loop.operation):
             self._enter(axis, first, loop.induction_variable, tail)
             out = body(list(loop.inner_iter_args))
@@ -122,7 +133,7 @@ class Loops:
             if tail is not None:
                 left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
                 type_ = ir.VectorType.get([self.plan.config.lanes], ir.IntegerType.get_signless(1))
-                b.stack[-1].mask = vector.create_mask(type_, [left])
+                b.stack[-1].mask = b.memoised("mask", -1, lambda: vector.create_mask(type_, [left]))
             else:
                 b.stack[-1].mask = None
             b.bind(axis, at if first == b.number(0) else arith.addi(first, at))
@@ -169,6 +180,8 @@ class Loops:
         """Large inputs that a kernel walks through once: asked for some pages early, since the processor's own prefetching
         stops at each page and leaves memory idle while values are computed."""
         out: dict[Load, int] = {}
+        if not self.plan.config.prefetch:
+            return out
         if self.space.columns and not self.plan.column_vector:  # rows far apart: measured, fetching them early only costs
             return out
         for e in dict.fromkeys(e for r, _ in self.results for e in walk(r.expr) if isinstance(e, Load)):
@@ -183,7 +196,13 @@ class Loops:
         so it fetches the next row."""
         rows = [*self.plan.outer, *([self.plan.chunked] if self.plan.chunked else []), *self.plan.inner]
         first = self.nests[0]
-        if not rows or not self.plan.column_vector or nest.axes != first.axes or nest.axes != self.plan.merged.columns:
+        if (
+            not rows
+            or not self.plan.config.prefetch
+            or not self.plan.column_vector
+            or nest.axes != first.axes
+            or nest.axes != self.plan.merged.columns
+        ):
             return {}
         shared = {e for root in first.roots() for e in walk(root)} & {e for root in nest.roots() for e in walk(root)}
         out = {}
@@ -273,7 +292,7 @@ class Loops:
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
         """Scratch memory for a row of every value that is worth keeping: by the loop that fills it."""
         columns, config = self.plan.merged.columns, self.plan.config
-        if not self.plan.column_vector:
+        if not self.plan.column_vector or not config.scratch:
             return {}
         step, at = 1, Affine()
         for a in reversed(columns):

@@ -19,12 +19,14 @@ from .expressions import HALF, Expr
 
 @dataclass
 class Scope:
-    """One loop body. `anchor`: the nested loop in front of which late values of this scope are emitted."""
+    """One loop body. `anchor`: the nested loop in front of which late values of this scope are emitted. `once`: the values of
+    loops of one iteration in it, which stand in the same block: a second loop over the same iteration finds them."""
 
     block: ir.Block
     memo: dict[Any, ir.Value] = field(default_factory=dict)
     anchor: ir.Operation | None = None
     mask: ir.Value | None = None
+    once: dict[Any, dict[Any, ir.Value]] = field(default_factory=dict)
 
 
 def element(dtype: str) -> ir.Type:
@@ -46,9 +48,15 @@ class Scopes:
         self._depths: dict[Any, int] = {}
 
     @contextmanager
-    def scope(self, block: ir.Block, anchor: ir.Operation | None = None, mask: ir.Value | None = None) -> Iterator[None]:
+    def scope(
+        self,
+        block: ir.Block,
+        anchor: ir.Operation | None = None,
+        mask: ir.Value | None = None,
+        memo: dict[Any, ir.Value] | None = None,
+    ) -> Iterator[None]:
         self.stack[-1].anchor = anchor
-        self.stack.append(Scope(block, mask=mask))
+        self.stack.append(Scope(block, {} if memo is None else memo, mask=mask))
         self._depths = {}
         yield
         self.stack.pop()

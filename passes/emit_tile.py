@@ -22,10 +22,10 @@ Memory = tuple[ir.Value, str]  # flat memref, element type of the tensor ("i1" l
 class Blocks(Scopes):
     """Emits expressions into the innermost open scope."""
 
-    def __init__(self, entry: ir.Block, memory: dict[Any, Memory], merged: Merged, lanes: int) -> None:
+    def __init__(self, entry: ir.Block, memory: dict[Any, Memory], merged: Merged, lanes: int, streams: int) -> None:
         super().__init__(entry, merged, lanes)
         self.memory = memory
-        self.stream_bytes = 1 << 23
+        self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads whose next row is fetched early, and how many elements away that is
@@ -262,7 +262,7 @@ class Blocks(Scopes):
         vector_step = at.coefficient(self.vector)
         steps = [c for c in steps if c != vector_step or vector_step != 1]
         whole = all(c * item % LINE == 0 for c in steps) and vector_step == 1
-        return whole and self.stack[-1].mask is None and type_.shape[0] * item >= self.stream_bytes
+        return whole and self.stack[-1].mask is None and 0 < self.stream_bytes <= type_.shape[0] * item
 
     def _write(self, value: ir.Value, flat: ir.Value, at: ir.Value) -> None:
         ir.Operation.create(

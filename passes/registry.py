@@ -19,6 +19,7 @@ PASSES: dict[str, str] = {
     "lamina-plan": "lamina.passes.plan:Plan",
     "lamina-tile": "lamina.passes.tile:Tile",
     "lamina-expand-math": "lamina.passes.expand_math:ExpandMath",
+    "lamina-distribute": "lamina.passes.distribute:Distribute",
     "lamina-tile-to-cpu": "lamina.passes.tile_to_cpu:TileToCpu",
 }
 

@@ -1,8 +1,9 @@
-"""From a space to loops: which axis is vectorised, which axes a program runs over itself and which make the grid."""
+"""From a space to loops on a CPU: which axis is vectorised, which axes a program runs over itself and which make the grid."""
 
 import math
 from dataclasses import dataclass
 
+from lamina.schedules.base import BlockConfig
 from lamina.schedules.cpu import Config, choose
 
 from .affine import Affine, Axis
@@ -26,7 +27,7 @@ class Schedule:
     which one program takes `chunk` iterations; inner: row axes that a program runs over whole. crossed: the axis that is
     contiguous in memory read across the vector axis; squares of it are transposed through scratch memory."""
 
-    config: Config
+    config: BlockConfig
     merged: Merged
     vector: Axis | None
     outer: tuple[Axis, ...]
@@ -36,9 +37,18 @@ class Schedule:
     crossed: Axis | None = None
 
     @property
+    def grid_axes(self) -> tuple[tuple[Axis, int], ...]:
+        """The axes that make the grid, the slowest first, and how many iterations of each a program takes."""
+        axes = [(a, 1) for a in self.outer]
+        if self.crossed is not None and self.crossed is not self.chunked:
+            axes.append((self.crossed, SQUARE))
+        if self.chunked is not None:
+            axes.append((self.chunked, self.chunk))
+        return tuple(axes)
+
+    @property
     def grid(self) -> int:
-        n = math.prod(a.extent for a in self.outer)
-        return n * (-(-self.chunked.extent // self.chunk) if self.chunked else 1)
+        return math.prod(-(-a.extent // chunk) for a, chunk in self.grid_axes)
 
     @property
     def column_vector(self) -> bool:
@@ -51,7 +61,7 @@ def operations(space: Space) -> int:
     return sum(COST.get(e.op, 1) for e in seen if isinstance(e, Apply))
 
 
-def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     """Rows and columns in the order in which memory is laid out: of the results, and of what is read."""
     loads = [e.at for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
     stores = [r.at for r in space.results]
@@ -62,7 +72,7 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
 
 
-def _vector_axis(space: Space, merged: Merged) -> Axis | None:
+def vector_axis(space: Space, merged: Merged) -> Axis | None:
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
     loads = [e.at.rename(merged.rename) for e in seen if isinstance(e, Load)]
     stores = [r.at.rename(merged.rename) for r in space.results]
@@ -86,7 +96,7 @@ def _vector_axis(space: Space, merged: Merged) -> Axis | None:
     return best
 
 
-def _crossed(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
+def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
     """The row axis along which loads that stride along `vector` are contiguous, where squares are worth it."""
     if vector is None or merged.columns or vector.extent < 8:
         return None
@@ -105,11 +115,11 @@ def crosses(e: Load, at: Affine, vector: Axis) -> bool:
 
 def schedule(space: Space, config: Config | None = None) -> Schedule:
     """The schedule of a space; `config` overrides the first choice."""
-    merged = coalesce(*_by_stride(space), space.places())
-    vector = _vector_axis(space, merged)
+    merged = coalesce(*by_stride(space), space.places())
+    vector = vector_axis(space, merged)
     column_vector = vector in merged.columns
     widest = max((bits(e.dtype) for r in space.results for e in walk(r.expr) if not isinstance(e, Reduce)), default=32)
-    crossed = _crossed(space, merged, vector) if config is None else None
+    crossed = crossed_axis(space, merged, vector) if config is None else None
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
         return Schedule(Config(lanes=SQUARE), merged, vector, outer, crossed, SQUARE, (vector,), crossed)

@@ -40,9 +40,10 @@ class Squares:
     def _at(self, e: Load) -> Affine:
         return e.at.rename(self.plan.merged.rename)
 
-    def emit(self, loops: "Loops", first: ir.Value, count: ir.Value) -> None:
-        """first, count: the rows of this program along `crossed`."""
+    def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        """chunks: the rows of this program along `crossed`."""
         b = self.b
+        first, count = chunks[self.crossed]
         b.vector = self.vector
         with b.point(0):
             scratch = {e: self._scratch(e) for e in self.loads}

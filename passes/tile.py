@@ -1,13 +1,15 @@
 """lamina-tile: every kernel function becomes a tile program."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import func, memref
 
 from lamina.core.errors import CompileError
+from lamina.schedules import nvvm
 
 from .base import Pass
 from .emit_loops import Loops
@@ -16,8 +18,12 @@ from .expressions import Apply, Load
 from .fuse import where
 from .grouping import walk
 from .reading import Untraceable, element_type, shape_of
-from .schedule import bits, operations, schedule
+from .schedule import Schedule, bits, operations, schedule
 from .space import Space, find_space
+
+ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
+SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster"}
+Scheduler = Callable[[Space, dict[ir.Value, int], list[int]], Schedule]
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,11 @@ class Tile(Pass):
         func.func private @relu(%x: tensor<1000xf32>) -> tensor<1000xf32>
      -> func.func @relu(%x: memref<1000xf32>, %o: memref<1000xf32>) attributes {tile.grid = 1} { vector.transfer_read ... }
 
-    target               the machine that blocks are chosen for
+    A program for a GPU also says how it is spread: `tile.threads` of one program, `tile.vec` neighbouring elements of each,
+    `tile.pack` programs of one CTA, `tile.teams` of threads that share loops marked tile.shared, `tile.cluster` CTAs of one
+    program, and `tile.align`, the bytes that each argument is aligned to.
+
+    target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  values of half types are rounded where eager stores them, not only where they are stored here
     """
 
@@ -41,16 +51,16 @@ class Tile(Pass):
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        if self.target.split(":")[0] != "cpu":
-            raise CompileError(f"lamina-tile: unknown target {self.target!r}", remedy="the targets are: cpu")
-        layouts = _layouts(module)
+        scheduler = _scheduler(self.target)
+        layouts, alignments = _layouts(module), _alignments(module)
         for op in list(module.body.operations):
             f = op.operation
             if f.name == "func.func" and "graph.kernel" in f.attributes:
                 name = ir.StringAttr(f.attributes["sym_name"]).value
                 types = layouts.get(name) or _contiguous(f)
+                aligned = alignments.get(name, [ALIGNED] * len(types))
                 with f.location:
-                    _lower(f, name, types, self.round_intermediates)
+                    _lower(f, name, types, aligned, scheduler, self.round_intermediates)
                 f.erase()
 
 
@@ -68,6 +78,44 @@ def _layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
     return found
 
 
+def _alignments(module: ir.Module) -> dict[str, list[int]]:
+    """The bytes that each argument of a kernel starts at a multiple of, in every launch: every buffer starts at a multiple of
+    ALIGNED, and views carry their offset."""
+    found: dict[str, list[int]] = {}
+
+    def start(v: ir.Value) -> int:
+        op = v.owner
+        if op.name != "plan.view":
+            return ALIGNED
+        offset = ir.IntegerAttr(op.attributes["offset"]).value * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
+        return math.gcd(start(op.operands[0]), offset)
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "plan.launch":
+            name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
+            here = [start(v) for v in op.operands]
+            found[name] = [math.gcd(a, b) for a, b in zip(found.get(name, here), here, strict=True)]
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return found
+
+
+def _scheduler(target: str) -> Scheduler:
+    """From the target's name to what schedules a space for it, given the alignments of its arguments and of its results."""
+    kind, _, name = target.partition(":")
+    if kind == "cpu":
+        return lambda space, inputs, results: schedule(space)
+    if kind == "nvvm":
+        from lamina.core.gpu import Gpu
+
+        from .schedule_gpu import schedule_gpu
+
+        device = Gpu.named(name)
+        return lambda space, inputs, results: schedule_gpu(space, inputs, results, device)
+    raise CompileError(f"lamina-tile: unknown target {target!r}", remedy="the targets are: cpu, nvvm:sm_90a")
+
+
 def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
     """Contiguous layouts, for a kernel that nothing launches."""
     block = f.regions[0].blocks[0]
@@ -76,7 +124,9 @@ def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
     return [ir.MemRefType.get(shape_of(v), byte if element_type(v) == "i1" else ir.ShapedType(v.type).element_type) for v in values]
 
 
-def _lower(f: ir.Operation, name: str, types: list[ir.MemRefType], round_half: bool) -> None:
+def _lower(
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], scheduler: Scheduler, round_half: bool
+) -> None:
     block = f.regions[0].blocks[0]
     outs = list(list(block.operations)[-1].operands)
     n_in = len(block.arguments)
@@ -88,7 +138,7 @@ def _lower(f: ir.Operation, name: str, types: list[ir.MemRefType], round_half: b
         space = find_space(
             block, dict(zip(block.arguments, strides, strict=False)), strides[n_in:], divide=True, round_half=round_half
         )
-        plan = schedule(space)
+        plan = scheduler(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
     except Untraceable as e:
         raise CompileError(f"kernel @{name} cannot be tiled: {e.why}", where=where(f)) from None
     with ir.InsertionPoint(f):
@@ -101,7 +151,8 @@ def _lower(f: ir.Operation, name: str, types: list[ir.MemRefType], round_half: b
             Loops(body, space, plan, memory, flat[n_in:]).emit(program)
             func.ReturnOp([])
     moved, flops = _traffic(space, outs)
-    _describe(new.operation, f, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+    spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
+    _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
 
 
 def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> None:
@@ -110,12 +161,16 @@ def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: in
         new = func.FuncOp(name, (list(types), []))
         with ir.InsertionPoint(new.add_entry_block()):
             func.ReturnOp([])
-    _describe(new.operation, f, grid=0, bytes=0, flops=0, outputs=outputs)
+    _describe(new.operation, f, {}, grid=0, bytes=0, flops=0, outputs=outputs)
 
 
-def _describe(new: ir.Operation, old: ir.Operation, **numbers: int) -> None:
+def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **numbers: int) -> None:
     for key, n in numbers.items():
         new.attributes[f"tile.{key}"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)
+    for key in SPREAD & spread.keys():
+        new.attributes[f"tile.{key}"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), spread[key])
+    if spread:
+        new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(spread["align"])
     if "sym_visibility" in old.attributes:
         new.attributes["sym_visibility"] = old.attributes["sym_visibility"]
     if "graph.inplace" in old.attributes:

@@ -11,12 +11,17 @@ class Config:
     work     elements that one program handles at least: the unit that threads share
     scratch  bytes up to which values of a row are kept between two loops over it, rather than computed again
     reuse    operations from which on a value is worth keeping
+
+    The rest is as in base.BlockConfig.
     """
 
     lanes: int = 32
     work: int = 8192
     scratch: int = 262144
     reuse: int = 8
+    prefetch: bool = True
+    streams: int = 1 << 23
+    masked: bool = False
 
 
 def choose(operations: int, widest: int, extent: int, column_reduction: bool) -> Config:

@@ -1,0 +1,66 @@
+"""lamina-distribute: block programs become the code of one thread."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from .base import Pass
+from .distribution.kernel import Kernel
+from .distribution.threads import Shape
+
+MODULE = "kernels"
+
+
+@dataclass(frozen=True)
+class Distribute(Pass):
+    """Spread every block program over the threads of a CTA.
+
+    Before: functions with `tile.threads` and `tile.vec` (see lamina-tile), math expanded. After: `gpu.module @kernels` with one
+    `gpu.func` each, which has the same arguments and holds what one thread does: lane l of a block is element l % vec of access
+    l / (threads * vec) of thread (l / vec) % threads. A block is one vector of `vec` elements for each access; reductions go
+    through registers, shuffles and shared memory; loads are whole accesses, stores are predicated at the ends of rows.
+    `gpu.grid` says how many CTAs to launch.
+
+        %x = vector.transfer_read %m[%i], %z : memref<65536xf32>, vector<1024xf32>     {tile.threads = 128, tile.vec = 4}
+     -> %x0 = vector.load %m[%i + %t * 4] : vector<4xf32> ; %x1 = vector.load %m[%i + %t * 4 + 512] : vector<4xf32>
+    """
+
+    name: ClassVar[str] = "lamina-distribute"
+
+    def run(self, module: ir.Module) -> None:
+        found = [o.operation for o in module.body.operations if "tile.threads" in o.operation.attributes]
+        if not found:
+            return
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+        with ir.InsertionPoint(module.body):
+            target = ir.Operation.create("gpu.module", regions=1, attributes={"sym_name": ir.StringAttr.get(MODULE)})
+        body = target.regions[0].blocks.append()
+        for tile in found:
+            with tile.location, ir.InsertionPoint(body):
+                _kernel(tile)
+            tile.erase()
+
+
+def _kernel(tile: ir.Operation) -> None:
+    shape = Shape.of(tile)
+    type_ = ir.TypeAttr(tile.attributes["function_type"])
+    arguments = ir.FunctionType(type_.value).inputs
+    grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
+    i64 = ir.IntegerType.get_signless(64)
+    kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.outputs") if a in tile.attributes}
+    new = ir.Operation.create(
+        "gpu.func",
+        regions=1,
+        attributes={
+            "function_type": type_, "sym_name": tile.attributes["sym_name"], "gpu.kernel": ir.UnitAttr.get(),
+            "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
+            "gpu.grid": ir.IntegerAttr.get(i64, shape.ctas(grid)), **kept,
+        },
+    )  # fmt: skip
+    entry = new.regions[0].blocks.append(*arguments)
+    kernel = Kernel(tile, entry)
+    kernel.emit()
+    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, len(kernel.workgroup))
+    with ir.InsertionPoint(entry):
+        ir.Operation.create("gpu.return")

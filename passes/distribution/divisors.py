@@ -1,0 +1,49 @@
+"""What an index is known to be a multiple of, which decides how wide an access may be."""
+
+import math
+
+from torch_mlir import ir
+
+MOST = 64  # a larger power of two helps nobody
+_LEAST = ("arith.minui", "arith.minsi", "arith.maxui", "arith.maxsi")
+
+
+class Divisors:
+    """Divisors of index values, up to MOST."""
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Value, int] = {}
+
+    def of(self, value: ir.Value) -> int:
+        if value not in self._known:
+            self._known[value] = self._find(value)
+        return self._known[value]
+
+    def _find(self, value: ir.Value) -> int:
+        if isinstance(value, ir.BlockArgument):
+            return self._of_argument(value)
+        op = value.owner
+        if op.name == "arith.constant":
+            attribute = op.attributes["value"]
+            return math.gcd(ir.IntegerAttr(attribute).value, MOST) if isinstance(attribute.type, ir.IndexType) else 1
+        if op.name == "arith.muli":
+            return math.gcd(self.of(op.operands[0]) * self.of(op.operands[1]), MOST)
+        if op.name in ("arith.addi", "arith.subi", *_LEAST):
+            return math.gcd(self.of(op.operands[0]), self.of(op.operands[1]))
+        if op.name == "arith.select":
+            return math.gcd(self.of(op.operands[1]), self.of(op.operands[2]))
+        return 1
+
+    def _of_argument(self, value: ir.BlockArgument) -> int:
+        loop = value.owner.owner
+        if loop.name == "scf.for" and value.arg_number == 0:
+            return math.gcd(self.of(loop.operands[0]), self.of(loop.operands[2]))
+        return 1
+
+
+def constant(value: ir.Value) -> int | None:
+    """The number that an index value always is."""
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
+        return None
+    attribute = value.owner.attributes["value"]
+    return int(ir.IntegerAttr(attribute).value) if isinstance(attribute, ir.IntegerAttr) else None

@@ -1,0 +1,128 @@
+"""A thread's share of the accesses of a block: whole vectors, at 16 bytes where the addresses allow it.
+
+Loads past a bound read the first address of the block instead, so that they need no branch; stores past it are skipped.
+"""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref, vector
+
+from .threads import Indices, Shape
+from .values import Bound, Spread, element_of, elements, together, vector_type
+
+WIDEST = 16  # bytes of one access
+
+
+class Memory:
+    """offsets: the thread's first lane of each access; active: whether the program exists at all (None: it always does);
+    aligned: bytes that a memref's first element is aligned to."""
+
+    def __init__(
+        self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int]
+    ) -> None:
+        self.shape, self.at, self.offsets, self.active, self.aligned = shape, at, offsets, active, aligned
+
+    # -- loads
+
+    def read(self, source: ir.Value, first: ir.Value, divisor: int, mask: Bound | Spread | None, pad: ir.Value) -> Spread:
+        """Lanes of `source` from element `first`, a multiple of `divisor`, on."""
+        if isinstance(mask, Spread):
+            return Spread(
+                tuple(
+                    together(
+                        [self._element(source, self.at.add(self._place(first, c), i), m, pad) for i, m in enumerate(elements(part))]
+                    )
+                    for c, part in enumerate(mask.parts)
+                )
+            )
+        inside = mask.inside if mask else (None,) * self.shape.chunks
+        parts = []
+        for c, predicate in enumerate(inside):
+            place = self._place(first, c)
+            if predicate is not None:
+                place = arith.select(predicate, place, first)
+            parts.append(self.load(source, place, self.shape.vec, divisor))
+        return Spread(tuple(parts))
+
+    def gather(self, source: ir.Value, index: Spread, mask: Bound | Spread | None, other: Spread) -> Spread:
+        """Single elements at indices of their own."""
+        parts = []
+        for c in range(self.shape.chunks):
+            places, pads = elements(index.parts[c]), elements(other.parts[c])
+            if isinstance(mask, Spread):
+                wanted: list[ir.Value | None] = list(elements(mask.parts[c]))
+            else:
+                wanted = [mask.inside[c] if mask else None] * len(places)
+            parts.append(together([self._element(source, p, w, x) for p, w, x in zip(places, wanted, pads, strict=True)]))
+        return Spread(tuple(parts))
+
+    def _place(self, first: ir.Value, chunk: int) -> ir.Value:
+        return self.at.add(first, self.offsets[chunk])
+
+    def _element(self, source: ir.Value, place: ir.Value, wanted: ir.Value | None, pad: ir.Value) -> ir.Value:
+        if wanted is None:
+            return memref.load(source, [place])
+        value = memref.load(source, [arith.select(wanted, place, self.at.number(0))])
+        return arith.select(wanted, value, pad)
+
+    def load(self, source: ir.Value, place: ir.Value, count: int, divisor: int) -> ir.Value:
+        """`count` elements from `place` on, which is a multiple of `divisor` or of `count`."""
+        stored = ir.MemRefType(source.type).element_type
+        step = self._step(source, count, divisor)
+        if step == 1:
+            return together([memref.load(source, [self.at.add(place, i)]) for i in range(count)])
+        pieces = [
+            vector.load(vector_type(step, stored), source, [self.at.add(place, i)], alignment=step * stored.width // 8)
+            for i in range(0, count, step)
+        ]
+        return pieces[0] if len(pieces) == 1 else together([e for p in pieces for e in elements(p)])
+
+    # -- stores
+
+    def write(self, value: Spread, target: ir.Value, first: ir.Value, divisor: int, mask: Bound | Spread | None) -> None:
+        for c, part in enumerate(value.parts):
+            place = self._place(first, c)
+            if isinstance(mask, Spread):
+                for i, (m, e) in enumerate(zip(elements(mask.parts[c]), elements(part), strict=True)):
+                    self.when(m, lambda e=e, i=i, place=place: memref.store(e, target, [self.at.add(place, i)]))
+            else:
+                self.when(mask.inside[c] if mask else None, lambda p=part, place=place: self.store(p, target, place, divisor))
+
+    def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int) -> None:
+        count, stored = self.shape.vec, element_of(part.type)
+        step = self._step(target, count, divisor)
+        if step == count and step > 1:
+            vector.store(part, target, [place], alignment=step * stored.width // 8)
+            return
+        for i in range(0, count, step):
+            at = [self.at.add(place, i)]
+            if step == 1:
+                memref.store(vector.extract(part, dynamic_position=[], static_position=[i]), target, at)
+            else:
+                piece = vector.extract_strided_slice(vector_type(step, stored), part, [i], [step], [1])
+                vector.store(piece, target, at, alignment=step * stored.width // 8)
+
+    def store_scalar(self, value: ir.Value, target: ir.Value, place: list[ir.Value], leader: ir.Value | None) -> None:
+        """One thread stores what all of them know."""
+        self.when(leader, lambda: memref.store(value, target, place))
+
+    def when(self, condition: ir.Value | None, make: Callable[[], object]) -> None:
+        """`make` where the condition holds and the program exists."""
+        both = [c for c in (condition, self.active) if c is not None]
+        if not both:
+            make()
+            return
+        test = both[0] if len(both) == 1 else arith.andi(both[0], both[1])
+        branch = ir.Operation.create("scf.if", operands=[test], regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            make()
+            ir.Operation.create("scf.yield")
+
+    def _step(self, buffer: ir.Value, count: int, divisor: int) -> int:
+        """Elements of one access."""
+        item = max(ir.MemRefType(buffer.type).element_type.width // 8, 1)
+        step = count
+        while step > 1 and (step * item > WIDEST or divisor % step or self.aligned.get(buffer, item) % (step * item)):
+            step //= 2
+        return step

@@ -1,0 +1,99 @@
+"""Where a thread stands: its program, its lanes, and short names for the index arithmetic that this takes."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a program is spread, from the attributes of its function: lane l is element l % vec of access l // (threads * vec) of
+    thread l // vec % threads."""
+
+    threads: int
+    vec: int
+    chunks: int
+    pack: int
+    teams: int
+    cluster: int
+
+    @staticmethod
+    def of(function: ir.Operation) -> "Shape":
+        def number(name: str) -> int:
+            return int(ir.IntegerAttr(function.attributes[f"tile.{name}"]).value)
+
+        return Shape(*(number(n) for n in ("threads", "vec", "chunks", "pack", "teams", "cluster")))
+
+    @property
+    def cta(self) -> int:
+        """Threads of one CTA."""
+        return self.threads * self.pack * self.teams
+
+    @property
+    def lanes(self) -> int:
+        return self.threads * self.vec * self.chunks
+
+    def ctas(self, grid: int) -> int:
+        return -(-grid // self.pack) * self.cluster
+
+
+_NO_WRAP = "#arith.overflow<nsw, nuw>"
+
+
+class Indices:
+    """Index arithmetic at the current insertion point; constants stand at the start of the kernel."""
+
+    def __init__(self, entry: ir.Block) -> None:
+        self.entry = entry
+        self._constants: dict[tuple[int, str], ir.Value] = {}
+
+    def number(self, n: int, type_: ir.Type | None = None) -> ir.Value:
+        type_ = type_ or ir.IndexType.get()
+        key = (n, str(type_))
+        if key not in self._constants:
+            with ir.InsertionPoint.at_block_begin(self.entry):
+                self._constants[key] = arith.constant(type_, n)
+        return self._constants[key]
+
+    def i32(self, n: int) -> ir.Value:
+        return self.number(n, ir.IntegerType.get_signless(32))
+
+    def add(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        if isinstance(b, int):
+            if b == 0:
+                return a
+            b = self.number(b)
+        return arith.addi(a, b, overflow_flags=ir.Attribute.parse(_NO_WRAP))
+
+    def times(self, a: ir.Value, n: int) -> ir.Value:
+        return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=ir.Attribute.parse(_NO_WRAP))
+
+    def over(self, a: ir.Value, n: int) -> ir.Value:
+        return a if n == 1 else arith.divui(a, self.number(n))
+
+    def modulo(self, a: ir.Value, n: int) -> ir.Value:
+        return self.number(0) if n == 1 else arith.remui(a, self.number(n))
+
+    def below(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.ult, a, self.number(b) if isinstance(b, int) else b)
+
+
+def thread_id() -> ir.Value:
+    return _id("gpu.thread_id")
+
+
+def block_id() -> ir.Value:
+    return _id("gpu.block_id")
+
+
+def _id(name: str) -> ir.Value:
+    return ir.Operation.create(
+        name, results=[ir.IndexType.get()], attributes={"dimension": ir.Attribute.parse("#gpu<dim x>")}
+    ).results[0]
+
+
+def barrier() -> None:
+    ir.Operation.create("gpu.barrier")

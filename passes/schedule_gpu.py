@@ -1,0 +1,74 @@
+"""From a space to programs on a GPU: which axis is spread over threads, how wide their accesses are, what makes the grid."""
+
+import math
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.schedules import nvvm
+
+from .affine import Affine, Axis
+from .coalesce import Merged, coalesce
+from .expressions import Load, Scan
+from .grouping import walk
+from .schedule import Schedule, bits, by_stride, crossed_axis, vector_axis
+from .space import Space
+
+ACCESS_BYTES = 16  # the widest access of a thread
+
+Aligned = dict[ir.Value, int]
+"""Bytes that the first element of a tensor in memory is known to be aligned to."""
+
+
+def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu) -> Schedule:
+    """The first schedule of a space. results: alignment of each result's memory, in bytes."""
+    merged = coalesce(*by_stride(space), space.places())
+    vector = vector_axis(space, merged)
+    if vector is None:
+        return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
+    crossed = crossed_axis(space, merged, vector)
+    vec = access_width(space, merged, vector, aligned, results)
+    rows = math.prod(a.extent for a in merged.rows if a is not vector)
+    if vector in merged.columns:
+        config = nvvm.row_reduction(vector.extent, vec, rows, _row_loads(space, merged, vector), device.sm_count)
+        return Schedule(config, merged, vector, merged.rows, None, 0, ())
+    if crossed is not None:
+        config = nvvm.squares(vec)
+    elif space.columns:
+        config = nvvm.column_reduction(vector.extent, vec)
+    else:
+        config = nvvm.pointwise(vector.extent, vec, rows)
+    outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
+    return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed)
+
+
+def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, results: list[int]) -> int:
+    """Neighbouring elements that one thread can read and write in whole accesses: a power of two up to 8."""
+    accesses = [
+        (e.at.rename(merged.rename), bits(e.dtype), aligned[e.tensor])
+        for e in dict.fromkeys(e for r in space.results for e in walk(r.expr))
+        if isinstance(e, Load) and not e.guard
+    ]
+    accesses += [(r.at.rename(merged.rename), bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
+    along = [(at, b, a) for at, b, a in accesses if at.coefficient(vector) == 1]
+    if any(isinstance(e, Scan) for r in space.results for e in walk(r.expr)) or not along:
+        return 1
+    width = max(min(ACCESS_BYTES * 8 // b, 8) for _, b, _ in along)
+    while width > 1 and not all(_whole(at, b, a, width, vector) for at, b, a in along):
+        width //= 2
+    return width
+
+
+def _whole(at: Affine, width_bits: int, aligned: int, width: int, vector: Axis) -> bool:
+    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row ends amid one."""
+    size = width_bits // 8
+    step = min(width, max(ACCESS_BYTES // size, 1))  # elements of one access
+    if vector.extent % width or aligned % (step * size):
+        return False
+    return at.constant % step == 0 and all(c % step == 0 for t, c in at.terms if t is not vector)
+
+
+def _row_loads(space: Space, merged: Merged, vector: Axis) -> int:
+    """Inputs of which a row is held in registers."""
+    loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
+    return sum(e.at.rename(merged.rename).coefficient(vector) != 0 for e in loads)

@@ -1,0 +1,76 @@
+"""Reads across the vector axis on a GPU: a program transposes one square through memory that its threads share."""
+
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref
+
+from .affine import Affine, Axis
+from .emit_tile import Blocks
+from .expressions import Load
+from .grouping import walk
+from .schedule import SQUARE, Schedule, crosses
+from .space import Space
+
+if TYPE_CHECKING:
+    from .emit_loops import Loops
+
+SHARED = "tile.shared"  # on a loop: its iterations are independent, and teams of threads take turns in them
+
+
+class SharedSquares:
+    """The body of a program that has `crossed`: SQUARE rows of it, and one block of lanes."""
+
+    def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
+        assert plan.crossed is not None and plan.vector is not None
+        self.b, self.plan = blocks, plan
+        self.crossed: Axis = plan.crossed
+        self.vector: Axis = plan.vector
+        loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
+        self.loads = [e for e in loads if crosses(e, self._at(e), self.vector) and self._at(e).coefficient(self.crossed) == 1]
+
+    def _at(self, e: Load) -> Affine:
+        return e.at.rename(self.plan.merged.rename)
+
+    def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        b = self.b
+        b.vector = self.vector
+        (row, rows), (lane, lanes) = chunks[self.crossed], chunks[self.vector]
+        squares = {e: self._stage(e, row, rows, lane, lanes) for e in self.loads}
+
+        def body(_: list[ir.Value]) -> list[ir.Value]:
+            bound = b.bound[self.crossed][1]
+            with b.point():
+                local = arith.subi(bound, row)
+            b.squares = {e: (squares[e], local) for e in self.loads}
+            loops.row()
+            return []
+
+        def block(_: list[ir.Value]) -> list[ir.Value]:
+            mask = b.stack[-1].mask
+
+            def masked(values: list[ir.Value]) -> list[ir.Value]:
+                b.stack[-1].mask = mask
+                return body(values)
+
+            return loops.loop(self.crossed, row, b.number(0), rows, 1, None, [], masked, attribute=SHARED)
+
+        exact = SQUARE if self.vector.extent % SQUARE == 0 else None
+        loops.blocks(self.vector, lane, lanes, exact, [], block)
+
+    def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
+        """The square of `e` in scratch memory, row by row of `crossed`."""
+        b, at = self.b, self._at(e)
+        flat, _ = b.memory[e.tensor]
+        step = at.coefficient(self.vector)
+        rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
+        with b.point(0):
+            stored = ir.MemRefType(flat.type).element_type
+            scratch = memref.AllocaOp(ir.MemRefType.get([SQUARE, SQUARE], stored), [], []).result
+            first = arith.addi(arith.addi(b.index(rest), row), arith.muli(lane, b.number(step)))
+            ir.Operation.create(
+                "tile.transpose",
+                operands=[flat, first, lanes, rows, scratch],
+                attributes={"stride": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), step)},
+            )
+        return scratch

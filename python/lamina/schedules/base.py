@@ -1,0 +1,26 @@
+"""What the emitter of tile programs asks of a target's Config."""
+
+from typing import Protocol
+
+
+class BlockConfig(Protocol):
+    """lanes     elements of one block
+    scratch   bytes up to which values of a row are kept in scratch memory between two loops over it (0: never)
+    reuse     operations from which on a value is worth keeping
+    prefetch  memory is asked for data some time before it is read
+    streams   bytes of a result from which on its stores bypass the caches (0: never)
+    masked    one masked block covers a chunk, instead of whole blocks and a tail
+    """
+
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def scratch(self) -> int: ...
+    @property
+    def reuse(self) -> int: ...
+    @property
+    def prefetch(self) -> bool: ...
+    @property
+    def streams(self) -> int: ...
+    @property
+    def masked(self) -> bool: ...

@@ -1,0 +1,81 @@
+"""Block shapes on NVIDIA GPUs."""
+
+from dataclasses import dataclass
+
+WARP = 32
+REGISTER_ELEMENTS = 32  # of a row that one thread holds, per input; more leave too few warps to hide memory's latency
+MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
+BUSY = 1024  # threads an SM should have work for
+SQUARE = 64  # side of the squares that are transposed through shared memory
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a group becomes a tile program on a GPU.
+
+    threads  of one program, a power of two
+    vec      neighbouring elements of a thread: one memory access
+    chunks   accesses of a thread, threads * vec elements apart
+    pack     programs of one CTA
+    teams    groups of `threads` that share the rows of one program
+    cluster  CTAs that share one program
+
+    The rest is as in base.BlockConfig.
+    """
+
+    threads: int = 128
+    vec: int = 4
+    chunks: int = 2
+    pack: int = 1
+    teams: int = 1
+    cluster: int = 1
+    scratch: int = 0
+    reuse: int = 8
+    prefetch: bool = False
+    streams: int = 0
+    masked: bool = True
+
+    @property
+    def lanes(self) -> int:
+        return self.threads * self.vec * self.chunks * self.cluster
+
+
+def pointwise(extent: int, vec: int, rows: int) -> Config:
+    """No reduction: `extent` neighbouring elements, `rows` times."""
+    threads = min(128, power_of_two(-(-extent // vec)))
+    chunks = 2 if extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
+    return Config(threads, vec, chunks, pack=max(128 // threads, 1))
+
+
+def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int) -> Config:
+    """Reductions along `extent` neighbouring elements, of `loads` inputs, for `rows` rows."""
+    wanted = REGISTER_ELEMENTS if loads <= 2 else REGISTER_ELEMENTS // 2
+    threads = power_of_two(-(-extent // max(wanted, vec)))
+    while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
+        threads *= 2
+    threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
+    chunks = -(-extent // (threads * vec))
+    if chunks * vec > 2 * wanted:  # does not fit in registers: loops over the row
+        chunks = max(16 // vec, 1)
+    return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+
+
+def column_reduction(extent: int, vec: int) -> Config:
+    """Reductions over rows: every thread sums columns of its own."""
+    threads = min(WARP, power_of_two(-(-extent // vec)))
+    return Config(threads, vec, 1, pack=max(128 // threads, 1))
+
+
+def squares(vec: int) -> Config:
+    """Reads across the vector axis: squares of SQUARE lanes, by rows of them shared among the threads."""
+    return Config(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * 256 // SQUARE)
+
+
+def scalar() -> Config:
+    """Programs without a vector axis: every thread computes the same, one stores."""
+    return Config(WARP, 1, 1)
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least `n`."""
+    return 1 << max(n - 1, 0).bit_length()
