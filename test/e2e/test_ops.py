@@ -135,7 +135,12 @@ def test_integer_division(dtype: torch.dtype) -> None:
     """By a tensor, eager's op does it: it knows the error of a division by zero."""
 
     def ops(x: Tensor, y: Tensor) -> list[Tensor]:
-        return [torch.div(x + 1, y, rounding_mode=m) * 2 for m in ("floor", "trunc")] + [x % y, torch.fmod(x, y), (x * 2) // y, x / y]
+        return [torch.div(x + 1, y, rounding_mode=m) * 2 for m in ("floor", "trunc")] + [
+            x % y,
+            torch.fmod(x, y),
+            (x * 2) // y,
+            x / y,
+        ]
 
     x, y = integers(127, dtype=dtype), integers(127, dtype=dtype)
     y[y == 0] = 3
@@ -183,7 +188,12 @@ def _reductions(dims: tuple[int, ...], keep: bool) -> Callable[[Tensor], list[Te
             torch.linalg.vector_norm(x, 1, d, keep), (x > 2).any(d, keep), (x > -3).all(d, keep), torch.var_mean(x, d, correction=0, keepdim=keep)[1],
         ]  # fmt: skip
         if len(dims) == 1:
-            out += [x.argmax(d[0], keepdim=keep), x.argmin(d[0], keepdim=keep), (x * 0.1 + 1).prod(d[0], keepdim=keep), *x.max(d[0], keepdim=keep)]
+            out += [
+                x.argmax(d[0], keepdim=keep),
+                x.argmin(d[0], keepdim=keep),
+                (x * 0.1 + 1).prod(d[0], keepdim=keep),
+                *x.max(d[0], keepdim=keep),
+            ]
         return out
 
     return ops
@@ -212,7 +222,9 @@ def test_whole_reductions() -> None:
                 x.mean() * 2 + x, (x - x.mean()) / x.std(), x / x.sum(), (x * x).sum().sqrt()]  # fmt: skip
 
     for shape in ((3, 7), (1000,), (1,), (5, 4, 3, 2)):
-        check(ops if shape != (1,) else lambda x: [x.sum(), x.mean(), x.max(), x.argmax(), x / x.sum()], normal(*shape), absolute=64)
+        check(
+            ops if shape != (1,) else lambda x: [x.sum(), x.mean(), x.max(), x.argmax(), x / x.sum()], normal(*shape), absolute=64
+        )
 
 
 def test_reductions_of_nothing() -> None:
@@ -235,7 +247,12 @@ def test_softmax_of(dtype: torch.dtype) -> None:
 def test_norms(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     def ops(x: Tensor, w: Tensor, b: Tensor, c: Tensor) -> list[Tensor]:
         last = [shape[-1]]
-        out = [F.layer_norm(x, last), F.layer_norm(x, last, w, b), F.rms_norm(x, last, w, eps=1e-5), F.layer_norm(x, list(shape[1:]))]
+        out = [
+            F.layer_norm(x, last),
+            F.layer_norm(x, last, w, b),
+            F.rms_norm(x, last, w, eps=1e-5),
+            F.layer_norm(x, list(shape[1:])),
+        ]
         if len(shape) > 2:
             out += [F.batch_norm(x, None, None, c, c.abs(), training=True), F.instance_norm(x.float())] if shape[2] > 1 else []
             out += [F.batch_norm(x, c * 0, c.abs() + 0.5, c, c), F.group_norm(x, 1, c, c)]
@@ -259,6 +276,7 @@ def test_losses(reduction: str) -> None:
 
 
 # -- moving data
+
 
 def views(x: Tensor) -> list[Tensor]:
     return [
@@ -295,7 +313,17 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str, shape: tuple[int, int]) -> None:
     def ops(x: Tensor, y: Tensor) -> list[Tensor]:
-        return [x.exp() + y, x.sum(0), x.softmax(1), x.t() * 2, x.reshape(-1)[1:], x.amax(1), x.flip(0), x.t() + y.t(), x.reshape(-1).cumsum(0)[-1]]
+        return [
+            x.exp() + y,
+            x.sum(0),
+            x.softmax(1),
+            x.t() * 2,
+            x.reshape(-1)[1:],
+            x.amax(1),
+            x.flip(0),
+            x.t() + y.t(),
+            x.reshape(-1).cumsum(0)[-1],
+        ]
 
     check(ops, LAYOUTS[layout](*shape), normal(*shape), absolute=64)
 
@@ -335,7 +363,15 @@ def test_index_out_of_range(case: str) -> None:
 
 def test_cumulative() -> None:
     def ops(x: Tensor, n: Tensor) -> list[Tensor]:
-        return [x.cumsum(0), x.cumsum(1), x.exp().cumsum(-1) * 2, n.cumsum(1), (x > 0).cumsum(0), x.cumsum(1).softmax(0), x.t().cumsum(0)]
+        return [
+            x.cumsum(0),
+            x.cumsum(1),
+            x.exp().cumsum(-1) * 2,
+            n.cumsum(1),
+            (x > 0).cumsum(0),
+            x.cumsum(1).softmax(0),
+            x.t().cumsum(0),
+        ]
 
     for shape in ((33, 65), (1, 127), (1000, 3)):
         check(ops, normal(*shape), integers(*shape), absolute=512)
