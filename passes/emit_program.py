@@ -159,7 +159,7 @@ def _geometry(function: ir.Operation, device: Device) -> dict[str, int]:
     pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
     return {
         "grid": -(-programs // pack) * cluster,
-        "threads": _int(function, "tile.threads") * pack,
+        "threads": _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1),
         "cluster": cluster,
         "shared": _int(function, "tile.shared", 0),
     }
