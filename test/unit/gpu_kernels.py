@@ -105,3 +105,38 @@ def row_sum(body: str = ROW_SUM) -> ir.Module:
     """The sums of 8 rows of 2048, one CTA a row: registers, shuffles, shared memory."""
     body = body.replace("SHARED", SHARED)
     return kernel("%x: memref<16384xf32>, %y: memref<8xf32>", body, threads=256, shared=f"%smem: memref<8xf32, {SHARED}>")
+
+
+CLUSTER = """
+    nvvm.cluster.arrive.relaxed
+    nvvm.cluster.wait
+    %rank = gpu.cluster_block_id x
+    %base = memref.extract_aligned_pointer_as_index %smem : memref<2xf32, SHARED> -> index
+    %off = arith.muli %rank, %c4 : index
+    %p = arith.addi %base, %off : index
+    %p64 = arith.index_cast %p : index to i64
+    %ptr = llvm.inttoptr %p64 : i64 to !llvm.ptr<3>
+    %b32 = arith.index_cast %b : index to i32
+    %value = arith.sitofp %b32 : i32 to f32
+    %c2 = arith.constant 2 : index
+    %sends = arith.cmpi ult, %t, %c2 : index
+    scf.if %sends {
+      %to = arith.index_cast %t : index to i32
+      %there = nvvm.mapa %ptr, %to : !llvm.ptr<3> -> !llvm.ptr<7>
+      llvm.store %value, %there : f32, !llvm.ptr<7>
+    }
+    nvvm.cluster.arrive
+    nvvm.cluster.wait
+    %four = arith.remui %t, %c2 : index
+    %got = memref.load %smem[%four] : memref<2xf32, SHARED>
+    %row = arith.muli %b, %c4 : index
+    %at = arith.addi %row, %t : index
+    %in = arith.cmpi ult, %t, %c4 : index
+    scf.if %in {
+      memref.store %got, %y[%at] : memref<16xf32>
+    }"""
+
+
+def cluster(body: str = CLUSTER) -> ir.Module:
+    """Every CTA sends its number to both CTAs of its cluster, and writes what it received."""
+    return kernel("%y: memref<16xf32>", body.replace("SHARED", SHARED), shared=f"%smem: memref<2xf32, {SHARED}>")

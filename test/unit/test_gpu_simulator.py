@@ -3,9 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
-from gpu_kernels import kernel, pointwise, row_sum
-from gpu_simulator import Result, poison, simulate, storage
+from gpu_kernels import cluster, kernel, pointwise, row_sum
+from gpu_simulator import Fault, Result, poison, simulate, storage
 from torch_mlir import ir
 
 
@@ -122,3 +123,24 @@ def test_packed_programs_share_a_cta() -> None:
         %ok = arith.cmpi ult, %at, %n : index
         scf.if %ok { memref.store %f1, %y[%at] : memref<96xf32> }"""
     assert run(kernel("%y: memref<96xf32>", body, threads=64), y, grid=3, pack=2, outputs=[0]).ctas == 2
+
+
+def test_cluster_shares_memory() -> None:
+    y = poison(4 * 4, torch.float32)
+    run(cluster(), y, grid=2, cluster=2, outputs=[0])
+    np.testing.assert_array_equal(y.reshape(4, 4)[:, :2], [[0, 1], [0, 1], [2, 3], [2, 3]])
+
+
+def test_the_kernel_says_its_launch() -> None:
+    module = pointwise(1000, 64)
+    text = str(module).replace(
+        "known_block_size", "gpu.grid = 4 : i64, tile.outputs = 1 : i64, tile.align = array<i64: 16, 16>, known_block_size"
+    )
+    x, y = storage(torch.randn(1000)), poison(1000, torch.float32)
+    assert simulate(ir.Module.parse(text, module.context), "k", [x, y]).ctas == 4
+    with pytest.raises(Fault, match="232 elements of argument 1.* are never written; the first is 768"):
+        simulate(ir.Module.parse(text.replace("gpu.grid = 4", "gpu.grid = 3"), module.context), "k", [x, y])
+    with pytest.raises(Fault, match="misaligned"):
+        simulate(ir.Module.parse(text.replace("array<i64: 16", "array<i64: 4"), module.context), "k", [x, y])
+    with pytest.raises(ValueError, match="has no gpu.grid"):
+        simulate(module, "k", [x, y])

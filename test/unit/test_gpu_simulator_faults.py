@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_kernels import ROW_SUM, SHARED, kernel, pointwise, row_sum
+from gpu_kernels import CLUSTER, ROW_SUM, SHARED, cluster, kernel, pointwise, row_sum
 from gpu_simulator import Fault, simulate
 from torch_mlir import ir
 
@@ -167,3 +167,27 @@ def test_unknown_op_and_wrong_arguments() -> None:
         run(module, zeros(1024), zeros(1024), block=128)
     with pytest.raises(ValueError, match="no gpu.func @other .* which have \\['k'\\]"):
         simulate(module, "other", [], 1)
+
+
+def test_cluster_without_its_barriers() -> None:
+    def broken(message: str, old: str, new: str) -> None:
+        assert old in CLUSTER
+        fails(message, cluster(CLUSTER.replace(old, new)), zeros(16), grid=2, cluster=2)
+
+    wait = "\n    nvvm.cluster.wait\n"
+    broken("llvm.store.*reaches a CTA that may not have started", "nvvm.cluster.arrive.relaxed" + wait, "")
+    broken("race: this thread reads element 1 of .*, which thread 0 of CTA 1 wrote", "nvvm.cluster.arrive" + wait, "gpu.barrier\n")
+    broken("race: this thread reads", "nvvm.cluster.arrive" + wait, "nvvm.cluster.arrive.relaxed" + wait)
+    broken("nvvm.cluster.wait.*waits .* without having arrived", "nvvm.cluster.arrive" + wait, wait)
+    got = "%got = memref.load %smem[%four] : memref<2xf32, SHARED>"
+    silent = CLUSTER.replace(got, "%got = arith.constant 0.0 : f32").replace("nvvm.cluster.arrive" + wait, "")
+    fails("thread 0: gpu.return.*ends with no cluster barrier since", cluster(silent), zeros(16), grid=2, cluster=2)
+
+
+def test_trap() -> None:
+    body = """%ok = arith.cmpi ult, %t, %c4 : index
+              scf.if %ok {
+              } else {
+                llvm.intr.trap
+              }"""
+    fails("CTA 0, thread 4: llvm.intr.trap.*a check failed", kernel("", body))

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from .traffic import WARP
 
 Array = np.ndarray
+_RELAXED, _ARRIVED = 1, 2
 
 
 class Fault(AssertionError):
@@ -25,6 +26,7 @@ class Batch:
     local            the lane's CTA, counted within the batch
     who              a number for the thread, unique in the launch
     env              the values, by slot
+    pointed          buffers that pointers were taken to
     """
 
     def __init__(self, kernel: str, first: int, ctas: int, threads: int, cluster: int, grid: int, slots: int) -> None:
@@ -37,8 +39,9 @@ class Batch:
         self.env: list[Any] = [None] * slots
         self.mask = np.ones(self.size, bool)
         self.lanes = np.arange(self.size)
+        self.pointed: list[Any] = []
         self._barriers = np.zeros(ctas, np.int64)
-        self._cluster_barriers = np.zeros(ctas, np.int64)
+        self.clusters = Clusters(self)
 
     @contextmanager
     def only(self, mask: Array) -> Iterator[None]:
@@ -61,20 +64,22 @@ class Batch:
     def epoch(self, lanes: Array) -> Array:
         """Two accesses of one CTA are ordered by a barrier if their epochs differ, two of one cluster if the upper halves do."""
         local = self.local[lanes]
-        return (self._cluster_barriers[local] << 32) + self._barriers[local]
+        return (self.clusters.epoch[local] << 32) + self._barriers[local]
 
-    def barrier(self, op: ir.Operation, cluster: bool = False) -> None:
-        """All threads of a CTA (or a cluster), or none of them, arrive."""
-        group = self.threads * (self.cluster if cluster else 1)
+    def barrier(self, op: ir.Operation) -> None:
+        """All threads of a CTA, or none of them, arrive."""
+        self._barriers += self.together(op, self.threads, "barrier")
+
+    def together(self, op: ir.Operation, group: int, what: str) -> Array:
+        """Which groups of so many lanes are active, all of whose lanes must be then."""
         here = self.mask.reshape(-1, group)
         torn = here.any(1) & ~here.all(1)
         if torn.any():
-            missing = int(np.flatnonzero(torn)[0]) * group + int(np.argmin(here[torn][0]))
-            self.fault(op, missing, f"{'cluster' if cluster else 'barrier'} not reached by all threads: this one does not arrive")
-        arrived = here.any(1)
-        self._barriers += np.repeat(arrived, self.cluster) if cluster else arrived
-        if cluster:
-            self._cluster_barriers += np.repeat(arrived, self.cluster)
+            first = int(np.argmax(torn))
+            self.fault(
+                op, first * group + int(np.argmin(here[first])), f"{what} not reached by all threads: this one does not arrive"
+            )
+        return np.asarray(here.any(1))
 
     def whole_warps(self, op: ir.Operation) -> None:
         """All threads of a warp take part, or none."""
@@ -91,3 +96,47 @@ class Batch:
     def name(self, who: int) -> str:
         cta, thread = divmod(int(who), self.threads)
         return f"thread {thread} of CTA {cta}"
+
+
+class Clusters:
+    """What the CTAs of a batch know of the others of their clusters.
+
+    epoch    of every CTA: cluster barriers that order memory
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, ctas = batch, batch.ctas
+        self.epoch, self._reached = np.zeros(ctas, np.int64), np.full(ctas, -1)
+        self._started = np.zeros(ctas, bool)
+        self._arrived = np.zeros(batch.size, np.int8)
+
+    def arrive(self, op: ir.Operation, relaxed: bool) -> None:
+        self._each(op, self._arrived == 0, "arrives at a cluster barrier twice")
+        self._arrived[self.batch.lanes] = _RELAXED if relaxed else _ARRIVED
+
+    def wait(self, op: ir.Operation) -> None:
+        """All threads of a cluster, or none. Memory is ordered unless a thread's arrival was relaxed."""
+        batch = self.batch
+        self._each(op, self._arrived > 0, "waits at a cluster barrier without having arrived")
+        waiting = batch.together(op, batch.threads * batch.cluster, "cluster barrier")
+        orders = waiting & (self._arrived.reshape(len(waiting), -1) == _ARRIVED).all(1)
+        self.epoch += np.repeat(orders, batch.cluster)
+        self._started |= np.repeat(waiting, batch.cluster)
+        self._arrived[batch.lanes] = 0
+
+    def reach(self, op: ir.Operation, remote: Array) -> None:
+        """Lanes (a mask of the batch) that access another CTA's shared memory."""
+        local = self.batch.local
+        self._each(op, ~remote | self._started[local], "reaches a CTA that may not have started: no cluster barrier yet")
+        self._each(op, ~remote | (self._arrived == 0), "reaches another CTA between arriving at a cluster barrier and waiting")
+        self._reached[local[remote]] = self.epoch[local[remote]]
+
+    def finish(self, op: ir.Operation) -> None:
+        """The kernel ends."""
+        late = self._reached == self.epoch
+        self._each(op, ~late[self.batch.local], "ends with no cluster barrier since it reached another CTA, which may have ended")
+
+    def _each(self, op: ir.Operation, ok: Array, text: str) -> None:
+        bad = self.batch.mask & ~ok
+        if bad.any():
+            self.batch.fault(op, int(np.argmax(bad)), text)

@@ -10,6 +10,7 @@ from .batch import Array, Batch
 from .elementwise import constant, elementwise, spread
 from .gpu_ops import GPU_OPS
 from .memory_ops import MEMORY_OPS
+from .pointers import POINTER_OPS
 from .vectors import vector
 
 Step = Callable[[Batch], None]
@@ -55,7 +56,7 @@ class Decoder:
             return lambda b: b.env.__setitem__(outs[0], value)
         if op.name in _CONTROL:
             return _storing(_CONTROL[op.name](op, bodies), ins, outs)
-        for table in (GPU_OPS, MEMORY_OPS):
+        for table in (GPU_OPS, MEMORY_OPS, POINTER_OPS):
             if op.name in table:
                 return _storing(table[op.name](op), ins, outs)
         pure = elementwise(op) or vector(op)

@@ -52,6 +52,8 @@ def _function(op: ir.Operation) -> Function | None:
         return lambda x: bitcast(x, element_of(op.operands[0].type), element_of(op.results[0].type))
     if found := _approximation(op):
         return found
+    if name == "math.exp2" and "afn" in str(op.attributes.get("fastmath", "")):
+        return lambda x: _flush(UNARY[name](_flush(x)))  # lamina-expand-math's word for ex2.approx.ftz
     for table in (_MORE, BINARY, UNARY):
         if name in table:
             return table[name]

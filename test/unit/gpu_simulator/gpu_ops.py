@@ -1,4 +1,4 @@
-"""The gpu dialect, and the ops of nvvm that stand for cluster barriers and ids."""
+"""The gpu dialect, and the ops of nvvm for cluster barriers and ids."""
 
 from collections.abc import Callable
 
@@ -65,7 +65,11 @@ _REGISTERS: dict[str, Callable[[Batch], Array | int]] = {
     "cluster.nctarank": lambda b: b.cluster, "cluster.nctaid.x": lambda b: b.cluster,
 }  # fmt: skip
 
-# A cluster barrier is its wait: between arrive and wait a thread touches nothing that another one may be at.
+
+def _trap(op: ir.Operation) -> Callable:
+    return lambda batch: batch.fault(op, batch.lanes[0], "the kernel stops here: a check failed")
+
+
 GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.thread_id": _id(lambda b: b.thread, 0), "gpu.block_id": _id(lambda b: b.cta, 0),
     "gpu.block_dim": _id(lambda b: b.threads, 1), "gpu.grid_dim": _id(lambda b: b.grid, 1),
@@ -74,6 +78,8 @@ GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.cluster_dim_blocks": _id(lambda b: b.cluster, 1), "gpu.cluster_dim": _id(lambda b: b.grid // b.cluster, 1),
     "gpu.lane_id": _number(lambda b: b.thread % WARP), "gpu.subgroup_id": _number(lambda b: b.thread // WARP),
     "gpu.subgroup_size": _number(lambda b: WARP), "gpu.shuffle": _shuffle, "gpu.barrier": _barrier, "nvvm.barrier": _barrier,
-    "nvvm.cluster.arrive": lambda op: lambda batch: None, "nvvm.cluster.arrive.relaxed": lambda op: lambda batch: None,
-    "nvvm.cluster.wait": lambda op: lambda batch: batch.barrier(op, cluster=True),
+    "llvm.intr.trap": _trap,
+    "nvvm.cluster.arrive": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=False),
+    "nvvm.cluster.arrive.relaxed": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=True),
+    "nvvm.cluster.wait": lambda op: lambda batch: batch.clusters.wait(op),
 } | {f"nvvm.read.ptx.sreg.{name}": _number(of, np.int32) for name, of in _REGISTERS.items()}  # fmt: skip

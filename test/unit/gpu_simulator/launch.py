@@ -37,48 +37,53 @@ def simulate(
     module: ir.Module,
     kernel: str,
     arguments: Sequence[Array | int | float],
-    grid: int,
+    grid: int | None = None,
     *,
     block: int | None = None,
     pack: int = 1,
     cluster: int = 1,
-    outputs: Sequence[int] = (),
-    align: int | Sequence[int] = 16,
+    outputs: Sequence[int] | None = None,
+    align: int | Sequence[int] | None = None,
 ) -> Result:
     """Runs `kernel` of the gpu.module of `module`, writing into the arrays.
 
     arguments  one-dimensional arrays, the storage of the memrefs (`storage`, `poison`); bf16 as f32 arrays; numbers for scalars.
                An array may be given twice; else arrays must not overlap
-    grid       programs; there are ceil(grid / pack) * cluster CTAs
+    grid       programs; there are ceil(grid / pack) * cluster CTAs. By default the kernel's gpu.grid, which counts CTAs
     block      threads of a CTA; by default the kernel's known_block_size, which it must agree with
-    outputs    the arguments of which every element must be written
-    align      bytes of which the arrays' addresses are multiples, of all or of each
+    outputs    the arguments of which every element must be written; by default as many of the last as the kernel's tile.outputs
+    align      bytes of which the arrays' addresses are multiples, of all or of each; by default the kernel's tile.align, or 16
 
     Raises Fault for: an access out of bounds of its memref (not only of its array) or against its alignment; two threads that
     write different values to one element; a write and another thread's access to one element with no barrier between, in
     shared and in global memory; a barrier that some threads of a CTA do not reach; a shuffle that part of a warp does; a read
-    of shared or private memory that nobody wrote; division by zero; an element of `outputs` not written. Raises
-    NotImplementedError for an op that is not known, and ValueError for arguments that do not fit the kernel.
+    of shared or private memory that nobody wrote; division by zero; a trap; an element of `outputs` not written; shared memory of
+    another CTA reached before a cluster's first barrier, or with none after it. Raises NotImplementedError for an op that is not known, and ValueError for arguments that do not fit the kernel.
     """
     function = _find(module, kernel)
     threads = _threads(function, kernel, block, pack)
-    ctas = -(-grid // pack) * cluster
+    ctas = _number(function, "gpu.grid", kernel) if grid is None else -(-grid // pack) * cluster
     entry = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     if len(arguments) != count:
         raise ValueError(f"{kernel} takes {count} arguments, not {len(arguments)}")
     types = [a.type for a in entry.arguments]
+    if align is None:
+        align = list(ir.DenseI64ArrayAttr(function.attributes["tile.align"])) if "tile.align" in function.attributes else 16
     aligns = [align] * count if isinstance(align, int) else align
     values = [_argument(i, *x) for i, x in enumerate(zip(types[:count], arguments, aligns, strict=True))]
     _share(values)
     decoder = Decoder()
-    body = decoder.body(entry)
+    body, end = decoder.body(entry), entry.operations[len(entry.operations) - 1].operation
     together = max(1, _LANES // (threads * cluster)) * cluster
     with np.errstate(all="ignore"):
         for first in range(0, ctas, together):
             batch = Batch(kernel, first, min(together, ctas - first), threads, cluster, ctas, len(decoder.slots))
             body.run(batch, *values, *[_shared(i, t, batch.ctas) for i, t in enumerate(types[count:])])
+            batch.clusters.finish(end)
     written = [v.buffer.words.writer >= 0 if isinstance(v, View) else np.zeros(0, bool) for v in values]
+    if outputs is None:
+        outputs = range(count - _number(function, "tile.outputs", kernel), count) if "tile.outputs" in function.attributes else ()
     for i in outputs:
         _complete(kernel, i, types[i], written[i])
     traffic = [v.buffer if isinstance(v, View) else None for v in values]
@@ -114,6 +119,12 @@ def _find(module: ir.Module, kernel: str) -> ir.Operation:
                     if names[-1] == kernel:
                         return inner.operation
     raise ValueError(f"no gpu.func @{kernel} in the module's gpu.modules, which have {names}")
+
+
+def _number(function: ir.Operation, name: str, kernel: str) -> int:
+    if name not in function.attributes:
+        raise ValueError(f"{kernel} has no {name}: say how many programs there are, grid=")
+    return ir.IntegerAttr(function.attributes[name]).value
 
 
 def _threads(function: ir.Operation, kernel: str, block: int | None, pack: int) -> int:

@@ -100,8 +100,6 @@ def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array],
     element = batch.active(view.offset)
     for index, stride in zip(steps, view.strides, strict=True):
         element = element + index * (stride if isinstance(stride, int) else batch.active(stride))
-    at = (element + buffer.instance(batch, batch.lanes))[:, None] + np.arange(count)
-    found = Access(batch, op, buffer, element, at)
     for axis, (index, extent) in enumerate(zip(steps, view.shape, strict=True)):
         need = count if axis == len(steps) - 1 else 1
         limit = extent if isinstance(extent, int) else batch.active(extent)
@@ -113,9 +111,15 @@ def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array],
                 batch.lanes[bad[0]],
                 f"out of bounds of {buffer.name}: {need} at index {index[bad[0]]} of axis {axis}, of {size}",
             )
+    return place(batch, op, buffer, element, buffer.instance(batch, batch.lanes), count, align)
+
+
+def place(batch: Batch, op: ir.Operation, buffer: Buffer, element: Array, instance: Array, count: int, align: int | None) -> Access:
+    """As `access`, of elements counted from the start of an instance of the buffer, which starts at `instance`."""
+    found = Access(batch, op, buffer, element, (element + instance)[:, None] + np.arange(count))
     found.require((element >= 0) & (element + count <= buffer.size), f"out of bounds: {{element}}, which has {buffer.size}")
     if buffer.inside is not None:
-        found.require(buffer.inside[at].reshape(-1), "out of bounds: {element} lies between the memref's rows")
+        found.require(buffer.inside[found.at].reshape(-1), "out of bounds: {element} lies between the memref's rows")
     align = align or buffer.width
     found.require(
         np.full(len(element), align <= buffer.align),
