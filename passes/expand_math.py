@@ -1,13 +1,20 @@
-"""`lamina-expand-math`: math functions become polynomial programs on vectors."""
+"""`lamina-expand-math`: math functions become formulas of arithmetic on vectors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
+
+from . import gpu_math, polynomials
 from .base import Pass
 from .emit import Emit, Num
-from .polynomials import ANY, F32, F64
+from .gpu_math import hardware
+from .locations import where
+
+Formulas = dict[str, Callable[..., Num]]
 
 
 @dataclass(frozen=True)
@@ -15,45 +22,92 @@ class ExpandMath(Pass):
     """math functions become arith and math.fma on the same shape, without a call.
 
     Those of f32 all do; f16 and bf16 operands are widened first. Of f64, exp, expm1, log, log1p and tanh do; the others stay, and
-    LLVM calls the C library for each lane. `ldexp` says that the target multiplies vectors by powers of two in one instruction
-    (AVX-512's vscalef).
+    LLVM calls the C library for each lane.
+
+    With `target=nvvm` the formulas are those of a GPU: exponentials, divisions and roots of f32 that no integer is made of are the
+    hardware's approximations, marked `fastmath<afn>`; f32 sin, cos and tan stay for lamina-gpu-to-nvvm; functions of f64 that
+    would be library calls are errors.
+
+    target  what the code is for: "cpu" or "nvvm"
+    ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
 
         %y = math.exp %x : vector<64xf32>
     ->  %t = math.fma %x, %log2e, %round : vector<64xf32> ...
     """
 
     name: ClassVar[str] = "lamina-expand-math"
+    target: str = "cpu"
     ldexp: bool = False
 
     def run(self, module: ir.Module) -> None:
-        found: list[ir.Operation] = []
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            if op.name in F32 or op.name in ANY:
-                found.append(op)
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(visit)
+        family = self.target.partition(":")[0]
+        if family not in ("cpu", "nvvm"):
+            raise CompileError(f"lamina-expand-math knows no target {self.target!r}", remedy='targets are "cpu" and "nvvm"')
+        gpu = family == "nvvm"
         with module.context:
-            for op in found:
-                self._expand(op)
+            f32 = gpu_math.F32 if gpu else polynomials.F32
+            for op in _find(module, {*polynomials.F32, *polynomials.ANY}):
+                if not (gpu and hardware.is_marked(op)):
+                    self._expand(op, f32, gpu)
+            if gpu:
+                for op in _find(module, hardware.MARKABLE):
+                    _approximate(op)
 
-    def _expand(self, op: ir.Operation) -> None:
+    def _expand(self, op: ir.Operation, f32: Formulas, gpu: bool) -> None:
         of = op.operands[0].type
         shape = of.shape if isinstance(of, ir.VectorType) else ()
         e = Emit(ir.InsertionPoint(op), op.location, shape, ldexp=self.ldexp)
         operands = [e.wrap(v) for v in op.operands]
         element = operands[0].element
-        if op.name in ANY:
-            result = ANY[op.name](*operands)
+        if op.name in polynomials.ANY:
+            result = polynomials.ANY[op.name](*operands)
         elif isinstance(element, ir.F64Type):
-            if op.name not in F64:
+            if gpu and op.name in gpu_math.REFUSED_F64:
+                raise _no_f64(op)
+            if op.name not in polynomials.F64:
                 return
-            result = F64[op.name](*operands)
+            result = polynomials.F64[op.name](*operands)
+        elif op.name in f32:
+            result = _narrowed(f32[op.name](*map(_widened, operands)), element)
+        elif isinstance(element, ir.F32Type):
+            return
         else:
-            result = _narrowed(F32[op.name](*map(_widened, operands)), element)
+            result = _in_f32(op, operands)
         op.results[0].replace_all_uses_with(result.value)
         op.erase()
+
+
+def _find(module: ir.Module, names: set[str]) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in names:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _approximate(op: ir.Operation) -> None:
+    """A division or root of f32 is the hardware's; of f16 and bf16 it is that of f32, rounded; of f64 it stays."""
+    e = Emit.before(op)
+    operands = [e.wrap(v) for v in op.operands]
+    if isinstance(operands[0].element, ir.F32Type):
+        hardware.mark(op)
+    elif operands[0].element.width < 32:
+        result = _in_f32(op, operands)
+        op.results[0].replace_all_uses_with(result.value)
+        op.erase()
+
+
+def _in_f32(op: ir.Operation, operands: list[Num]) -> Num:
+    """An op on half types as the same op on f32, its result rounded."""
+    e = operands[0].at
+    result = e.make(op.name, e.type(ir.F32Type.get()), *map(_widened, operands))
+    if op.name in hardware.MARKABLE:
+        hardware.mark(result.value.owner)
+    return _narrowed(result, operands[0].element)
 
 
 def _widened(x: Num) -> Num:
@@ -62,3 +116,9 @@ def _widened(x: Num) -> Num:
 
 def _narrowed(x: Num, element: ir.Type) -> Num:
     return x if x.element == element else x.cast("arith.truncf", element)
+
+
+def _no_f64(op: ir.Operation) -> CompileError:
+    return CompileError(
+        f"{op.name} of f64 has no GPU code", where=where(op.location), remedy="compute it in float32, or let the CPU do it"
+    )

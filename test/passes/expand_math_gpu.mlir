@@ -1,0 +1,60 @@
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-expand-math{target=nvvm})' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-expand-math{target=nvvm})' | opt-driver --split-input-file --pass-pipeline='builtin.module(lamina-expand-math{target=nvvm})' | FileCheck %s
+
+// x log2(e) = n + r: n by clamping and rounding, the hardware's 2**r, times 2**n.
+// CHECK-LABEL: func.func @exp
+// CHECK: math.fma
+// CHECK: arith.maxnumf
+// CHECK: arith.minnumf
+// CHECK: %[[R:.*]] = math.exp2 %{{.*}} fastmath<afn> : vector<64xf32>
+// CHECK: %[[N:.*]] = arith.bitcast %{{.*}} : vector<64xi32> to vector<64xf32>
+// CHECK: arith.mulf %[[R]], %[[N]]
+// CHECK-NOT: math.exp
+func.func @exp(%x: vector<64xf32>) -> vector<64xf32> {
+  %y = math.exp %x : vector<64xf32>
+  return %y : vector<64xf32>
+}
+
+// -----
+
+// tanh takes one exponential and one reciprocal; half types compute in f32.
+// CHECK-LABEL: func.func @tanh
+// CHECK: arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
+// CHECK: math.exp2 %{{.*}} fastmath<afn>
+// CHECK: arith.divf %{{.*}} fastmath<arcp,afn>
+// CHECK: arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
+func.func @tanh(%x: vector<16xbf16>) -> vector<16xbf16> {
+  %y = math.tanh %x : vector<16xbf16>
+  return %y : vector<16xbf16>
+}
+
+// -----
+
+// Divisions and roots are the hardware's, unless an integer or a decision is made of them; f64 keeps IEEE's.
+// CHECK-LABEL: func.func @quotients
+// CHECK: arith.divf %{{.*}} fastmath<afn> : vector<4xf32>
+// CHECK: math.rsqrt %{{.*}} fastmath<afn> : vector<4xf32>
+// CHECK: %[[D:.*]] = arith.divf %{{[^ ]*}}, %{{[^ ]*}} : vector<4xf32>
+// CHECK: math.floor %[[D]]
+// CHECK: arith.divf %{{[^ ]*}}, %{{[^ ]*}} : f64
+func.func @quotients(%x: vector<4xf32>, %d: f64) -> (vector<4xf32>, vector<4xf32>, f64) {
+  %q = arith.divf %x, %x : vector<4xf32>
+  %r = math.rsqrt %q : vector<4xf32>
+  %w = arith.divf %r, %x : vector<4xf32>
+  %i = math.floor %w : vector<4xf32>
+  %e = arith.divf %d, %d : f64
+  return %r, %i, %e : vector<4xf32>, vector<4xf32>, f64
+}
+
+// -----
+
+// Logarithms are polynomials, angles are left to lamina-gpu-to-nvvm.
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: math.log
+// CHECK: math.fma
+// CHECK: math.sin %{{.*}} : vector<4xf32>
+func.func @others(%x: vector<4xf32>) -> vector<4xf32> {
+  %y = math.log %x : vector<4xf32>
+  %z = math.sin %y : vector<4xf32>
+  return %z : vector<4xf32>
+}
