@@ -170,7 +170,7 @@ def _clamp(x: Array, low: Array, high: Array) -> Array:
 
 _MORE: dict[str, Function] = {
     "arith.divsi": _divsi, "arith.remsi": np.fmod, "arith.floordivsi": np.floor_divide,
-    "arith.ceildivsi": lambda a, b: -np.floor_divide(-a, b),
+    "arith.ceildivsi": lambda a, b: (np.floor_divide(a, b) + (np.remainder(a, b) != 0)).astype(a.dtype),
     "arith.divui": _on_unsigned(np.floor_divide), "arith.remui": _on_unsigned(np.remainder),
     "arith.ceildivui": _on_unsigned(lambda a, b: np.where(a == 0, a, (a - (a != 0)) // b + 1).astype(a.dtype)),
     "arith.mulsi_extended": _extended(True), "arith.mului_extended": _extended(False),
