@@ -12,10 +12,13 @@ class Runner:
     def packed(self) -> int:
         """How many of the program's matrix products run on packed weights now."""
 
+    def load(self, index: int, /) -> None:
+        """Loads code and constants on the GPU of this number now, not at the first call there."""
+
 def info() -> dict[str, Any]:
     """What of torch the runtime found and uses."""
 
-def has_routine(name: str) -> bool:
+def has_routine(name: str, device: str = "cpu") -> bool:
     """Whether a library routine can be called without Python."""
 
 def pool_stats() -> dict[str, int]:

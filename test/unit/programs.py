@@ -64,6 +64,7 @@ class Artifact:
     code: bytes
     kernels: tuple[str, ...] = ("inc", "copy8", "bad")
     messages: tuple[str, ...] = ("a first message", "index out of range in self")
+    target: str = "cpu"
 
 
 def artifact() -> Artifact:

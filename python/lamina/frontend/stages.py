@@ -41,7 +41,7 @@ class Built:
     """One compiled graph.
 
     program    what the runtime runs, with the FX graph's outputs (those that are tensors)
-    code       the object file; kernels and messages are those of targets.base.Artifact
+    code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
     interface  how the graph's arguments and outputs are made of the program's
     cached     it came out of the cache
     seconds    time of each stage and pass
@@ -51,6 +51,7 @@ class Built:
     code: bytes
     kernels: tuple[str, ...]
     messages: tuple[str, ...]
+    target: str
     interface: Interface
     cached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
@@ -99,7 +100,12 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
             return replace(found, seconds={"cache": time.perf_counter() - start})
     built = _compile(normalise(gm), options, processor, watch)
     if cache is not None and built.interface.is_storable():
-        meta = {"kernels": built.kernels, "messages": built.messages, "interface": built.interface.to_json()}
+        meta = {
+            "kernels": built.kernels,
+            "messages": built.messages,
+            "target": built.target,
+            "interface": built.interface.to_json(),
+        }
         cache.put(key, Entry(built.program.to_json(), built.code, meta))
     return built
 
@@ -139,7 +145,13 @@ def _compile(graph: Normalised, options: Options, processor: str, watch: Watch |
     keep_kernels(module)
     artifact = target.compile(module)
     return Built(
-        program, artifact.code, artifact.kernels, artifact.messages, graph.interface, False, {**seconds, **artifact.seconds}
+        program=program,
+        code=artifact.code,
+        kernels=artifact.kernels,
+        messages=artifact.messages,
+        target=artifact.target,
+        interface=graph.interface,
+        seconds={**seconds, **artifact.seconds},
     )
 
 
@@ -218,5 +230,6 @@ def _from_entry(entry: Entry) -> Built | None:
         program = Program.from_json(entry.program_json)
     except CompileError:
         return None
-    interface = Interface.from_json(entry.meta["interface"])
-    return Built(program, entry.object, tuple(entry.meta["kernels"]), tuple(entry.meta["messages"]), interface, True)
+    meta = entry.meta
+    interface = Interface.from_json(meta["interface"])
+    return Built(program, entry.object, tuple(meta["kernels"]), tuple(meta["messages"]), meta["target"], interface, True)

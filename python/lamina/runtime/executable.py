@@ -5,12 +5,14 @@ from typing import Protocol
 from lamina import _native
 from lamina.core.program import Program
 
+from .gpu import NVIDIA, Driver, gpu_spec_of
 from .loader import Code
 from .spec import spec_of
 
 
 class Loadable(Protocol):
-    """What is needed of an artifact (lamina.targets.base.Artifact): an object file, its entry points, what failed checks mean."""
+    """What is needed of an artifact (lamina.targets.base.Artifact): an object file or a cubin, its entry points, what failed checks
+    mean, what it was compiled for."""
 
     @property
     def code(self) -> bytes: ...
@@ -18,6 +20,8 @@ class Loadable(Protocol):
     def kernels(self) -> tuple[str, ...]: ...
     @property
     def messages(self) -> tuple[str, ...]: ...
+    @property
+    def target(self) -> str: ...
 
 
 class Executable(_native.Runner):
@@ -25,11 +29,15 @@ class Executable(_native.Runner):
     references die (AOTAutograd's boxed convention). The result is a tuple of tensors. Safe to call from several threads at once.
 
     Wrong arguments are a ValueError or TypeError that names the argument, what was expected and what was given. An index out of
-    range, where eager checks it, is an IndexError.
+    range, where eager checks it, is an IndexError (on the CPU).
     """
 
-    def __init__(self, program: Program, artifact: Loadable) -> None:
-        self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
-        super().__init__(spec_of(program, self._code.addresses, artifact.messages))
+    def __init__(self, program: Program, artifact: Loadable, driver: Driver = NVIDIA) -> None:
+        """`driver`: what launches kernels of a GPU; of no account for the CPU."""
+        if program.device == "cuda":
+            super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver))
+        else:
+            self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
+            super().__init__(spec_of(program, self._code.addresses, artifact.messages))
         self.program = program
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's

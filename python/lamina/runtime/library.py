@@ -15,14 +15,15 @@ _DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def library_call(step: Call) -> dict[str, Any] | None:
-    """The step as a call of the C shim, or None. `tensors` are refs in the shim's order, None for an absent one."""
+def library_call(step: Call, tensors: str) -> dict[str, Any] | None:
+    """The step as a call of the C shim for `tensors` ("cpu" or "cuda"), or None. Its `tensors` are refs in the shim's order, None
+    for an absent one."""
     namespace, _, rest = step.callee.partition(".")
     if namespace != "aten" or step.reason != "library":
         return None
     describe = _ROUTINES.get(rest)
     found = describe(step) if describe else None
-    if found is None or not _native.has_routine(found["routine"]):
+    if found is None or not _native.has_routine(found["routine"], tensors):
         return None
     if not all(t is None or isinstance(t, Ref) for t in found["tensors"]):
         return None

@@ -15,13 +15,14 @@ from .packing import packed_gemm, weight_reorder
 from .resolve import out_variant, overload, resolve_constant
 
 
-def spec_of(program: Program, kernels: Mapping[str, int], messages: Sequence[str]) -> dict[str, Any]:
-    """`kernels`: addresses by symbol; `messages`: what the codes in the kernels' error slot mean, from 1."""
+def spec_of(program: Program, kernels: Mapping[str, int], messages: Sequence[str], on: str = "cpu") -> dict[str, Any]:
+    """`kernels`: addresses by symbol; `messages`: what the codes in the kernels' error slot mean, from 1; `on`: where the tensors
+    are, "cpu" or "cuda"."""
     if program.symbols:
         names = ", ".join(s.name for s in program.symbols)
         raise CompileError(f"program {program.name} has sizes that depend on {names}", remedy="compile it for fixed sizes")
     tensors = _Tensors()
-    steps = [_launch(step, kernels) if isinstance(step, Launch) else _call(step, program, tensors) for step in program.steps]
+    steps = [_launch(step, kernels) if isinstance(step, Launch) else _call(step, program, tensors, on) for step in program.steps]
     return {
         "name": program.name,
         "arena_bytes": program.arena_bytes,
@@ -32,6 +33,7 @@ def spec_of(program: Program, kernels: Mapping[str, int], messages: Sequence[str
         "outputs": [_ref(r) for r in program.outputs],
         "steps": steps,
         "tensors": tensors.refs,
+        "gpu": None,
     }
 
 
@@ -66,14 +68,18 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
         "grid": step.grid,
         "bytes": step.bytes,
         "flops": step.flops,
+        "threads": step.threads,
+        "cluster": step.cluster,
+        "shared": step.shared,
         "name": step.name or step.kernel,
     }
 
 
-def _call(step: Call, program: Program, tensors: _Tensors) -> dict[str, Any]:
+def _call(step: Call, program: Program, tensors: _Tensors, on: str) -> dict[str, Any]:
     function = overload(step.callee, step.where)
     variant = out_variant(function) if step.outs else None
-    library = library_call(step)
+    library = library_call(step, on)
+    packs = program.device == "cpu"
 
     def arg(value: Arg) -> tuple[str, Any]:
         if isinstance(value, Ref):
@@ -91,6 +97,6 @@ def _call(step: Call, program: Program, tensors: _Tensors) -> dict[str, Any]:
         "owned": [tensors.index(r) for r in step.owned],
         "out_names": list(variant[1]) if variant else [],
         "library": library and {**library, "tensors": [tensors.index(t) for t in library["tensors"]]},
-        "gemm": packed_gemm(step, program) if library else None,
-        "reorder": weight_reorder(step, program) if library else None,
+        "gemm": packed_gemm(step, program) if library and packs else None,
+        "reorder": weight_reorder(step, program) if library and packs else None,
     }

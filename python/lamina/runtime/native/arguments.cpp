@@ -49,9 +49,10 @@ bool is_empty(const Input &input) {
   const Input &want = plan.inputs[index];
   nb::handle tensor(object);
   nb::object torch = nb::module_::import_("torch");
-  std::string device = text(tensor.attr("device").attr("type"));
-  if (device != "cpu")
-    fail(PyExc_ValueError, plan, index, "must be on the cpu, the device this was compiled for; it is on " + text(tensor.attr("device")));
+  std::string kind = text(tensor.attr("device").attr("type")), device = text(tensor.attr("device"));
+  std::string wanted = plan.device->type == dlpack::kCUDA ? "cuda" : "cpu";
+  if (kind != wanted)
+    fail(PyExc_ValueError, plan, index, "must be on the " + wanted + ", the device this was compiled for; it is on " + device);
   std::string layout = text(tensor.attr("layout"));
   if (layout != "torch.strided") fail(PyExc_TypeError, plan, index, "must be a dense tensor; its layout is " + layout);
   std::string dtype = text(tensor.attr("dtype")), expected = "torch." + want.dtype->torch_name;
@@ -61,6 +62,7 @@ bool is_empty(const Input &input) {
   std::string strides = list(tensor.attr("stride")());
   if (strides != list(want.strides))
     fail(PyExc_ValueError, plan, index, "of shape " + shape + " must have strides " + list(want.strides) + "; it has " + strides);
+  if (kind == "cuda") fail(PyExc_ValueError, plan, index, "must be on one GPU with the arguments before it; it is on " + device);
   fail(PyExc_ValueError, plan, index, "is a tensor without readable memory");
 }
 
@@ -71,6 +73,7 @@ void read_inputs(const Plan &plan, PyObject *const *inputs, size_t count, Contex
     PyErr_Format(PyExc_ValueError, "%s: takes %zu tensors, %zu given", plan.name.c_str(), plan.inputs.size(), count);
     throw nb::python_error();
   }
+  int on = -1;
   for (size_t i = 0; i < count; ++i) {
     const Input &want = plan.inputs[i];
     if (!is_tensor(inputs[i]))
@@ -80,11 +83,14 @@ void read_inputs(const Plan &plan, PyObject *const *inputs, size_t count, Contex
       PyErr_Clear();
       explain(plan, i, inputs[i]);
     }
-    bool fits = given.device.type == dlpack::kCPU && given.dtype == want.dtype->dl && size_t(given.ndim) == want.shape.size();
+    bool here = given.device.type == plan.device->type && (on < 0 || given.device.id == on);
+    if (here) on = given.device.id;
+    bool fits = (here || want.opaque) && given.dtype == want.dtype->dl && size_t(given.ndim) == want.shape.size();
     for (size_t d = 0; fits && d < want.shape.size(); ++d) fits = given.shape[d] == want.shape[d];
     if (!fits || (!strides_match(want, given) && !is_empty(want))) explain(plan, i, inputs[i]);
     context.set_base(plan.of_kind[int(Kind::input)][i], static_cast<char *>(given.data) + given.byte_offset);
   }
+  context.move_to(on >= 0 ? on : plan.device->current());
 }
 
 } // namespace lamina

@@ -5,12 +5,16 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "gpu.h"
 #include "team.h"
 
 namespace lamina {
 namespace {
 
 using Sizes = std::vector<int64_t>;
+
+// A GPU takes a launch in a microsecond, unless its queue is full: longer plans give the GIL away.
+constexpr size_t kManySteps = 8;
 
 // Plans with more work than this give the GIL away: a handover costs a tenth of a microsecond, more when another thread takes it.
 constexpr int64_t kHeavyBytes = 256 << 10, kHeavyFlops = 1 << 20;
@@ -47,10 +51,18 @@ Arg read_arg(nb::handle h) {
 
 Launch read_launch(nb::handle h, Plan &plan, Step &step) {
   auto refs = read_refs(h["args"]);
-  Launch launch{reinterpret_cast<Kernel>(get<uintptr_t>(h, "kernel")), plan.n_slots, uint32_t(refs.size()), get<int64_t>(h, "grid"), 1};
-  auto bytes = get<int64_t>(h, "bytes"), flops = get<int64_t>(h, "flops");
-  launch.threads = useful_threads(launch.grid, bytes, flops);
-  plan.heavy |= bytes > kHeavyBytes || flops > kHeavyFlops;
+  Launch launch{.slots = plan.n_slots, .count = uint32_t(refs.size()), .grid = get<int64_t>(h, "grid")};
+  if (!plan.gpu) {
+    launch.kernel = reinterpret_cast<Kernel>(get<uintptr_t>(h, "kernel"));
+    auto bytes = get<int64_t>(h, "bytes"), flops = get<int64_t>(h, "flops");
+    launch.threads = useful_threads(launch.grid, bytes, flops);
+    plan.heavy |= bytes > kHeavyBytes || flops > kHeavyFlops;
+  } else {
+    launch.function = get<int>(h, "kernel");
+    launch.threads = get<int64_t>(h, "threads");
+    launch.cluster = get<uint32_t>(h, "cluster");
+    launch.shared = get<uint32_t>(h, "shared");
+  }
   plan.n_slots += launch.count + 1; // and the error slot
   for (uint32_t i = 0; i < launch.count; ++i) plan.fixups[refs[i].buffer].push_back({launch.slots + i, refs[i].offset});
   step.name = get<std::string>(h, "name");
@@ -111,6 +123,32 @@ Gemm read_gemm(nb::handle h, const LibraryCall &plain, Plan &plan) {
   return gemm;
 }
 
+GpuCode read_gpu(nb::handle h) {
+  GpuCode code{get<std::string>(h, "target"), get<std::string>(h, "driver"), get<std::string>(h, "tensors") == "cuda",
+               get<bool>(h, "synchronous")};
+  auto binary = nb::cast<nb::bytes>(h["code"]);
+  code.binary.assign(binary.c_str(), binary.size());
+  for (nb::handle k : nb::borrow(h["kernels"]))
+    code.kernels.push_back({nb::cast<std::string>(k[0]), nb::cast<uint32_t>(k[1]), nb::cast<uint32_t>(k[2])});
+  for (nb::handle c : nb::borrow(h["constants"])) code.constants.push_back(nb::cast<nb::bytes>(c));
+  return code;
+}
+
+Ref flat(const DType &dtype, int64_t bytes) { return {-1, 0, &dtype, {bytes / dtype.bytes}, {1}}; }
+
+// The layout to allocate an output buffer in: that of a result that fills it, else one row of elements.
+Ref layout_of(int buffer, const Plan &plan) {
+  const DType *dtype = &dtype_named("u8");
+  for (const Ref &r : plan.outputs) {
+    if (r.buffer != buffer) continue;
+    dtype = r.dtype;
+    int64_t span = r.numel() ? 1 : 0;
+    for (size_t i = 0; span && i < r.shape.size(); ++i) span += (r.shape[i] - 1) * r.strides[i];
+    if (r.offset == 0 && span * dtype->bytes == plan.buffers[buffer].bytes) return r;
+  }
+  return flat(*dtype, plan.buffers[buffer].bytes);
+}
+
 Step read_step(nb::handle h, Plan &plan) {
   Step step;
   if (nb::cast<nb::dict>(h).contains("kernel")) {
@@ -149,12 +187,18 @@ bool Ref::same_layout(const int64_t *other_shape, const int64_t *other_strides, 
   return true;
 }
 
+bool may_lie_anywhere(const Plan &plan, const Ref &r) {
+  bool integer = r.dtype->name == "i64" || r.dtype->name == "u64";
+  return plan.gpu && integer && r.numel() <= 2 && plan.fixups[r.buffer].empty();
+}
+
 const DType &dtype_named(const std::string &name) {
   // Numbers of c10::ScalarType are part of torch's serialised formats and do not change.
   static const DType types[] = {
       {{6, 8, 1}, 11, 1, "bool", "bool"},          {{1, 8, 1}, 0, 1, "u8", "uint8"},
       {{0, 8, 1}, 1, 1, "i8", "int8"},             {{0, 16, 1}, 2, 2, "i16", "int16"},
       {{0, 32, 1}, 3, 4, "i32", "int32"},          {{0, 64, 1}, 4, 8, "i64", "int64"},
+      {{1, 64, 1}, 29, 8, "u64", "uint64"},
       {{2, 16, 1}, 5, 2, "f16", "float16"},        {{4, 16, 1}, 15, 2, "bf16", "bfloat16"},
       {{2, 32, 1}, 6, 4, "f32", "float32"},        {{2, 64, 1}, 7, 8, "f64", "float64"},
       {{5, 64, 1}, 9, 8, "c64", "complex64"},      {{5, 128, 1}, 10, 16, "c128", "complex128"},
@@ -168,6 +212,8 @@ const DType &dtype_named(const std::string &name) {
 std::unique_ptr<Plan> build_plan(nb::dict spec) {
   auto plan = std::make_unique<Plan>();
   plan->name = get<std::string>(spec, "name");
+  plan->gpu = !spec["gpu"].is_none();
+  plan->device = plan->gpu ? make_gpu(read_gpu(spec["gpu"])) : make_host();
   plan->arena_bytes = get<int64_t>(spec, "arena_bytes");
   plan->messages = get<std::vector<std::string>>(spec, "messages");
   for (nb::handle i : nb::borrow(spec["inputs"]))
@@ -183,12 +229,21 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
     plan->buffers.push_back(buffer);
   }
   if (plan->of_kind[int(Kind::input)].size() != plan->inputs.size()) throw nb::value_error("every input must have one buffer");
+  plan->arena = flat(dtype_named("u8"), plan->arena_bytes);
   plan->fixups.resize(plan->buffers.size());
   plan->tensors_of.resize(plan->buffers.size());
   plan->tensors = read_refs(spec["tensors"]);
   for (size_t t = 0; t < plan->tensors.size(); ++t) plan->tensors_of[plan->tensors[t].buffer].push_back(int(t));
   plan->outputs = read_refs(spec["outputs"]);
   for (nb::handle s : nb::borrow(spec["steps"])) plan->steps.push_back(read_step(s, *plan));
+  if (plan->gpu) {
+    plan->heavy = plan->steps.size() > kManySteps;
+    for (size_t i = 0; i < plan->inputs.size(); ++i) {
+      Input &input = plan->inputs[i];
+      input.opaque = may_lie_anywhere(*plan, {plan->of_kind[int(Kind::input)][i], 0, input.dtype, input.shape, input.strides});
+    }
+  }
+  for (int output : plan->of_kind[int(Kind::output)]) plan->fresh.push_back(layout_of(output, *plan));
   int b = 0;
   for (nb::handle buffer : nb::borrow(spec["buffers"])) {
     int last = nb::cast<int>(buffer[4]);

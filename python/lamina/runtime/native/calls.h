@@ -6,9 +6,6 @@
 
 namespace lamina {
 
-// A routine of the C shim failed. It has printed why; the caller repeats the step through Python, which raises the real error.
-struct CallFailed {};
-
 void run_library(const LibraryCall &call, const Plan &plan, Context &context);
 
 // A convolution through oneDNN with a weight in its own layout.

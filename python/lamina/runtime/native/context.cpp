@@ -3,25 +3,23 @@
 #include "calls.h"
 
 namespace lamina {
-namespace {
-
-// An arena up to this size stays with its context; a larger one goes back to the pool after every run, where other programs find it.
-constexpr int64_t kKeepArena = 1 << 20;
-
-} // namespace
 
 Context::Context(const Plan &plan)
-    : slots(plan.n_slots), outputs(plan.of_kind[int(Kind::output)].size()), generations(plan.weights.size(), -1), plan_(plan), base_(plan.buffers.size()),
+    : on{plan.device->type, 0}, slots(plan.n_slots), outputs(plan.of_kind[int(Kind::output)].size()), generations(plan.weights.size(), -1), plan_(plan), base_(plan.buffers.size()),
       handles_(plan.tensors.size()), owned_(plan.of_kind[int(Kind::owned)].size()) {
   for (const Step &step : plan.steps)
     if (auto *launch = std::get_if<Launch>(&step.what)) slots[launch->slots + launch->count] = &error;
+  if (plan.gpu) { // where the constants are is known when the device is
+    for (void *&slot : slots) parameters.push_back(&slot);
+    return;
+  }
   for (int b : plan.of_kind[int(Kind::constant)])
     set_base(b, const_cast<char *>(plan.constants[plan.buffers[b].index].c_str()));
 }
 
 Context::~Context() {
   end();
-  if (arena_) arena_->release();
+  arena_.release();
   for (Handle h : handles_)
     if (h) torch_abi().delete_tensor(h);
 }
@@ -40,49 +38,53 @@ void Context::set_base(int buffer, void *base) {
 Handle Context::handle(int tensor) {
   if (tensor < 0 || handles_[tensor]) return tensor < 0 ? nullptr : handles_[tensor];
   const Ref &r = plan_.tensors[tensor];
-  if (torch_abi().create_from_blob(address(r), int64_t(r.shape.size()), r.shape.data(), r.strides.data(), 0, r.dtype->scalar_type, 0, 0,
-                                   &handles_[tensor]))
+  if (torch_abi().create_from_blob(address(r), int64_t(r.shape.size()), r.shape.data(), r.strides.data(), 0, r.dtype->scalar_type,
+                                   shim_device(on.type), on.id, &handles_[tensor]))
     throw CallFailed();
   return handles_[tensor];
 }
 
-void Context::own(int buffer, Owned what, void *data) {
+void Context::own(int buffer, Memory what, void *data) {
   drop(buffer); // of a call that failed half-way and is repeated
   owned(buffer) = what;
   set_base(buffer, data);
 }
 
-void Context::drop(int buffer) {
-  Owned &o = owned(buffer);
-  if (o.object) Py_DECREF(o.object);
-  if (o.handle) torch_abi().delete_tensor(o.handle);
-  if (o.block) o.block->release();
-  o = {};
+void Context::drop(int buffer) { owned(buffer).release(); }
+
+void Context::move_to(int index) {
+  if (on.id == index) return;
+  on.id = index;
+  for (Handle &h : handles_) {
+    if (h) torch_abi().delete_tensor(h);
+    h = nullptr;
+  }
 }
 
 void Context::begin() {
   error = 0;
-  if (plan_.arena_bytes && !arena_) {
-    arena_ = pool().take(size_t(plan_.arena_bytes));
-    for (int b : plan_.of_kind[int(Kind::arena)]) set_base(b, arena_->data + plan_.buffers[b].offset);
+  Device &device = *plan_.device;
+  void *data = nullptr;
+  if (plan_.arena_bytes && !has_arena_) {
+    arena_ = device.allocate(plan_.arena, plan_.arena_bytes, on.id, &data);
+    has_arena_ = true;
+    for (int b : plan_.of_kind[int(Kind::arena)]) set_base(b, static_cast<char *>(data) + plan_.buffers[b].offset);
   }
   for (int b : plan_.of_kind[int(Kind::output)]) {
     const Buffer &buffer = plan_.buffers[b];
-    outputs[buffer.index] = pool().take(size_t(buffer.bytes));
-    set_base(b, outputs[buffer.index]->data);
+    outputs[buffer.index] = device.allocate(plan_.fresh[buffer.index], buffer.bytes, on.id, &data);
+    set_base(b, data);
   }
 }
 
 void Context::end() {
-  for (Block *&block : outputs) {
-    if (block) block->release();
-    block = nullptr;
-  }
+  for (Memory &memory : outputs) memory.release();
   for (int b : plan_.of_kind[int(Kind::owned)]) drop(b);
-  if (arena_ && plan_.arena_bytes > kKeepArena) {
-    arena_->release();
-    arena_ = nullptr;
+  if (has_arena_ && !plan_.device->keeps(plan_.arena_bytes)) {
+    arena_.release();
+    has_arena_ = false;
   }
+  plan_.device->leave(*this);
 }
 
 Contexts::~Contexts() { delete hot_.load(); }

@@ -9,18 +9,9 @@
 #include <mutex>
 #include <vector>
 
-#include "plan.h"
-#include "pool.h"
-#include "torch_abi.h"
+#include "device.h"
 
 namespace lamina {
-
-// What a call returned; exactly one of them is set.
-struct Owned {
-  PyObject *object = nullptr; // a torch tensor
-  Handle handle = nullptr;    // the same from the C shim
-  Block *block = nullptr;     // a copy of it
-};
 
 class Context {
 public:
@@ -33,16 +24,24 @@ public:
   Handle handle(int tensor); // of the C shim, for Plan::tensors[tensor]; throws CallFailed
 
   // A call's result becomes the memory of its buffer. The context owns it from here on.
-  void own(int buffer, Owned what, void *data);
+  void own(int buffer, Memory what, void *data);
   void drop(int buffer); // may need the GIL: see needs_gil
   bool needs_gil(int buffer) const { return owned_[plan_.buffers[buffer].index].object != nullptr; }
-  Owned &owned(int buffer) { return owned_[plan_.buffers[buffer].index]; }
+  Memory &owned(int buffer) { return owned_[plan_.buffers[buffer].index]; }
 
-  void begin(); // takes the arena and the outputs from the pool; throws std::bad_alloc
-  void end();   // gives all memory back; needs the GIL
+  void move_to(int index); // the run is on this one of the devices of its kind
+  void begin();            // takes the arena and the outputs; throws as Device::allocate does
+  void end();              // gives all memory back; needs the GIL
 
+  const Plan &plan() const { return plan_; }
+
+  dlpack::Device on;          // of this run
+  void *stream = nullptr;     // of this run, on a GPU
+  const void *loaded = nullptr; // what the device has bound the constants of
+  bool entered = false;       // the device has to be left
   std::vector<void *> slots;
-  std::vector<Block *> outputs; // of this run, by number
+  std::vector<void *> parameters; // on a GPU, by slot: its address, as the driver wants parameters
+  std::vector<Memory> outputs; // of this run, by number
   std::vector<int64_t> generations; // by weight: of which packed form it may be used, -1 for none
   int64_t error = 0;            // the kernels' error slot
 
@@ -50,8 +49,9 @@ private:
   const Plan &plan_;
   std::vector<void *> base_;
   std::vector<Handle> handles_;
-  std::vector<Owned> owned_;
-  Block *arena_ = nullptr;
+  std::vector<Memory> owned_;
+  Memory arena_;
+  bool has_arena_ = false;
 };
 
 // Idle contexts of one plan.

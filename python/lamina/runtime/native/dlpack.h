@@ -10,10 +10,11 @@ struct Version {
   uint32_t major, minor;
 };
 
-enum DeviceType : int32_t { kCPU = 1 };
+enum DeviceType : int32_t { kCPU = 1, kCUDA = 2 };
 
 struct Device {
   int32_t type, id;
+  bool operator==(const Device &) const = default;
 };
 
 // code: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool, 10 float8_e4m3fn, 12 float8_e5m2

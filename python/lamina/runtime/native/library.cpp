@@ -5,16 +5,16 @@ namespace lamina {
 namespace {
 
 // A copy of a result in the layout that the plan counts on.
-Owned copied(Handle result, const Ref &want, const Plan &plan) {
+Memory copied(Handle result, const Ref &want, const Plan &plan, dlpack::Device on, void **data) {
   const TorchAbi &torch = torch_abi();
-  Owned copy{.block = pool().take(size_t(plan.buffers[want.buffer].bytes))};
+  Memory copy = plan.device->allocate(want, plan.buffers[want.buffer].bytes, on.id, data);
   Handle target = nullptr;
-  bool failed = torch.create_from_blob(copy.block->data, int64_t(want.shape.size()), want.shape.data(), want.strides.data(), 0,
-                                       want.dtype->scalar_type, 0, 0, &target) ||
+  bool failed = torch.create_from_blob(*data, int64_t(want.shape.size()), want.shape.data(), want.strides.data(), 0,
+                                       want.dtype->scalar_type, shim_device(on.type), on.id, &target) ||
                 torch.copy(target, result, 0);
   if (target) torch.delete_tensor(target);
   if (!failed) return copy;
-  copy.block->release();
+  copy.release();
   throw CallFailed();
 }
 
@@ -28,9 +28,9 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
                !torch.get_data_ptr(result, &data);
   if (known && want.same_layout(sizes, strides, ndim)) return context.own(want.buffer, {.handle = result}, data);
   try {
-    Owned copy = copied(result, want, plan);
+    Memory copy = copied(result, want, plan, context.on, &data);
     torch.delete_tensor(result);
-    context.own(want.buffer, copy, copy.block->data);
+    context.own(want.buffer, copy, data);
   } catch (...) {
     torch.delete_tensor(result);
     throw;
@@ -41,7 +41,7 @@ int64_t n(const std::vector<int64_t> &v) { return int64_t(v.size()); }
 
 void convolution(const LibraryCall &c, const Plan &plan, Context &context) {
   Handle bias = context.handle(c.tensors[2]), result = nullptr;
-  if (torch_abi().convolution(context.handle(c.tensors[0]), context.handle(c.tensors[1]), bias ? &bias : nullptr, c.stride.data(),
+  if (torch_abi().routines(context.on.type).convolution(context.handle(c.tensors[0]), context.handle(c.tensors[1]), bias ? &bias : nullptr, c.stride.data(),
                               n(c.stride), c.padding.data(), n(c.padding), c.dilation.data(), n(c.dilation), c.flag,
                               c.output_padding.data(), n(c.output_padding), c.groups, &result))
     throw CallFailed();
@@ -81,7 +81,7 @@ void run_packed_convolution(const LibraryCall &c, Handle weight, const Plan &pla
 }
 
 void run_library(const LibraryCall &c, const Plan &plan, Context &context) {
-  const TorchAbi &torch = torch_abi();
+  const Routines &torch = torch_abi().routines(context.on.type);
   auto in = [&](size_t i) { return context.handle(c.tensors[i]); };
   auto out = [&] { return context.handle(c.outs[0]); };
   int32_t failed = 0;

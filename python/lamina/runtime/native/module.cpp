@@ -20,14 +20,16 @@ nb::dict info() {
   return d;
 }
 
-bool has_routine(const std::string &name) {
+bool has_routine(const std::string &name, const std::string &device) {
   const TorchAbi &t = torch_abi();
   if (!t.has_shim()) return false;
-  if (name == "mm") return t.mm_out;
-  if (name == "addmm") return t.addmm_out;
-  if (name == "bmm") return t.bmm_out;
-  if (name == "baddbmm") return t.baddbmm_out;
-  if (name == "convolution") return t.convolution;
+  const Routines &r = device == "cuda" ? t.cuda : t.cpu;
+  if (name == "mm") return r.mm_out;
+  if (name == "addmm") return r.addmm_out;
+  if (name == "bmm") return r.bmm_out;
+  if (name == "baddbmm") return r.baddbmm_out;
+  if (name == "convolution") return r.convolution;
+  if (device != "cpu") return false;
   if (name == "attention") return t.flash_attention;
   if (name == "packed_convolution") return t.packed_convolution;
   if (name == "gemm") return t.has_packed_gemm();
@@ -52,7 +54,7 @@ NB_MODULE(_native, m) {
   using namespace lamina;
   m.doc() = "Lamina's native runtime: runs compiled programs on torch tensors.";
   m.def("info", &info, "What of torch the runtime found and uses.");
-  m.def("has_routine", &has_routine, nb::arg("name"), "Whether a library routine can be called without Python.");
+  m.def("has_routine", &has_routine, nb::arg("name"), nb::arg("device") = "cpu", "Whether a library routine can be called without Python.");
   m.def("pool_stats", &pool_stats, "Bytes of the pool of results and arenas: limit, idle, used; blocks taken and reused.");
   m.def("set_pool_limit", [](size_t bytes) { pool().set_limit(bytes); }, nb::arg("bytes"), "Bytes that may lie idle in the pool.");
   m.def("trim_pool", [] { pool().trim(); }, "Frees what lies idle in the pool.");

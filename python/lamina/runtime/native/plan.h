@@ -45,16 +45,22 @@ struct Ref {
   bool same_layout(const int64_t *other_shape, const int64_t *other_strides, int64_t ndim) const;
 };
 
+// opaque: see may_lie_anywhere
 struct Input {
   const DType *dtype;
   std::vector<int64_t> shape, strides;
+  bool opaque = false;
 };
+
+class Device;
 
 struct Launch {
   Kernel kernel;
+  int function;          // on a GPU, instead of `kernel`: index of the entry point
   uint32_t slots, count; // its addresses are slots[slots .. slots+count), then the address of the error slot
   int64_t grid;
-  int64_t threads; // worth using, before torch's own limit
+  int64_t threads;         // worth using, before torch's own limit; on a GPU those of a block
+  uint32_t cluster, shared; // on a GPU: blocks of a cluster, bytes of dynamic shared memory
 };
 
 // An argument of a Python call: a constant, a tensor, or a list of arguments.
@@ -121,6 +127,8 @@ struct Fixup {
 
 struct Plan {
   std::string name;
+  std::shared_ptr<Device> device;
+  bool gpu = false;
   int64_t arena_bytes = 0, output_bytes = 0;
   std::vector<Input> inputs;
   std::vector<Buffer> buffers;
@@ -132,6 +140,8 @@ struct Plan {
   std::vector<std::vector<int>> tensors_of; // by buffer: which tensors lie in it
   std::vector<std::vector<Fixup>> fixups;  // by buffer: which slots point into it
   std::vector<Ref> outputs;
+  Ref arena;              // as one tensor
+  std::vector<Ref> fresh; // by output buffer: the layout to allocate, that of a result where one fills it
   std::vector<int> of_kind[5]; // buffers by kind
   std::vector<int> weights;    // arguments that are weights of a Gemm or Convolution
   uint32_t n_slots = 0;
@@ -139,5 +149,9 @@ struct Plan {
   bool heavy = false;     // enough work to give the GIL away
   bool calls_torch = false;
 };
+
+// Small integer tensors that no kernel reads, such as the seeds of attention: torch keeps them on the CPU or on the GPU as it likes,
+// and they are handed from call to call as they are.
+bool may_lie_anywhere(const Plan &plan, const Ref &r);
 
 } // namespace lamina

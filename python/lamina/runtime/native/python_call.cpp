@@ -2,38 +2,19 @@
 #include "calls.h"
 #include "tensors.h"
 
-#include <cstring>
-
 namespace lamina {
 namespace {
-
-// Elements between two layouts of one shape. Strides in elements.
-void copy(char *to, const int64_t *to_strides, const char *from, const int64_t *from_strides, const int64_t *shape, int64_t ndim,
-          int64_t item) {
-  if (ndim == 0) {
-    std::memcpy(to, from, size_t(item));
-    return;
-  }
-  if (ndim == 1 && to_strides[0] == 1 && from_strides[0] == 1) {
-    std::memcpy(to, from, size_t(item * shape[0]));
-    return;
-  }
-  for (int64_t i = 0; i < shape[0]; ++i)
-    copy(to + i * to_strides[0] * item, to_strides + 1, from + i * from_strides[0] * item, from_strides + 1, shape + 1, ndim - 1, item);
-}
 
 [[noreturn]] void fail(const std::string &name, const char *what) {
   PyErr_Format(PyExc_RuntimeError, "%s returned %s than when it was compiled", name.c_str(), what);
   throw nb::python_error();
 }
 
-void copy_result(const dlpack::Tensor &from, void *to, const Ref &want, const std::string &name) {
-  bool fits = from.device.type == dlpack::kCPU && from.dtype == want.dtype->dl && size_t(from.ndim) == want.shape.size();
+void copy_result(const dlpack::Tensor &from, void *to, const Ref &want, Context &context, const std::string &name) {
+  bool fits = from.device == context.on && from.dtype == want.dtype->dl && size_t(from.ndim) == want.shape.size();
   for (size_t i = 0; fits && i < want.shape.size(); ++i) fits = from.shape[i] == want.shape[i];
   if (!fits) fail(name, "a tensor of another dtype, shape or device");
-  if (want.numel())
-    copy(static_cast<char *>(to), want.strides.data(), static_cast<const char *>(from.data), from.strides, from.shape, from.ndim,
-         want.dtype->bytes);
+  context.plan().device->copy(from, to, want, context);
 }
 
 nb::object build(const Arg &arg, const Plan &plan, Context &context, PyObject *const *inputs) {
@@ -45,10 +26,14 @@ nb::object build(const Arg &arg, const Plan &plan, Context &context, PyObject *c
   if (arg.tensor < 0) return arg.value;
   const Ref &r = plan.tensors[arg.tensor];
   const Buffer &b = plan.buffers[r.buffer];
+  if (b.kind == Kind::input && plan.inputs[b.index].opaque) return nb::borrow(inputs[b.index]);
   // What a call returns may be a view of its argument, and must then keep the argument's memory alive.
-  PyObject *owner = b.kind == Kind::input ? inputs[b.index] : b.kind == Kind::owned ? context.owned(r.buffer).object : nullptr;
-  Block *block = b.kind == Kind::output ? context.outputs[b.index] : b.kind == Kind::owned ? context.owned(r.buffer).block : nullptr;
-  return nb::steal(tensor_over(context.address(r), r, block, owner));
+  Memory owner;
+  if (b.kind == Kind::input) owner.object = inputs[b.index];
+  else if (b.kind == Kind::output) owner = context.outputs[b.index];
+  else if (b.kind == Kind::owned) owner = context.owned(r.buffer);
+  if (b.kind == Kind::owned && owner.object) return nb::steal(result_over(owner, r, nullptr, context.on));
+  return nb::steal(tensor_over(context.address(r), r, context.on, owner));
 }
 
 // The results of a call, null for those that are not tensors.
@@ -74,15 +59,17 @@ bool is_ours(const void *data, const Plan &plan, Context &context) {
 
 void own_result(PyObject *result, const Ref &want, const Plan &plan, Context &context, const std::string &name) {
   dlpack::Tensor t = memory_of(result);
-  if (t.device.type == dlpack::kCPU && t.dtype == want.dtype->dl && want.same_layout(t.shape, t.strides, t.ndim) &&
+  bool stays = t.device == context.on || may_lie_anywhere(plan, want);
+  if (stays && t.dtype == want.dtype->dl && want.same_layout(t.shape, t.strides, t.ndim) &&
       !is_ours(t.data, plan, context)) {
     Py_INCREF(result);
     context.own(want.buffer, {.object = result}, t.data);
     return;
   }
-  Block *block = pool().take(size_t(plan.buffers[want.buffer].bytes));
-  context.own(want.buffer, {.block = block}, block->data);
-  copy_result(t, block->data, want, name);
+  void *data = nullptr;
+  Memory memory = plan.device->allocate(want, plan.buffers[want.buffer].bytes, context.on.id, &data);
+  context.own(want.buffer, memory, data);
+  copy_result(t, data, want, context, name);
 }
 
 } // namespace
@@ -108,7 +95,7 @@ void run_python(const PythonCall &c, const Plan &plan, Context &context, PyObjec
     if (!results[i]) fail(c.name, "something else");
     const Ref &want = plan.tensors[wanted[i]];
     if (c.outs.empty()) own_result(results[i], want, plan, context, c.name);
-    else copy_result(memory_of(results[i]), context.address(want), want, c.name);
+    else copy_result(memory_of(results[i]), context.address(want), want, context, c.name);
   }
 }
 

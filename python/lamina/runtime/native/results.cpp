@@ -4,8 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
-
 namespace lamina {
 namespace {
 
@@ -23,16 +21,54 @@ PyObject *view_of(PyObject *tensor, const Ref &r, const dlpack::Tensor &whole) {
   return detached.attr("as_strided")(shape, strides, start).release().ptr();
 }
 
-PyObject *owned_result(const Ref &r, Context &context) {
-  const Owned &o = context.owned(r.buffer);
-  if (o.object) return view_of(o.object, r, memory_of(o.object));
-  if (o.block) return tensor_over(context.address(r), r, o.block, nullptr);
-  Handle another = nullptr;
-  if (torch_abi().new_handle(o.handle, &another)) throw nb::builtin_exception(nb::exception_type::runtime_error, "torch gave no tensor handle");
-  return tensor_over(context.address(r), r, another);
+// The tensor of a handle, or a view of it, with its storage: what torch knows of that (its stream, who else uses it) stays true.
+// Null where this torch lacks a function for it or the dtypes differ.
+PyObject *share(Handle handle, const Ref &r) {
+  const TorchAbi &torch = torch_abi();
+  int32_t scalar_type = 0;
+  int64_t ndim = 0, *sizes = nullptr, *strides = nullptr;
+  if (!torch.wrap || torch.get_dtype(handle, &scalar_type) || scalar_type != r.dtype->scalar_type) return nullptr;
+  bool known = !torch.get_dim(handle, &ndim) && !torch.get_sizes(handle, &sizes) && !torch.get_strides(handle, &strides);
+  if (known && r.offset == 0 && r.same_layout(sizes, strides, ndim)) return torch.wrap(handle);
+  Handle view = nullptr;
+  if (torch.reinterpret(handle, int64_t(r.shape.size()), r.shape.data(), r.strides.data(), r.offset / r.dtype->bytes, &view)) return nullptr;
+  PyObject *tensor = torch.wrap(view);
+  torch.delete_tensor(view);
+  return tensor;
+}
+
+// Memory of its own for a result that the caller must not share.
+PyObject *copy_of(const Ref &r, Context &context) {
+  void *data = nullptr;
+  const Buffer &buffer = context.plan().buffers[r.buffer];
+  Ref whole = r;
+  whole.offset = 0;
+  Memory memory = context.plan().device->allocate(whole, buffer.bytes, context.on.id, &data);
+  PyObject *result = nullptr;
+  try {
+    std::vector<int64_t> shape = r.shape, strides = r.strides;
+    dlpack::Tensor from{context.address(r), context.on, int32_t(shape.size()), r.dtype->dl, shape.data(), strides.data(), 0};
+    context.plan().device->copy(from, data, whole, context);
+    result = result_over(memory, whole, data, context.on);
+  } catch (...) {
+    memory.release();
+    throw;
+  }
+  memory.release();
+  return result;
 }
 
 } // namespace
+
+PyObject *result_over(const Memory &memory, const Ref &r, void *data, dlpack::Device on) {
+  if (memory.object) return view_of(memory.object, r, memory_of(memory.object));
+  PyObject *tensor = memory.handle ? share(memory.handle, r) : nullptr;
+  if (tensor || PyErr_Occurred()) {
+    if (!tensor) throw nb::python_error();
+    return tensor;
+  }
+  return tensor_over(data, r, on, memory);
+}
 
 PyObject *wrap_outputs(const Plan &plan, PyObject *const *inputs, Context &context) {
   nb::object results = nb::steal(PyTuple_New(Py_ssize_t(plan.outputs.size())));
@@ -42,22 +78,11 @@ PyObject *wrap_outputs(const Plan &plan, PyObject *const *inputs, Context &conte
     const Buffer &buffer = plan.buffers[r.buffer];
     PyObject *result = nullptr;
     switch (buffer.kind) {
-    case Kind::output: result = tensor_over(context.address(r), r, context.outputs[buffer.index], nullptr); break;
+    case Kind::output: result = result_over(context.outputs[buffer.index], r, context.address(r), context.on); break;
     case Kind::input: result = view_of(inputs[buffer.index], r, memory_of(inputs[buffer.index])); break;
-    case Kind::owned: result = owned_result(r, context); break;
+    case Kind::owned: result = result_over(context.owned(r.buffer), r, context.address(r), context.on); break;
     case Kind::arena:
-    case Kind::constant: { // memory that the caller must not keep
-      Block *copy = pool().take(size_t(buffer.bytes));
-      std::memcpy(copy->data, context.base(r.buffer), size_t(buffer.bytes));
-      try {
-        result = tensor_over(copy->data + r.offset, r, copy, nullptr);
-      } catch (...) {
-        copy->release();
-        throw;
-      }
-      copy->release();
-      break;
-    }
+    case Kind::constant: result = copy_of(r, context); break;
     }
     PyTuple_SetItem(results.ptr(), Py_ssize_t(i), result);
   }

@@ -1,6 +1,5 @@
 #include "runner.h"
 
-#include "team.h"
 #include "tensors.h"
 
 namespace lamina {
@@ -103,7 +102,7 @@ void Runner::run_steps(PyObject *const *inputs, Context &context) {
     Record name(record, step.name);
     if (auto *launch = std::get_if<Launch>(&step.what)) {
       gil.give();
-      run_launch(*launch, &context.slots[launch->slots]);
+      plan.device->launch(*launch, step.name, context);
       if (context.error) [[unlikely]] {
         gil.take();
         fail(plan, context.error);
@@ -124,6 +123,7 @@ void Runner::run_steps(PyObject *const *inputs, Context &context) {
     } else {
       python(plan.calls[size_t(step.fallback)]);
     }
+    if (plan.device->step_by_step) [[unlikely]] plan.device->wait(step.name, context);
     for (int buffer : step.releases) {
       if (context.needs_gil(buffer)) gil.take();
       context.drop(buffer);
@@ -135,6 +135,7 @@ PyObject *Runner::run(PyObject *const *inputs, size_t count) {
   Lent lent(contexts_);
   Context &context = *lent;
   read_inputs(*plan_, inputs, count, context);
+  plan_->device->enter(context);
   if (!plan_->weights.empty()) packs_.observe(inputs, context);
   context.begin();
   run_steps(inputs, context);

@@ -2,6 +2,7 @@
 #include "runner_type.h"
 
 #include <cstddef>
+#include <nanobind/stl/string.h>
 #include <new>
 #include <structmember.h>
 
@@ -18,11 +19,21 @@ struct Object {
   Runner *runner;
 };
 
+// Tells of an error that torch has no memory left what was planned.
+void note_memory(const Plan &plan, const nb::python_error &error) {
+  nb::object kind = nb::getattr(nb::module_::import_("torch"), "OutOfMemoryError", nb::none());
+  if (kind.is_none() || !PyErr_GivenExceptionMatches(error.type().ptr(), kind.ptr())) return;
+  std::string note = plan.name + ": planned an arena of " + std::to_string(plan.arena_bytes) + " bytes and results of " +
+                     std::to_string(plan.output_bytes) + " bytes";
+  error.value().attr("add_note")(note);
+}
+
 // Runs `body`, turning C++ exceptions into Python's.
 template <typename Body> PyObject *guarded(const Runner *runner, Body body) {
   try {
     return body();
   } catch (nb::python_error &error) {
+    if (runner && runner->plan().gpu) note_memory(runner->plan(), error);
     error.restore();
   } catch (const std::bad_alloc &) {
     const Plan *plan = runner ? &runner->plan() : nullptr;
@@ -107,6 +118,19 @@ PyObject *packed(PyObject *self, PyObject *) {
   return PyLong_FromLong(runner ? runner->packs().packed() : 0);
 }
 
+PyObject *load(PyObject *self, PyObject *index) {
+  Runner *runner = reinterpret_cast<Object *>(self)->runner;
+  long number = PyLong_AsLong(index);
+  if (number < 0) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a device's number is not negative");
+    return nullptr;
+  }
+  return guarded(runner, [&] {
+    if (runner) runner->plan().device->load(int(number));
+    return Py_NewRef(Py_None);
+  });
+}
+
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Object, call), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Object, weak), READONLY, nullptr},
@@ -122,6 +146,7 @@ PyGetSetDef fields[] = {
 
 PyMethodDef methods[] = {
     {"packed", packed, METH_NOARGS, "How many of the program's matrix products run on packed weights now."},
+    {"load", load, METH_O, "Loads code and constants on the GPU of this number now, not at the first call there."},
     {nullptr, nullptr, 0, nullptr},
 };
 

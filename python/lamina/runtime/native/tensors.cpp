@@ -66,7 +66,9 @@ void end_lease(dlpack::ManagedTensor *managed) {
   leases().give(lease);
 }
 
-PyObject *make(void *data, const Ref &r, Block *block, PyObject *object, Handle handle) {
+} // namespace
+
+PyObject *tensor_over(void *data, const Ref &r, dlpack::Device on, const Memory &owner) {
   Lease *lease = leases().take();
   int n = int(r.shape.size());
   int64_t *shape = lease->shape, *strides = lease->strides;
@@ -79,12 +81,14 @@ PyObject *make(void *data, const Ref &r, Block *block, PyObject *object, Handle 
     shape[i] = r.shape[i];
     strides[i] = r.strides[i];
   }
-  lease->block = block;
-  lease->object = object;
-  lease->handle = handle;
-  if (block) block->retain();
-  Py_XINCREF(object);
-  lease->managed = {{1, 0}, lease, end_lease, 0, {data, {dlpack::kCPU, 0}, n, r.dtype->dl, shape, strides, 0}};
+  lease->block = owner.block;
+  lease->object = owner.object;
+  lease->handle = nullptr;
+  if (owner.block) owner.block->retain();
+  Py_XINCREF(owner.object);
+  if (owner.handle && torch_abi().new_handle(owner.handle, &lease->handle))
+    throw nb::builtin_exception(nb::exception_type::runtime_error, "torch gave no tensor handle");
+  lease->managed = {{1, 0}, lease, end_lease, 0, {data, on, n, r.dtype->dl, shape, strides, 0}};
   void *tensor = nullptr;
   if (torch_abi().exchange->managed_to_py(&lease->managed, &tensor)) {
     nb::python_error error;
@@ -93,11 +97,6 @@ PyObject *make(void *data, const Ref &r, Block *block, PyObject *object, Handle 
   }
   return static_cast<PyObject *>(tensor);
 }
-
-} // namespace
-
-PyObject *tensor_over(void *data, const Ref &layout, Block *block, PyObject *owner) { return make(data, layout, block, owner, nullptr); }
-PyObject *tensor_over(void *data, const Ref &layout, Handle owner) { return make(data, layout, nullptr, nullptr, owner); }
 
 dlpack::Tensor memory_of(PyObject *tensor) {
   dlpack::Tensor t;

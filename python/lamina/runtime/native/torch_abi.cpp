@@ -22,6 +22,27 @@ dlpack::ExchangeAPI *exchange_of(nb::handle tensor_type) {
   return api;
 }
 
+// A library of torch's, which is loaded already; null without it.
+void *library_of_torch(const std::string &folder, const std::string &name, std::string *path = nullptr) {
+  for (const char *suffix : {".so", ".dylib"}) {
+    std::string full = folder + "/lib/" + name + suffix;
+    if (void *lib = dlopen(full.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
+      if (path) *path = full;
+      return lib;
+    }
+  }
+  return nullptr;
+}
+
+void find_routines(void *lib, Routines &r, const std::string &device) {
+  auto name = [&](const char *routine) { return "aoti_torch_" + device + routine; };
+  find(lib, r.mm_out, name("_mm_out").c_str());
+  find(lib, r.bmm_out, name("_bmm_out").c_str());
+  find(lib, r.addmm_out, name("_addmm_out").c_str());
+  find(lib, r.baddbmm_out, name("_baddbmm_out").c_str());
+  find(lib, r.convolution, name("_convolution").c_str());
+}
+
 TorchAbi look_up() {
   TorchAbi t;
   nb::object torch = nb::module_::import_("torch");
@@ -30,17 +51,10 @@ TorchAbi look_up() {
   t.parameter_type = reinterpret_cast<PyTypeObject *>(nb::object(torch.attr("nn").attr("Parameter")).ptr());
   t.exchange = exchange_of(tensor);
 
-  // libtorch_cpu lies beside the package; its handle also reaches the OpenMP runtime it was linked with. It is loaded already.
-  auto folder = nb::cast<std::string>(torch.attr("__path__")[nb::int_(0)]) + "/lib/libtorch_cpu";
-  void *lib = nullptr;
-  for (const char *suffix : {".so", ".dylib"}) {
-    t.library = folder + suffix;
-    if ((lib = dlopen(t.library.c_str(), RTLD_NOW | RTLD_NOLOAD))) break;
-  }
-  if (!lib) {
-    t.library = "";
-    lib = RTLD_DEFAULT;
-  }
+  // libtorch_cpu lies beside the package; its handle also reaches the OpenMP runtime it was linked with.
+  auto folder = nb::cast<std::string>(torch.attr("__path__")[nb::int_(0)]);
+  void *lib = library_of_torch(folder, "libtorch_cpu", &t.library);
+  if (!lib) lib = RTLD_DEFAULT;
 
   find(lib, t.create_from_blob, "aoti_torch_create_tensor_from_blob");
   find(lib, t.delete_tensor, "aoti_torch_delete_tensor_object");
@@ -51,11 +65,16 @@ TorchAbi look_up() {
   find(lib, t.get_dim, "aoti_torch_get_dim");
   find(lib, t.grad_mode_enabled, "aoti_torch_grad_mode_is_enabled");
   find(lib, t.set_grad_mode, "aoti_torch_grad_mode_set_enabled");
-  find(lib, t.mm_out, "aoti_torch_cpu_mm_out");
-  find(lib, t.bmm_out, "aoti_torch_cpu_bmm_out");
-  find(lib, t.addmm_out, "aoti_torch_cpu_addmm_out");
-  find(lib, t.baddbmm_out, "aoti_torch_cpu_baddbmm_out");
-  find(lib, t.convolution, "aoti_torch_cpu_convolution");
+  find(lib, t.get_dtype, "aoti_torch_get_dtype");
+  find(lib, t.empty_strided, "aoti_torch_empty_strided");
+  find(lib, t.reinterpret, "aoti_torch__reinterpret_tensor");
+  // THPVariable_Wrap(const at::TensorBase &): a handle is the address of an at::Tensor
+  if (void *python = library_of_torch(folder, "libtorch_python")) find(python, t.wrap, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
+  find_routines(lib, t.cpu, "cpu");
+  if (void *cuda = library_of_torch(folder, "libtorch_cuda")) {
+    find_routines(cuda, t.cuda, "cuda");
+    find(cuda, t.current_cuda_stream, "aoti_torch_get_current_cuda_stream");
+  }
   find(lib, t.flash_attention, "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu");
   find(lib, t.copy, "aoti_torch_copy_");
   find(lib, t.packed_convolution, "aoti_torch_cpu_mkldnn__convolution_pointwise");

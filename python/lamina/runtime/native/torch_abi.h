@@ -17,6 +17,19 @@ namespace lamina {
 using Handle = struct AtenTensorOpaque *; // AtenTensorHandle: owns one reference to an at::Tensor
 using RecordHandle = struct AtenRecordOpaque *;
 
+// c10::DeviceType of a DLPack device type: both count the CPU and CUDA first.
+constexpr int32_t shim_device(int32_t type) { return type == dlpack::kCUDA ? 1 : 0; }
+
+// The library routines of one kind of device.
+struct Routines {
+  int32_t (*mm_out)(Handle, Handle, Handle) = nullptr;
+  int32_t (*bmm_out)(Handle, Handle, Handle) = nullptr;
+  int32_t (*addmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
+  int32_t (*baddbmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
+  int32_t (*convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t, int32_t,
+                         const int64_t *, int64_t, int64_t, Handle *) = nullptr;
+};
+
 struct TorchAbi {
   // torch.Tensor and its exchange table
   PyTypeObject *tensor_type = nullptr;
@@ -31,16 +44,15 @@ struct TorchAbi {
   int32_t (*get_sizes)(Handle, int64_t **) = nullptr;
   int32_t (*get_strides)(Handle, int64_t **) = nullptr;
   int32_t (*get_dim)(Handle, int64_t *) = nullptr;
+  int32_t (*get_dtype)(Handle, int32_t *) = nullptr;
+  int32_t (*empty_strided)(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, Handle *) = nullptr;
+  int32_t (*reinterpret)(Handle, int64_t, const int64_t *, const int64_t *, int64_t, Handle *) = nullptr; // a view of it
+  PyObject *(*wrap)(Handle) = nullptr; // the same tensor in Python; needs the GIL
   bool (*grad_mode_enabled)() = nullptr;
   void (*set_grad_mode)(bool) = nullptr;
 
   // library routines
-  int32_t (*mm_out)(Handle, Handle, Handle) = nullptr;
-  int32_t (*bmm_out)(Handle, Handle, Handle) = nullptr;
-  int32_t (*addmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
-  int32_t (*baddbmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
-  int32_t (*convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t, int32_t,
-                         const int64_t *, int64_t, int64_t, Handle *) = nullptr;
+  Routines cpu, cuda;
   int32_t (*flash_attention)(Handle, Handle, Handle, double, int32_t, Handle *, double *, Handle *, Handle *) = nullptr;
 
   int32_t (*copy)(Handle, Handle, int32_t) = nullptr; // into the first
@@ -64,9 +76,16 @@ struct TorchAbi {
   int32_t (*record_start)(const char *, void *, const void *, uint64_t, RecordHandle *) = nullptr;
   int32_t (*record_end)(RecordHandle) = nullptr;
 
+  // GPUs: torch's current stream of one
+  int32_t (*current_cuda_stream)(int32_t, void **) = nullptr;
+
   std::string library; // path of libtorch_cpu
 
-  bool has_shim() const { return create_from_blob && delete_tensor && new_handle && get_data_ptr && get_sizes && get_strides && get_dim && copy; }
+  bool has_shim() const {
+    return create_from_blob && delete_tensor && new_handle && get_data_ptr && get_sizes && get_strides && get_dim && get_dtype &&
+           empty_strided && reinterpret && copy;
+  }
+  const Routines &routines(int32_t type) const { return type == dlpack::kCUDA ? cuda : cpu; }
   bool has_team() const { return parallel && num_threads && thread_num && team_size && in_parallel; }
   bool has_packed_gemm() const { return pack_size && pack && compute; }
   bool has_profiler() const { return profiler_enabled && record_start && record_end; }

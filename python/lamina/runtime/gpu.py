@@ -1,0 +1,42 @@
+"""What the native runner needs for a program of a GPU, besides what `spec` makes of any program."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lamina.core.program import Launch, Program
+
+from .spec import spec_of
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What launches kernels: a library with the functions of NVIDIA's driver, and where the tensors are that its kernels work on
+    ("cpu" for one that only stands in for a GPU)."""
+
+    library: str
+    tensors: Literal["cuda", "cpu"] = "cuda"
+
+
+NVIDIA = Driver("libcuda.so.1")
+
+
+def gpu_spec_of(program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver) -> dict[str, Any]:
+    """As spec_of, for a cubin. With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its kernel's name."""
+    spec = spec_of(program, {name: i for i, name in enumerate(kernels)}, (), driver.tensors)
+    most = dict.fromkeys(kernels, (0, 1))
+    for step in program.steps:
+        if isinstance(step, Launch):
+            shared, cluster = most[step.kernel]
+            most[step.kernel] = (max(shared, step.shared), max(cluster, step.cluster))
+    spec["gpu"] = {
+        "target": target,
+        "driver": driver.library,
+        "tensors": driver.tensors,
+        "synchronous": os.environ.get("LAMINA_SYNC", "") == "1",
+        "code": code,
+        "kernels": [(name, *limits) for name, limits in most.items()],
+        "constants": spec["constants"],
+    }
+    return {**spec, "constants": []}

@@ -1,0 +1,97 @@
+// What the runtime uses of NVIDIA's driver, libcuda.so.1, found by name: no CUDA header or toolkit is needed. Declarations follow
+// the CUDA Driver API reference.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace lamina::cuda {
+
+using Result = int; // 0 is success
+using DeviceId = int;
+using ContextHandle = struct ContextOpaque *;
+using ModuleHandle = struct ModuleOpaque *;
+using FunctionHandle = struct FunctionOpaque *;
+using StreamHandle = void *;
+
+constexpr Result kOutOfMemory = 2;
+constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;               // CUdevice_attribute
+constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;                         // CUfunction_attribute
+constexpr int kClusterDimension = 4;                                                   // CUlaunchAttributeID
+constexpr int kCaptureRelaxed = 2;                                                     // CUstreamCaptureMode
+
+struct LaunchAttribute {
+  int id;
+  char pad[8 - sizeof(int)];
+  union {
+    char bytes[64];
+    struct {
+      unsigned x, y, z;
+    } cluster;
+  } value;
+};
+
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  StreamHandle stream;
+  LaunchAttribute *attributes;
+  unsigned attribute_count;
+};
+
+class Driver {
+public:
+  // The driver in a library; the same object for the same library. Throws std::runtime_error where there is none, or one that is
+  // older than what is needed.
+  static Driver &at(const std::string &library);
+
+  Result (*device_get)(DeviceId *, int) = nullptr;
+  Result (*device_name)(char *, int, DeviceId) = nullptr;
+  Result (*device_attribute)(int *, int, DeviceId) = nullptr;
+  Result (*retain_primary_context)(ContextHandle *, DeviceId) = nullptr;
+  Result (*current_context)(ContextHandle *) = nullptr;
+  Result (*push_context)(ContextHandle) = nullptr;
+  Result (*pop_context)(ContextHandle *) = nullptr;
+  Result (*load_module)(ModuleHandle *, const void *) = nullptr;
+  Result (*get_function)(FunctionHandle *, ModuleHandle, const char *) = nullptr;
+  Result (*set_attribute)(FunctionHandle, int, int) = nullptr;
+  Result (*launch)(const LaunchConfig *, FunctionHandle, void **, void **) = nullptr;
+  Result (*synchronize)(StreamHandle) = nullptr;
+  Result (*is_capturing)(StreamHandle, int *) = nullptr;
+  Result (*exchange_capture_mode)(int *) = nullptr;
+  int32_t (*current_stream)(int32_t, void **) = nullptr; // torch's; of the library itself where it has that (in tests)
+
+  std::string text(Result) const; // "CUDA_ERROR_INVALID_VALUE: invalid argument"
+  std::string version() const;    // "13.0"
+  void check(Result, const std::string &what) const; // throws std::runtime_error "WHAT: TEXT"
+
+  // A module stays loaded until the process ends, as a recorded CUDA graph may hold its kernels; equal code is loaded once. The
+  // context must be current.
+  Result module(ContextHandle, const std::string &code, ModuleHandle *);
+
+private:
+  explicit Driver(const std::string &library);
+
+  Result (*error_name_)(Result, const char **) = nullptr;
+  Result (*error_string_)(Result, const char **) = nullptr;
+  int version_ = 0;
+  std::mutex mutex_;
+  std::map<std::pair<ContextHandle, std::string>, ModuleHandle> modules_;
+};
+
+// A context that is current while this lives.
+class Current {
+public:
+  Current(Driver &driver, ContextHandle context);
+  ~Current();
+
+private:
+  Driver &driver_;
+  bool pushed_;
+};
+
+} // namespace lamina::cuda

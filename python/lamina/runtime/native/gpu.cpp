@@ -1,0 +1,229 @@
+#include "gpu.h"
+
+#include <algorithm>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <stdexcept>
+
+#include "context.h"
+#include "cuda_driver.h"
+#include "tensors.h"
+
+namespace lamina {
+namespace {
+
+// A program's code and constants on one GPU.
+struct Loaded {
+  int index;
+  cuda::ContextHandle context = nullptr;
+  std::vector<cuda::FunctionHandle> functions;
+  std::vector<nb::object> constants; // tensors
+  std::vector<void *> data;          // of the constants
+  std::vector<void *> streams;       // on which torch knows that the constants are used
+};
+
+// Whether a cubin for "sm_90a" runs on a GPU of a compute capability: `a` means that one alone, `f` its family.
+bool runs_on(const std::string &architecture, int major, int minor) {
+  int number = 0;
+  size_t i = 0;
+  for (; i < architecture.size() && isdigit(architecture[i]); ++i) number = number * 10 + (architecture[i] - '0');
+  char suffix = i < architecture.size() ? architecture[i] : ' ';
+  if (number / 10 != major) return false;
+  return suffix == 'a' ? number % 10 == minor : number % 10 <= minor;
+}
+
+std::string architecture_of(const std::string &target) {
+  size_t at = target.find("sm_");
+  return at == std::string::npos ? "" : target.substr(at + 3);
+}
+
+class Gpu final : public Device {
+public:
+  explicit Gpu(GpuCode code)
+      : Device(code.cuda ? dlpack::kCUDA : dlpack::kCPU, code.synchronous), code_(std::move(code)), driver_(cuda::Driver::at(code_.driver)) {}
+
+  int current() override {
+    if (!code_.cuda) return 0;
+    return nb::cast<int>(nb::module_::import_("torch").attr("cuda").attr("current_device")());
+  }
+
+  void load(int index) override { loaded(index); }
+
+  void enter(Context &context) override {
+    Loaded &here = loaded(context.on.id);
+    cuda::ContextHandle now = nullptr;
+    driver_.check(driver_.current_context(&now), "no current CUDA context");
+    if (now != here.context) {
+      driver_.check(driver_.push_context(here.context), "the GPU's context cannot be used");
+      context.entered = true;
+    }
+    if (driver_.current_stream(context.on.id, &context.stream)) throw std::runtime_error("torch has no current stream for this GPU");
+    if (context.loaded != &here) {
+      context.loaded = &here;
+      for (int b : context.plan().of_kind[int(Kind::constant)]) context.set_base(b, here.data[size_t(context.plan().buffers[b].index)]);
+    }
+    if (!here.constants.empty()) use_constants(here, context.stream);
+  }
+
+  void leave(Context &context) noexcept override {
+    cuda::ContextHandle gone = nullptr;
+    if (context.entered) driver_.pop_context(&gone);
+    context.entered = false;
+  }
+
+  Memory allocate(const Ref &layout, int64_t, int index, void **data) override {
+    const TorchAbi &torch = torch_abi();
+    Handle handle = nullptr;
+    if (torch.has_shim() && !torch.empty_strided(int64_t(layout.shape.size()), layout.shape.data(), layout.strides.data(),
+                                                 layout.dtype->scalar_type, shim_device(type), index, &handle)) {
+      torch.get_data_ptr(handle, data);
+      return {.handle = handle};
+    }
+    PyGILState_STATE state = PyGILState_Ensure();
+    try {
+      nb::object tensor = allocate_in_python(layout, index);
+      *data = memory_of(tensor.ptr()).data;
+      PyGILState_Release(state);
+      return {.object = tensor.release().ptr()};
+    } catch (...) {
+      PyGILState_Release(state);
+      throw;
+    }
+  }
+
+  bool keeps(int64_t) const override { return false; } // torch's allocator knows better who needs it, and captures need their own
+
+  void launch(const Launch &launch, const std::string &name, Context &context) override {
+    if (launch.grid == 0) return;
+    const Loaded &here = *static_cast<const Loaded *>(context.loaded);
+    cuda::LaunchAttribute cluster{cuda::kClusterDimension, {}, {}};
+    cluster.value.cluster = {launch.cluster, 1, 1};
+    cuda::LaunchConfig config{unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, context.stream, &cluster,
+                              launch.cluster > 1 ? 1u : 0u};
+    cuda::Result result = driver_.launch(&config, here.functions[size_t(launch.function)], &context.parameters[launch.slots], nullptr);
+    if (result) [[unlikely]] fail(result, launch, name);
+  }
+
+  void wait(const std::string &name, Context &context) override {
+    int capturing = 0;
+    if (driver_.is_capturing(context.stream, &capturing) || capturing) return; // waiting would end the capture
+    driver_.check(driver_.synchronize(context.stream), "after " + name);
+  }
+
+  void copy(const dlpack::Tensor &from, void *to, const Ref &want, Context &context) override {
+    if (!want.numel()) return;
+    Ref source = want;
+    source.strides.assign(from.strides, from.strides + from.ndim);
+    nb::object target = nb::steal(tensor_over(to, want, context.on, {})), given = nb::steal(tensor_over(from.data, source, context.on, {}));
+    target.attr("copy_")(given);
+  }
+
+private:
+  [[noreturn]] void fail(cuda::Result result, const Launch &launch, const std::string &name) const {
+    std::string geometry = std::to_string(launch.grid) + " blocks of " + std::to_string(launch.threads) + " threads";
+    if (launch.cluster > 1) geometry += " in clusters of " + std::to_string(launch.cluster);
+    if (launch.shared) geometry += ", " + std::to_string(launch.shared) + " bytes of shared memory each";
+    throw std::runtime_error("the launch of " + name + " (kernel " + code_.kernels[size_t(launch.function)].name + ", " + geometry +
+                             ") failed: " + driver_.text(result) +
+                             (step_by_step ? "" : "; the fault may be an earlier kernel's: LAMINA_SYNC=1 waits after each"));
+  }
+
+  nb::object allocate_in_python(const Ref &layout, int index) const {
+    nb::object torch = nb::module_::import_("torch");
+    nb::object device = code_.cuda ? nb::object(torch.attr("device")("cuda", index)) : nb::object(torch.attr("device")("cpu"));
+    return torch.attr("empty_strided")(nb::cast(layout.shape), nb::cast(layout.strides),
+                                       nb::arg("dtype") = torch.attr(layout.dtype->torch_name.c_str()), nb::arg("device") = device);
+  }
+
+  // Memory that goes back to torch's allocator may be used again at once on the stream it came from; of other streams it must know.
+  void use_constants(Loaded &here, void *stream) {
+    if (std::find(here.streams.begin(), here.streams.end(), stream) != here.streams.end()) return;
+    here.streams.push_back(stream);
+    if (!code_.cuda) return;
+    nb::object current = nb::module_::import_("torch").attr("cuda").attr("current_stream")(here.index);
+    for (nb::object &constant : here.constants) constant.attr("record_stream")(current);
+  }
+
+  // Loading calls Python, which may give the GIL away: not under the lock. Two threads may load at once; the first is kept.
+  Loaded &loaded(int index) {
+    if (Loaded *found = find(index)) return *found;
+    auto fresh = std::make_unique<Loaded>(make(index));
+    std::lock_guard lock(mutex_);
+    for (auto &other : loaded_)
+      if (other->index == index) return *other;
+    loaded_.push_back(std::move(fresh));
+    return *loaded_.back();
+  }
+
+  Loaded *find(int index) {
+    std::lock_guard lock(mutex_);
+    for (auto &found : loaded_)
+      if (found->index == index) return found.get();
+    return nullptr;
+  }
+
+  Loaded make(int index) {
+    Loaded made{index};
+    cuda::DeviceId device = 0;
+    int major = 0, minor = 0;
+    char name[256] = "";
+    std::string gpu = "GPU " + std::to_string(index);
+    driver_.check(driver_.device_get(&device, index), gpu + " cannot be used");
+    driver_.check(driver_.device_attribute(&major, cuda::kComputeMajor, device), gpu);
+    driver_.check(driver_.device_attribute(&minor, cuda::kComputeMinor, device), gpu);
+    driver_.device_name(name, sizeof name - 1, device);
+    gpu += " (" + std::string(name) + ", sm_" + std::to_string(major) + std::to_string(minor) + ", driver for CUDA " + driver_.version() + ")";
+    if (!runs_on(architecture_of(code_.target), major, minor))
+      throw std::runtime_error("this program is for " + code_.target + ", which " + gpu + " does not run: compile it for this GPU");
+    driver_.check(driver_.retain_primary_context(&made.context, device), gpu + " gives no context");
+    cuda::Current current(driver_, made.context);
+    cuda::ModuleHandle module = nullptr;
+    if (!code_.kernels.empty())
+      driver_.check(driver_.module(made.context, code_.binary, &module), gpu + " does not load code for " + code_.target);
+    for (const GpuCode::Kernel &kernel : code_.kernels) {
+      cuda::FunctionHandle function = nullptr;
+      driver_.check(driver_.get_function(&function, module, kernel.name.c_str()), "the code has no kernel " + kernel.name);
+      if (kernel.shared) allow_shared(kernel, function, device);
+      if (kernel.cluster > 8)
+        driver_.check(driver_.set_attribute(function, cuda::kNonPortableCluster, 1), "kernel " + kernel.name + " in large clusters");
+      made.functions.push_back(function);
+    }
+    upload(made);
+    return made;
+  }
+
+  void allow_shared(const GpuCode::Kernel &kernel, cuda::FunctionHandle function, cuda::DeviceId device) const {
+    int most = 0;
+    driver_.device_attribute(&most, cuda::kSharedOptIn, device);
+    driver_.check(driver_.set_attribute(function, cuda::kMaxDynamicShared, int(kernel.shared)),
+                  "kernel " + kernel.name + " needs " + std::to_string(kernel.shared) + " bytes of shared memory of " + std::to_string(most));
+  }
+
+  void upload(Loaded &made) const {
+    if (code_.constants.empty()) return;
+    nb::object torch = nb::module_::import_("torch"), u8 = torch.attr("uint8");
+    for (const nb::bytes &bytes : code_.constants) {
+      nb::object tensor;
+      if (bytes.size()) {
+        nb::object memory = nb::module_::import_("builtins").attr("bytearray")(bytes);
+        tensor = torch.attr("frombuffer")(memory, nb::arg("dtype") = u8);
+      } else {
+        tensor = torch.attr("empty")(0, nb::arg("dtype") = u8);
+      }
+      if (code_.cuda) tensor = tensor.attr("to")(torch.attr("device")("cuda", made.index));
+      made.data.push_back(memory_of(tensor.ptr()).data);
+      made.constants.push_back(std::move(tensor));
+    }
+  }
+
+  const GpuCode code_;
+  cuda::Driver &driver_;
+  std::mutex mutex_; // never held while Python runs
+  std::vector<std::unique_ptr<Loaded>> loaded_;
+};
+
+} // namespace
+
+std::shared_ptr<Device> make_gpu(GpuCode code) { return std::make_shared<Gpu>(std::move(code)); }
+
+} // namespace lamina
