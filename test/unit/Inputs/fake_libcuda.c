@@ -1,0 +1,109 @@
+// Stands in for NVIDIA's driver on a machine without a GPU: records what is launched, runs the kernel "inc" on the host, fails where
+// it is told to. Device pointers are host pointers. One GPU, number 0.
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  int id;
+  char pad[4];
+  struct { unsigned x, y, z; char rest[52]; } cluster;
+} Attribute;
+typedef struct {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  Attribute *attributes;
+  unsigned attribute_count;
+} Config;
+
+// What tests read and set.
+typedef struct {
+  char kernel[32];
+  unsigned grid[3], block[3], shared, cluster;
+  void *stream;
+  void *arguments[4];
+} Record;
+Record fake_launches[256];
+int fake_launch_count, fake_loads, fake_synchronizations, fake_attribute_count, fake_capturing, fake_version = 13000, fake_major = 9,
+    fake_minor = 0, fake_depth, fake_relaxed_loads;
+int fake_attributes[64][2];
+void *fake_stream;
+static char failing[64];
+static int failure, failure_after;
+
+void fake_fail(const char *function, int code, int after) {
+  snprintf(failing, sizeof failing, "%s", function);
+  failure = code;
+  failure_after = after;
+}
+
+static int fails(const char *function) {
+  if (!failure || strcmp(function, failing) || failure_after-- > 0) return 0;
+  int code = failure;
+  failure = 0;
+  return code;
+}
+#define MAY_FAIL(name) do { int code = fails(name); if (code) return code; } while (0)
+
+static _Thread_local void *stack[16];
+static _Thread_local int depth, mode;
+static char context;
+
+int cuInit(unsigned flags) { MAY_FAIL("cuInit"); return (int)flags; }
+int cuDriverGetVersion(int *version) { *version = fake_version; return 0; }
+int cuGetErrorName(int code, const char **name) { *name = code == 1 ? "CUDA_ERROR_INVALID_VALUE" : code == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL; return 0; }
+int cuGetErrorString(int code, const char **text) { *text = code == 1 ? "invalid argument" : NULL; return 0; }
+int cuDeviceGet(int *device, int index) { MAY_FAIL("cuDeviceGet"); *device = index; return index ? 101 : 0; }
+int cuDeviceGetName(char *name, int length, int device) { snprintf(name, (size_t)length, "Fake %d", device); return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  (void)device;
+  *value = attribute == 75 ? fake_major : attribute == 76 ? fake_minor : attribute == 97 ? 232448 : -1;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void **found, int device) { (void)device; *found = &context; return 0; }
+int cuCtxGetCurrent(void **now) { *now = depth ? stack[depth - 1] : NULL; return 0; }
+int cuCtxPushCurrent_v2(void *given) { stack[depth++] = given; __atomic_add_fetch(&fake_depth, 1, __ATOMIC_SEQ_CST); return 0; }
+int cuCtxPopCurrent_v2(void **gone) { *gone = stack[--depth]; __atomic_sub_fetch(&fake_depth, 1, __ATOMIC_SEQ_CST); return 0; }
+int cuModuleLoadData(void **module, const void *image) {
+  MAY_FAIL("cuModuleLoadData");
+  if (!depth) return 201;
+  fake_loads++;
+  fake_relaxed_loads += mode == 2;
+  *module = (void *)image;
+  return 0;
+}
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  static char names[64][32];
+  static int count;
+  if (!strstr((const char *)module, name)) return 500;
+  snprintf(names[count], sizeof names[0], "%s", name);
+  *function = names[count++];
+  return 0;
+}
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  (void)function;
+  MAY_FAIL("cuFuncSetAttribute");
+  fake_attributes[fake_attribute_count][0] = attribute;
+  fake_attributes[fake_attribute_count++][1] = value;
+  return 0;
+}
+int cuLaunchKernelEx(const Config *c, void *function, void **parameters, void **extra) {
+  MAY_FAIL("cuLaunchKernelEx");
+  if (!depth || extra) return 201;
+  Record *r = &fake_launches[__atomic_fetch_add(&fake_launch_count, 1, __ATOMIC_SEQ_CST) % 256];
+  snprintf(r->kernel, sizeof r->kernel, "%s", (const char *)function);
+  memcpy(r->grid, c->grid, sizeof r->grid);
+  memcpy(r->block, c->block, sizeof r->block);
+  r->shared = c->shared;
+  r->stream = c->stream;
+  r->cluster = c->attribute_count && c->attributes[0].id == 4 ? c->attributes[0].cluster.x : 1;
+  for (int i = 0; i < 2; ++i) r->arguments[i] = *(void **)parameters[i];
+  const float *in = *(const float **)parameters[0];
+  float *out = *(float **)parameters[1];
+  for (unsigned i = 0; i < c->grid[0] * c->block[0]; ++i) out[i] = in[i] + 1.0f;
+  return 0;
+}
+int cuStreamSynchronize(void *stream) { (void)stream; MAY_FAIL("cuStreamSynchronize"); fake_synchronizations++; return 0; }
+int cuStreamIsCapturing(void *stream, int *status) { (void)stream; *status = fake_capturing; return 0; }
+int cuThreadExchangeStreamCaptureMode(int *given) { int was = mode; mode = *given; *given = was; return 0; }
+int aoti_torch_get_current_cuda_stream(int32_t device, void **stream) { (void)device; *stream = fake_stream; return 0; }

@@ -1,0 +1,106 @@
+"""A driver that stands in for NVIDIA's: Inputs/fake_libcuda.c, built once a session, seen through ctypes."""
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.core.program import Launch, Program
+from lamina.runtime.executable import Executable
+from lamina.runtime.gpu import Driver
+
+SOURCE = Path(__file__).parent / "Inputs" / "fake_libcuda.c"
+TARGET = "nvvm:sm_90a"
+
+
+class _Record(ctypes.Structure):
+    _fields_ = [
+        ("kernel", ctypes.c_char * 32),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("cluster", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p * 4),
+    ]
+
+
+@dataclass(frozen=True)
+class Launched:
+    kernel: str
+    grid: int
+    threads: int
+    shared: int
+    cluster: int
+    stream: int | None
+    arguments: tuple[int, ...]
+
+
+class FakeGpu:
+    """The library, its counters by name (`gpu["loads"]`) and its launches."""
+
+    def __init__(self, path: Path) -> None:
+        self.driver = Driver(str(path), "cpu")
+        self.library = ctypes.CDLL(str(path))
+
+    def __getitem__(self, name: str) -> int:
+        return ctypes.c_int.in_dll(self.library, f"fake_{name}").value
+
+    def __setitem__(self, name: str, value: int) -> None:
+        kind = ctypes.c_void_p if name == "stream" else ctypes.c_int
+        kind.in_dll(self.library, f"fake_{name}").value = value
+
+    def fail(self, function: str, code: int, after: int = 0) -> None:
+        """One call of a function fails, once `after` calls have not."""
+        self.library.fake_fail(function.encode(), code, after)
+
+    def launches(self) -> list[Launched]:
+        """Those since the last look."""
+        records = (_Record * 256).in_dll(self.library, "fake_launches")
+        found = [
+            Launched(r.kernel.decode(), r.grid[0], r.block[0], r.shared, r.cluster, r.stream, (r.arguments[0], r.arguments[1]))
+            for r in records[: self["launch_count"]]
+        ]
+        self["launch_count"] = 0
+        return found
+
+    def attributes(self) -> list[tuple[int, int]]:
+        """Attributes of functions set since the last look."""
+        pairs = ((ctypes.c_int * 2) * 64).in_dll(self.library, "fake_attributes")
+        found = [(pairs[i][0], pairs[i][1]) for i in range(self["attribute_count"])]
+        self["attribute_count"] = 0
+        return found
+
+    def executable(self, program: Program, code: bytes = b"inc\0", kernels: Sequence[str] = ("inc",)) -> Executable:
+        return Executable(on_gpu(program), Cubin(code, tuple(kernels)), self.driver)
+
+
+@dataclass(frozen=True)
+class Cubin:
+    code: bytes
+    kernels: tuple[str, ...]
+    target: str = TARGET
+    messages: tuple[str, ...] = ()
+
+
+def on_gpu(program: Program, **changes: Any) -> Program:
+    """A program of the CPU's tests for the GPU: blocks of 64 threads, unless `changes` say otherwise."""
+    given = {"threads": 64, **changes}
+    steps = tuple(
+        replace(s, **{k: v for k, v in given.items() if not getattr(s, k)}) if isinstance(s, Launch) else s for s in program.steps
+    )
+    return replace(program, device="cuda", steps=steps)
+
+
+def build(folder: Path) -> FakeGpu:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler to build the stand-in for NVIDIA's driver")
+    library = folder / "libfakecuda.so"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
+    return FakeGpu(library)
