@@ -20,6 +20,7 @@ PASSES: dict[str, str] = {
     "lamina-tile": "lamina.passes.tile:Tile",
     "lamina-expand-math": "lamina.passes.expand_math:ExpandMath",
     "lamina-distribute": "lamina.passes.distribute:Distribute",
+    "lamina-gpu-to-nvvm": "lamina.passes.gpu_to_nvvm:GpuToNvvm",
     "lamina-tile-to-cpu": "lamina.passes.tile_to_cpu:TileToCpu",
 }
 

@@ -8,10 +8,6 @@
 All kernels of a module go through one pipeline and into one object: each stage has a fixed cost that is paid once.
 """
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import llvmlite.binding as llvm
 from torch_mlir import ir
 from torch_mlir.dialects import llvm as llvm_dialect
@@ -24,6 +20,7 @@ from lamina.passes.tile_to_cpu import CHECKS, TileToCpu
 
 from . import llvm_text
 from .base import Artifact, Target
+from .clock import Clock
 
 
 def lowering_pipeline() -> str:
@@ -69,7 +66,7 @@ class CpuTarget(Target):
             for op in module.body.operations
             if "tile.grid" in op.operation.attributes
         )
-        clock = _Clock()
+        clock = Clock()
         with module.context, ir.Location.unknown():
             with clock.stage("expand-math"):
                 ExpandMath(ldexp=self.device.avx512).run(module)
@@ -161,14 +158,3 @@ def optimise(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
 def _is_scalar_loop(function: llvm.ValueRef) -> bool:
     blocks = list(function.blocks)
     return len(blocks) > 1 and not any(op.type.is_vector for block in blocks for op in block.instructions)
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - start

@@ -1,0 +1,1 @@
+"""What lamina-gpu-to-nvvm is made of."""

@@ -1,0 +1,106 @@
+"""Ops that become one instruction for each lane: hardware approximations, and angles that reduce in a branch of one thread."""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+
+from ..emit import Emit, Num
+from ..gpu_math import LATE, hardware
+
+
+def finish(op: ir.Operation, result: Num) -> None:
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
+
+
+def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
+    """`make` of the scalars in every lane of the op's operands, put together again."""
+    of = op.results[0].type
+    e = Emit(ir.InsertionPoint(op), op.location)
+    if not isinstance(of, ir.VectorType):
+        return make(*map(e.wrap, op.operands))
+    lanes = [make(*scalars).value for scalars in zip(*(extracted(e, v) for v in op.operands), strict=True)]
+    return e.wrap(e.op("vector.from_elements", [of], lanes).result)
+
+
+def extracted(e: Emit, v: ir.Value) -> list[Num]:
+    """The lanes of a vector of rank 1."""
+    of = ir.VectorType(v.type)
+    made = []
+    for i in range(of.shape[0]):
+        at = ir.DenseI64ArrayAttr.get([i])
+        made.append(e.wrap(e.op("vector.extract", [of.element_type], [v], static_position=at).result))
+    return made
+
+
+def intrinsic(name: str, *operands: Num) -> Num:
+    """A call of an LLVM intrinsic with a result of the first operand's type."""
+    e = operands[0].at
+    return e.make(
+        "llvm.call_intrinsic",
+        operands[0].value.type,
+        *operands,
+        intrin=ir.StringAttr.get(name),
+        op_bundle_sizes=ir.DenseI32ArrayAttr.get([]),
+        operandSegmentSizes=ir.DenseI32ArrayAttr.get([len(operands), 0]),
+    )
+
+
+def lower_marked(op: ir.Operation) -> None:
+    """math.exp2, math.rsqrt, math.sqrt and arith.divf of f32 with `fastmath<afn>` -> PTX's approximations (gpu_math.hardware).
+
+    By NVPTX's own intrinsics, since LLVM's for exp2 has no form that flushes denormals, and its fdiv none for div.full."""
+    if hardware.is_marked(op):
+        finish(op, per_lane(op, _reciprocal if op.name == "arith.divf" and hardware.by_reciprocal(op) else MARKED[op.name]))
+
+
+def _reciprocal(x: Num, y: Num) -> Num:
+    return x * intrinsic("llvm.nvvm.rcp.approx.ftz.f", y)
+
+
+MARKED: dict[str, Callable[..., Num]] = {
+    "math.exp2": lambda x: intrinsic("llvm.nvvm.ex2.approx.ftz.f", x),
+    "math.rsqrt": lambda x: intrinsic("llvm.nvvm.rsqrt.approx.f", x),
+    "math.sqrt": lambda x: intrinsic("llvm.nvvm.sqrt.approx.f", x),
+    "arith.divf": lambda x, y: intrinsic("llvm.nvvm.div.full", x, y),
+}
+
+
+def lower_angle(op: ir.Operation) -> None:
+    """math.sin, math.cos and math.tan of f32 -> polynomials, with the branch for large angles taken by threads that have one."""
+    e = Emit.before(op)
+    result = LATE[op.name](e.wrap(op.operands[0]))
+    if result.value.owner.name in hardware.MARKABLE:  # the quotient that a tangent is
+        hardware.mark(result.value.owner)
+    finish(op, result)
+
+
+def lower_number(op: ir.Operation) -> None:
+    """arith.maxnumf and minnumf -> LLVM's, which are instructions; upstream calls libdevice for them."""
+    e = Emit.before(op)
+    finish(op, e.make(NUMBERS[op.name], op.results[0].type, *map(e.wrap, op.operands)))
+
+
+NUMBERS = {"arith.maxnumf": "llvm.intr.maxnum", "arith.minnumf": "llvm.intr.minnum"}
+
+
+def lower_reduction(op: ir.Operation) -> None:
+    """vector.reduction -> scalar ops as a tree, neighbours first. LLVM's own expansion adds in order unless told `reassoc`, and
+    shuffles vectors that are scalars to the hardware."""
+    e = Emit(ir.InsertionPoint(op), op.location)
+    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    lanes = extracted(e, op.operands[0])
+    name = COMBINE.get(kind) or f"arith.{kind}{'f' if lanes[0].is_float else 'i'}"
+    while len(lanes) > 1:
+        pairs = zip(lanes[::2], lanes[1::2], strict=False)
+        lanes = [e.make(name, a.value.type, a, b) for a, b in pairs] + lanes[len(lanes) & ~1 :]
+    if len(op.operands) > 1:
+        lanes = [e.make(name, lanes[0].value.type, e.wrap(op.operands[1]), lanes[0])]
+    finish(op, lanes[0])
+
+
+COMBINE = {
+    "minimumf": "arith.minimumf", "maximumf": "arith.maximumf", "minnumf": "arith.minnumf", "maxnumf": "arith.maxnumf",
+    "minsi": "arith.minsi", "maxsi": "arith.maxsi", "minui": "arith.minui", "maxui": "arith.maxui",
+    "and": "arith.andi", "or": "arith.ori", "xor": "arith.xori",
+}  # fmt: skip

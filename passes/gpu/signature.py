@@ -1,0 +1,54 @@
+"""What a kernel's function says to LLVM: how its pointers alias and are aligned, and where its shared memory starts."""
+
+from torch_mlir import ir
+
+from ..cpu.abi import WRITES
+
+ATOMICS = {"memref.atomic_rmw": 1, "memref.generic_atomic_rmw": 0}
+ALIGNMENT = 16  # bytes: what one thread loads at once
+
+
+def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None:
+    """noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes, aligned as
+    `tile.align` says (16 bytes where it is not there); workgroup memory at 16 bytes. Without the first two, loads repeat after
+    every store."""
+    block = function.regions[0].blocks[0]
+    count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
+    arguments = list(block.arguments)
+    shared: set[int] = set()
+    if "tile.alias" in function.attributes:
+        alias = function.attributes["tile.alias"]
+        shared = set(range(count)) if isinstance(alias, ir.UnitAttr) else {int(i) for i in ir.DenseI64ArrayAttr(alias)}
+    aligned = [ALIGNMENT] * count
+    if "tile.align" in function.attributes:
+        aligned = [int(n) for n in ir.DenseI64ArrayAttr(function.attributes["tile.align"])]
+    written = {_root(o.operands[at]) for name, at in (WRITES | ATOMICS).items() for o in ops.get(name, ())}
+    unit, none = ir.UnitAttr.get(), ir.DictAttr.get({})
+    attributes = []
+    for i, argument in enumerate(arguments[:count]):
+        if not isinstance(argument.type, ir.MemRefType):
+            attributes.append(none)
+            continue
+        names: dict[str, ir.Attribute] = {"llvm.nonnull": unit, "llvm.align": _i64(max(aligned[i], 1))}
+        if i not in shared:
+            names["llvm.noalias"] = unit
+        if argument not in written:
+            names["llvm.readonly"] = unit
+        attributes.append(ir.DictAttr.get(names))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+    if len(arguments) > count:
+        at = ir.DictAttr.get({"llvm.align": _i64(ALIGNMENT)})
+        function.attributes["workgroup_attrib_attrs"] = ir.ArrayAttr.get([at] * (len(arguments) - count))
+    for key in [key for key in function.attributes if key.startswith(("tile.", "gpu.grid"))]:
+        del function.attributes[key]
+
+
+def _root(value: ir.Value) -> ir.Value:
+    """The memref that a view is of."""
+    while not isinstance(value, ir.BlockArgument) and value.owner.name in ("memref.reinterpret_cast", "memref.cast"):
+        value = value.owner.operands[0]
+    return value
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -1,0 +1,85 @@
+"""`lamina-gpu-to-nvvm`: the code of one thread in a form that upstream's conversion to NVVM lowers whole and well."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from .base import Pass
+from .gpu import halves, lanes
+from .gpu.remainder import lower_remainder
+from .gpu.signature import annotate
+from .gpu_math import LATE
+
+Rewrite = Callable[[ir.Operation], None]
+
+
+@dataclass(frozen=True)
+class GpuToNvvm(Pass):
+    """Rewrites in gpu.func what upstream's conversion to NVVM does not lower, or lowers badly.
+
+    Before: the distributed level (see lamina-distribute). After: the same dialects, with
+
+    - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
+    - sums, products and differences marked `contract`, so that they become fused multiply-adds;
+    - vector.reduction as a tree of scalar ops; arith.maxnumf and minnumf as LLVM's, where upstream calls libdevice;
+    - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
+    - arith.remf as an exact loop;
+    - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`);
+    - workgroup memory at 16 bytes.
+
+    contract  allow fused multiply-adds
+
+        %y = math.exp2 %x fastmath<afn> : vector<2xf32>
+    ->  %e = vector.extract %x[0] ... ; llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%e) ... ; vector.from_elements
+    """
+
+    name: ClassVar[str] = "lamina-gpu-to-nvvm"
+    contract: bool = True
+
+    def run(self, module: ir.Module) -> None:
+        with module.context:
+            for outer in module.body.operations:
+                if outer.operation.name == "gpu.module":
+                    for inner in outer.operation.regions[0].blocks[0].operations:
+                        if inner.operation.name == "gpu.func":
+                            self._lower(inner.operation)
+
+    def _lower(self, function: ir.Operation) -> None:
+        annotate(function, _by_name(function))
+        for rewrites in STEPS:
+            ops = _by_name(function)
+            for name, rewrite in rewrites.items():
+                for op in ops.get(name, ()):
+                    rewrite(op)
+        if self.contract:
+            _contract(_by_name(function))
+
+
+def _contract(ops: dict[str, list[ir.Operation]]) -> None:
+    none, alone, tree = (ir.Attribute.parse(f"#arith.fastmath<{names}>") for names in ("none", "contract", "reassoc,contract"))
+    for name in ("arith.addf", "arith.subf", "arith.mulf"):
+        for op in ops.get(name, ()):
+            flags = op.attributes.get("fastmath", none)
+            op.attributes["fastmath"] = alone if flags == none else tree if "reassoc" in str(flags) else flags
+
+
+def _by_name(function: ir.Operation) -> dict[str, list[ir.Operation]]:
+    found: dict[str, list[ir.Operation]] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        found.setdefault(op.name, []).append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+    return found
+
+
+# What a step makes, the next one sees: remainders and angles hold divisions, halves become f32.
+STEPS: tuple[dict[str, Rewrite], ...] = (
+    dict.fromkeys(halves.ARITHMETIC | halves.CONVERSIONS, halves.lower),
+    {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)},
+    {"vector.reduction": lanes.lower_reduction, **dict.fromkeys(lanes.MARKED, lanes.lower_marked)},
+    dict.fromkeys(lanes.NUMBERS, lanes.lower_number),
+)

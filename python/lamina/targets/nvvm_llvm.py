@@ -1,0 +1,58 @@
+"""From LLVM IR to PTX, by the NVPTX backend of llvmlite's LLVM."""
+
+import re
+
+import llvmlite.binding as llvm
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+
+TRIPLE = "nvptx64-nvidia-cuda"
+# The PTX version that an architecture needs, 8.0 (CUDA 12.0) for all older than Blackwell.
+PTX = {100: 86, 103: 88, 120: 87}
+DEFAULT_PTX = 80
+
+
+def machine(gpu: Gpu) -> llvm.TargetMachine:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    version = PTX.get(gpu.capability, DEFAULT_PTX)
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=gpu.arch, features=f"+ptx{version}", opt=3, reloc="default", codemodel="default"
+    )
+
+
+def parse(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
+    """A verified module for the target."""
+    try:
+        parsed = llvm.parse_assembly(text)
+        parsed.verify()
+    except RuntimeError as error:
+        raise CompileError(
+            f"LLVM 22 does not read this LLVM IR: {error}", remedy="a literal may need a rule in llvm_text"
+        ) from error
+    parsed.triple = TRIPLE
+    parsed.data_layout = str(target.target_data)
+    return parsed
+
+
+def optimise(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
+    """The middle end: two passes over each function, since ptxas optimises again and the values of a thread are in registers."""
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    for function in parsed.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+
+
+def emit(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> str:
+    """PTX text. Names of functions that LLVM would call but that no GPU has are an error here, not in the assembler."""
+    ptx: str = target.emit_assembly(parsed)
+    if missing := sorted(set(re.findall(r"^\.extern \.func.*?\b(\w+)\s*$", ptx, re.M))):
+        raise CompileError(
+            f"GPU code would call {', '.join(missing)}, which no GPU has",
+            remedy="lower the op that becomes it in lamina-expand-math",
+        )
+    return ptx

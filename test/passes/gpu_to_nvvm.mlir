@@ -1,0 +1,122 @@
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-gpu-to-nvvm)' | FileCheck %s
+
+// Pointers: aligned, apart from each other, read only where nothing is written, also through a view.
+// CHECK-LABEL: gpu.func @pointers
+// CHECK-SAME: %{{[^:]*}}: memref<64xf32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull, llvm.readonly}
+// CHECK-SAME: %{{[^:]*}}: memref<64xf32> {llvm.align = 4 : i64, llvm.nonnull}
+// CHECK-SAME: %{{[^:]*}}: memref<8x8xf32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull})
+// CHECK-SAME: workgroup({{.*}} {llvm.align = 16 : i64})
+// CHECK-NOT: tile.
+gpu.module @kernels {
+  gpu.func @pointers(%a: memref<64xf32>, %b: memref<64xf32>, %c: memref<8x8xf32>)
+      workgroup(%w: memref<8xf32, #gpu.address_space<workgroup>>) kernel
+      attributes {tile.align = array<i64: 16, 4, 16>, tile.alias = array<i64: 1>, tile.outputs = 2 : i64} {
+    %flat = memref.reinterpret_cast %c to offset: [0], sizes: [64], strides: [1] : memref<8x8xf32> to memref<64xf32>
+    %i = gpu.thread_id x
+    %v = memref.load %a[%i] : memref<64xf32>
+    memref.store %v, %b[%i] : memref<64xf32>
+    memref.store %v, %flat[%i] : memref<64xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// Marked ops become one instruction a lane; what is not marked stays. Sums and products may fuse.
+// CHECK-LABEL: gpu.func @approximations
+// CHECK: %[[X0:.*]] = vector.extract %[[X:.*]][0]
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[X0]]) : (f32) -> f32
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"
+// CHECK: %[[E:.*]] = vector.from_elements
+// CHECK-COUNT-2: llvm.call_intrinsic "llvm.nvvm.div.full"
+// CHECK: llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"
+// CHECK: arith.mulf %{{.*}} fastmath<contract>
+// CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"
+// CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.approx.f"
+// CHECK: arith.divf %{{[^ ]*}}, %{{[^ ]*}} : f32
+// CHECK: llvm.intr.maxnum
+gpu.module @kernels {
+  gpu.func @approximations(%p: memref<8xf32>, %q: memref<8xf32>) kernel {
+    %i = gpu.thread_id x
+    %x = vector.load %p[%i] : memref<8xf32>, vector<2xf32>
+    %e = math.exp2 %x fastmath<afn> : vector<2xf32>
+    %d = arith.divf %e, %x fastmath<afn> : vector<2xf32>
+    %a = vector.extract %d[0] : f32 from vector<2xf32>
+    %b = vector.extract %d[1] : f32 from vector<2xf32>
+    %r = arith.divf %a, %b fastmath<arcp,afn> : f32
+    %s = math.rsqrt %r fastmath<afn> : f32
+    %t = math.sqrt %s fastmath<afn> : f32
+    %u = arith.divf %t, %a : f32
+    %m = arith.maxnumf %u, %a : f32
+    memref.store %m, %q[%i] : memref<8xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// A reduction of four lanes is a tree: (0 + 1) + (2 + 3).
+// CHECK-LABEL: gpu.func @tree
+// CHECK: %[[A:.*]] = arith.addf %[[L0:.*]], %[[L1:.*]] fastmath<contract> : f32
+// CHECK: %[[B:.*]] = arith.addf %[[L2:.*]], %[[L3:.*]] fastmath<contract> : f32
+// CHECK: arith.addf %[[A]], %[[B]] fastmath<contract> : f32
+// CHECK: arith.maximumf
+// CHECK-NOT: vector.reduction
+gpu.module @kernels {
+  gpu.func @tree(%p: memref<8xf32>, %q: memref<8xf32>) kernel {
+    %i = gpu.thread_id x
+    %x = vector.load %p[%i] : memref<8xf32>, vector<4xf32>
+    %s = vector.reduction <add>, %x : vector<4xf32> into f32
+    %m = vector.reduction <maximumf>, %x : vector<4xf32> into f32
+    %t = arith.addf %s, %m : f32
+    memref.store %t, %q[%i] : memref<8xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// Half types are stored; arithmetic is in f32, and f64 and integers come by way of it.
+// CHECK-LABEL: gpu.func @halves
+// CHECK: arith.extf %{{.*}} : vector<2xbf16> to vector<2xf32>
+// CHECK: arith.addf %{{.*}} : vector<2xf32>
+// CHECK: arith.truncf %{{.*}} : vector<2xf32> to vector<2xbf16>
+// CHECK: arith.truncf %{{.*}} : f64 to f32
+// CHECK: arith.truncf %{{.*}} : f32 to bf16
+// CHECK: arith.sitofp %{{.*}} : i64 to f32
+// CHECK: arith.truncf %{{.*}} : f32 to bf16
+gpu.module @kernels {
+  gpu.func @halves(%p: memref<8xbf16>, %d: memref<8xf64>, %n: memref<8xi64>) kernel {
+    %i = gpu.thread_id x
+    %x = vector.load %p[%i] : memref<8xbf16>, vector<2xbf16>
+    %y = arith.addf %x, %x : vector<2xbf16>
+    vector.store %y, %p[%i] : memref<8xbf16>, vector<2xbf16>
+    %u = memref.load %d[%i] : memref<8xf64>
+    %v = arith.truncf %u : f64 to bf16
+    memref.store %v, %p[%i] : memref<8xbf16>
+    %k = memref.load %n[%i] : memref<8xi64>
+    %f = arith.sitofp %k : i64 to bf16
+    memref.store %f, %p[%i] : memref<8xbf16>
+    gpu.return
+  }
+}
+
+// -----
+
+// Large angles are reduced in a branch; remainders in a loop of exact steps.
+// CHECK-LABEL: gpu.func @branches
+// CHECK-NOT: math.sin
+// CHECK: scf.if
+// CHECK-NOT: arith.remf
+// CHECK: scf.while
+// CHECK: math.fma %{{.*}} : f64
+gpu.module @kernels {
+  gpu.func @branches(%p: memref<8xf32>) kernel {
+    %i = gpu.thread_id x
+    %x = vector.load %p[%i] : memref<8xf32>, vector<2xf32>
+    %y = math.sin %x : vector<2xf32>
+    %z = arith.remf %y, %x : vector<2xf32>
+    vector.store %z, %p[%i] : memref<8xf32>, vector<2xf32>
+    gpu.return
+  }
+}
