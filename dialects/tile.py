@@ -53,3 +53,12 @@ class Transpose(Tile.Operation, name="transpose"):
     columns: ext.Operand[ir.IndexType]
     scratch: ext.Operand[Any]
     stride: ir.IntegerAttr
+
+
+class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
+    """What the teams of a program hold of a reduction, combined in their order by the op that `combine` names. It follows a loop
+    marked tile.shared, whose iterations they have shared."""
+
+    out: ext.Result[Any]
+    part: ext.Operand[Any]
+    combine: ir.StringAttr

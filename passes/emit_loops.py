@@ -8,18 +8,15 @@ from torch_mlir.dialects import arith, memref, scf, vector
 from .affine import Affine, Axis
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
-from .expressions import Expr, Load, Reduce, Scan
-from .grouping import walk
+from .expressions import Expr, Reduce, Scan
 from .nests import Nest, nests_of, worth_keeping
+from .prefetch import next_row, streams
 from .reading import neutral
 from .schedule import Schedule, bits
 from .space import Space
 from .squares import Squares
-from .squares_shared import SharedSquares
+from .squares_shared import SHARED, SharedSquares
 
-ROW_BYTES = (4096, 524288)  # rows that are worth fetching early and stay in the cache until they are used
-STREAM_BYTES = 1 << 22  # inputs from which on fetching early pays
-AHEAD_BYTES = 8192
 CASCADE = 32  # iterations of a sum before it is added to a sum of sums
 Body = Callable[[list[ir.Value]], list[ir.Value]]
 
@@ -41,7 +38,7 @@ class Loops:
         chunks = self._place(program)
         inner = list(plan.inner)
         if not self.space.columns and plan.crossed is None:
-            b.ahead = self._streams()
+            b.ahead = streams(b, plan, self.space, self.results)
         if plan.crossed is not None:
             squares = Squares(b, self.space, plan) if plan.crossed is plan.chunked else SharedSquares(b, self.space, plan)
             squares.emit(self, chunks)
@@ -149,7 +146,7 @@ class Loops:
         self.b.kept = {}
 
     def _nest(self, nest: Nest, order: int) -> None:
-        b = self.b
+        b, plan = self.b, self.plan
         outer_vector = b.vector
         if self.plan.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
@@ -157,7 +154,11 @@ class Loops:
             inits = [self._neutral(r) for r in nest.carried]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
         axes = [a for a in nest.axes if a is not b.vector] + [a for a in nest.axes if a is b.vector]
-        b.ahead = self._ahead(nest) if order == 1 else self._streams() if len(self.nests) == 1 else {}
+        b.ahead = {}
+        if order == 1:
+            b.ahead = next_row(b, plan, self.nests[0], nest)
+        elif len(self.nests) == 1:
+            b.ahead = streams(b, plan, self.space, self.results)
 
         def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
             b.saving = dict(saving)
@@ -168,7 +169,8 @@ class Loops:
                 b.store(r.expr, flat, r.dtype, r.at)
             return out
 
-        sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried)
+        shared = max(axes, key=lambda a: a.extent) if plan.config.teams > 1 and not nest.scans else None
+        sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried, shared)
         for r, acc in zip(nest.reductions, sums, strict=False):
             with b.point():
                 b.stack[-1].memo[r] = self._total(r, acc)
@@ -176,49 +178,15 @@ class Loops:
         b.vector = outer_vector
         b._depths = {}
 
-    def _streams(self) -> dict[Load, int]:
-        """Large inputs that a kernel walks through once: asked for some pages early, since the processor's own prefetching
-        stops at each page and leaves memory idle while values are computed."""
-        out: dict[Load, int] = {}
-        if not self.plan.config.prefetch:
-            return out
-        if self.space.columns and not self.plan.column_vector:  # rows far apart: measured, fetching them early only costs
-            return out
-        for e in dict.fromkeys(e for r, _ in self.results for e in walk(r.expr) if isinstance(e, Load)):
-            flat, dtype = self.b.memory[e.tensor]
-            size = ir.MemRefType(flat.type).shape[0] * bits(dtype) // 8
-            if self.plan.vector in self.b.axes(e) and not e.guard and size >= STREAM_BYTES:
-                out[e] = AHEAD_BYTES * 8 // bits(dtype)
-        return out
-
-    def _ahead(self, nest: Nest) -> dict[Load, int]:
-        """What the first loop over a row reads from memory and this one finds in the cache: while it computes, memory is idle,
-        so it fetches the next row."""
-        rows = [*self.plan.outer, *([self.plan.chunked] if self.plan.chunked else []), *self.plan.inner]
-        first = self.nests[0]
-        if (
-            not rows
-            or not self.plan.config.prefetch
-            or not self.plan.column_vector
-            or nest.axes != first.axes
-            or nest.axes != self.plan.merged.columns
-        ):
-            return {}
-        shared = {e for root in first.roots() for e in walk(root)} & {e for root in nest.roots() for e in walk(root)}
-        out = {}
-        for e in shared:
-            if isinstance(e, Load):
-                step = e.at.rename(self.plan.merged.rename).coefficient(rows[-1])
-                if self.plan.vector in self.b.axes(e) and ROW_BYTES[0] <= step * bits(e.dtype) // 8 <= ROW_BYTES[1]:
-                    out[e] = step
-        return out
-
     def _vector_of(self, nest: Nest) -> Axis | None:
         if self.plan.vector in nest.axes:
             return self.plan.vector
         return nest.axes[-1] if nest.axes and self.plan.column_vector else None
 
-    def _columns(self, axes: list[Axis], inits: list[ir.Value], body: Body, carried: list[Reduce | Scan]) -> list[ir.Value]:
+    def _columns(
+        self, axes: list[Axis], inits: list[ir.Value], body: Body, carried: list[Reduce | Scan], shared: Axis | None
+    ) -> list[ir.Value]:
+        """Loops over `axes`; teams of threads take turns in the iterations of `shared`."""
         if not axes:
             with self.b.scope(self.b.stack[-1].block, mask=self.b.stack[-1].mask):
                 return body(inits)
@@ -228,13 +196,21 @@ class Loops:
         def deeper(accumulators: list[ir.Value]) -> list[ir.Value]:
             if a is not self.b.vector:
                 self.b.stack[-1].mask = mask
-            return self._columns(rest, accumulators, body, carried) if rest else body(accumulators)
+            return self._columns(rest, accumulators, body, carried, shared) if rest else body(accumulators)
 
         zero, count = self.b.number(0), self.b.number(a.extent)
+        if a is shared:
+            parts = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
+            return [self._of_all_teams(r, part) for r, part in zip(carried, parts, strict=True)]
         sums = [r for r in carried if r.op == "arith.addf"]
         if len(sums) == len(carried) and sums and a is not self.b.vector and a.extent >= 2 * CASCADE:
             return self._cascade(a, carried, inits, deeper)
         return self._over(a, zero, count, a.extent, inits, deeper)
+
+    def _of_all_teams(self, r: Reduce | Scan, part: ir.Value) -> ir.Value:
+        with self.b.point():
+            attributes = {"combine": ir.StringAttr.get(r.op)}
+            return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=attributes).results[0]
 
     def _cascade(self, axis: Axis, carried: list[Reduce | Scan], inits: list[ir.Value], body: Body) -> list[ir.Value]:
         """A long sum as a sum of short ones: the error grows with the length of the two loops, not with their product."""

@@ -23,8 +23,10 @@ TORCH_TO_LINALG = (
 )
 LINALG_TO_GRAPH = (
     "lamina-extern,lamina-demote-f64,lamina-fold-constants{fold},lamina-simplify{simplify},lamina-rewrite-patterns,"
-    "lamina-cse,lamina-dce,lamina-split-reductions,lamina-layout,lamina-fuse"
+    "lamina-cse,lamina-dce,lamina-split-reductions{split},lamina-layout,lamina-fuse"
 )
+# A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
+_SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=528}"}
 
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 _STEPS = {
@@ -53,5 +55,6 @@ def pipeline(
     way = LEVELS[LEVELS.index(start) + 1 : LEVELS.index(end) + 1]
     fold = f"{{max-bytes={fold_bytes}}}" if fold_bytes else ""
     rounding = " round-intermediates=true" if round_intermediates else ""
-    steps = [_STEPS[level].format(target=target, simplify=simplify, fold=fold, rounding=rounding) for level in way]
+    split = _SPLIT.get(target.partition(":")[0], "")
+    steps = [_STEPS[level].format(target=target, simplify=simplify, fold=fold, rounding=rounding, split=split) for level in way]
     return f"builtin.module({','.join(steps)})"

@@ -35,7 +35,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if crossed is not None:
         config = nvvm.squares(vec)
     elif space.columns:
-        config = nvvm.column_reduction(vector.extent, vec)
+        config = nvvm.column_reduction(vector.extent, vec, math.prod(a.extent for a in merged.columns))
     else:
         config = nvvm.pointwise(vector.extent, vec, rows)
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)

@@ -9,26 +9,34 @@ from torch_mlir.dialects import tensor
 from .base import Pass
 from .reading import REDUCERS, Generic, neutral, producer, shape_of
 
+BLOCK = 128  # columns that one program sums, and rows of them that are worth a part
+LEAST = 8  # parts that are worth a second kernel
+
 
 @dataclass(frozen=True)
 class SplitReductions(Pass):
     """Split reductions to few results in two, so that they can run in parallel.
 
-    A reduction whose results are fewer than `rows` runs over at least `elements`: its outermost reduced loop of n becomes
-    (parts, n / parts) where `parts` is the largest divisor of n up to `parts`; the partial results are reduced by a second
-    op. The order of additions depends on the shape alone, never on the number of threads.
+    A reduction with few results runs over at least `elements`: its outermost reduced loop of n becomes (parts, n / parts) where
+    `parts` is the largest divisor of n that is allowed; the partial results are reduced by a second op. The order of additions
+    depends on the shape alone, never on the number of threads.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
 
-    rows, elements  when to split
-    parts           partial results at most
+    elements  a reduction of fewer is left alone
+    rows      one along neighbouring elements in memory is split when its results are fewer
+    columns   one across them, likewise (0: as rows)
+    parts     partial results of one result, at most
+    programs  programs that there is room for: parts stop there, where a program yields one row's result or those of BLOCK columns
     """
 
     name: ClassVar[str] = "lamina-split-reductions"
-    rows: int = 8
     elements: int = 262144
+    rows: int = 8
+    columns: int = 0
     parts: int = 64
+    programs: int = 64 * 8
 
     def run(self, module: ir.Module) -> None:
         for f in module.body.operations:
@@ -45,16 +53,25 @@ class SplitReductions(Pass):
         for n, r in zip(g.extents, g.reduced, strict=True):
             size, results = size * n, results * (1 if r else n)
         combine = producer(g.yields[0])
-        if results >= self.rows or size < self.elements or combine is None or combine.name not in REDUCERS:
+        along = _along_memory(g)
+        limit = self.rows if along or not self.columns else self.columns
+        if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return
         for loop in (i for i, r in enumerate(g.reduced) if r):
             n = g.extents[loop]
-            parts = max((p for p in range(1, self.parts + 1) if n % p == 0), default=1)
-            if parts >= self.rows and _splittable(g, loop):
+            most = min(self.parts, self.programs * (1 if along else BLOCK) // max(results, 1), n if along else n // BLOCK)
+            parts = max((p for p in range(1, most + 1) if n % p == 0), default=1)
+            if parts >= LEAST and _splittable(g, loop):
                 _rewrite(g, loop, parts, combine.name)
                 return
+
+
+def _along_memory(g: Generic) -> bool:
+    """Whether the innermost dimension of the largest operand is reduced."""
+    inner = [m[-1][1] for m in g.maps[: g.inputs] if m]
+    return any(g.reduced[i] for terms in inner for i, _ in terms)
 
 
 def _uses_index(g: Generic) -> bool:

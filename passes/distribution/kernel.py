@@ -10,9 +10,10 @@ from lamina.core.errors import CompileError
 from ..squares_shared import SHARED
 from . import square
 from .divisors import Divisors, constant
+from .groups import Groups
 from .memory import Memory
 from .reductions import Reducer, Reduction
-from .threads import Indices, Shape, block_id, thread_id
+from .threads import Indices, Shape, barrier, block_id, thread_id
 from .values import Bound, Held, Spread, as_spread, element_of, elements, per_part, together, vector_type
 
 WORKGROUP = "#gpu.address_space<workgroup>"
@@ -53,10 +54,12 @@ class Kernel:
                 active = at.below(program, self.grid)
                 program = arith.minui(program, at.number(self.grid - 1))
         self.program, self.team = program, at.over(self.thread, shape.threads) if shape.teams > 1 else None
+        first = arith.cmpi(arith.CmpIPredicate.eq, self.team, at.number(0)) if self.team is not None else None
         own = at.times(lane, shape.vec)
         self.offsets = [at.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
         self.leader = arith.cmpi(arith.CmpIPredicate.eq, lane, at.number(0)) if shape.threads > 1 else None
-        self.memory = Memory(shape, at, self.offsets, active, self.aligned)
+        self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
+        self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned)
         self.reducer = Reducer(shape, at, self.thread, self._shared)
 
     def _shared(self, count: int, element: ir.Type) -> ir.Value:
@@ -120,6 +123,7 @@ class Kernel:
         if not _blocks(op):
             self._scalar(op)
             return
+        self.groups.visit(op, self.held)
         attributes = {a.name: a.attr for a in _attributes(op)}
         result = vector_type(self.shape.vec, element_of(op.results[0].type))
         operands = [self._operand(v) for v in op.operands]
@@ -133,7 +137,7 @@ class Kernel:
         held = self.held[v]
         if isinstance(held, ir.Value):
             return Spread((held,) * self.shape.chunks)
-        return as_spread(held, self.shape.vec, self.at) if isinstance(held, Bound) else held
+        return as_spread(held, self.shape.vec) if isinstance(held, Bound) else held
 
     def _spread(self, v: ir.Value) -> Spread:
         held = self._operand(v)
@@ -148,7 +152,7 @@ class Kernel:
     def _mask(self, v: ir.Value) -> Bound | Spread | None:
         if _always(v):
             return None
-        held = self.held[v]
+        held = self.groups.found.get(v) or self.held[v]
         assert not isinstance(held, ir.Value)
         return held
 
@@ -171,6 +175,7 @@ class Kernel:
         type_ = vector_type(self.shape.vec, element_of(op.results[0].type))
         part = vector.broadcast(type_, self._uniform(op.operands[0]))
         self.held[op.results[0]] = Spread((part,) * self.shape.chunks)
+        self.groups.visit(op, self.held)
 
     def _step(self, op: ir.Operation) -> None:
         steps = self.shape.vec
@@ -186,11 +191,11 @@ class Kernel:
         for c, o in enumerate(self.offsets):
             whole = known is not None and (c + 1) * shape.threads * shape.vec <= known
             inside.append(None if whole else self.at.below(o, count))
-        self.held[op.results[0]] = Bound(count, tuple(inside))
+        self.groups.found[op.results[0]] = self.held[op.results[0]] = Bound(tuple(inside))
 
     def _select(self, op: ir.Operation) -> None:
-        held = self.held[op.operands[0]]
-        if not isinstance(held, Bound) or not _blocks(op):
+        held = self.groups.found.get(op.operands[0])
+        if held is None or not _blocks(op):
             self._elementwise(op)
             return
         yes, no = self._spread(op.operands[1]), self._spread(op.operands[2])
@@ -209,7 +214,10 @@ class Kernel:
             self.held[op.results[0]] = Spread(tuple(parts))
             return
         first = self._uniform(index[0])
-        self.held[op.results[0]] = self.memory.read(buffer, first, self.divisors.of(index[0]), mask, self._uniform(pad))
+        padded = mask is not None and rest[segments[1] + 1].owner.name != "vector.create_mask"
+        self.held[op.results[0]] = self.memory.read(
+            buffer, first, self.divisors.of(index[0]), mask, self._uniform(pad), padded
+        )  # fmt: skip
 
     def _write(self, op: ir.Operation) -> None:
         value, target, index, *mask = op.operands
@@ -232,9 +240,11 @@ class Kernel:
 
     def _check(self, op: ir.Operation) -> None:
         """As in eager: the device stops. What follows reads within bounds all the same."""
-        held = self.held[op.operands[0]]
+        held = self.groups.found.get(op.operands[0]) or self.held[op.operands[0]]
         failed: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
-        if isinstance(held, Spread):
+        if isinstance(held, Bound):
+            failed = [p for p in dict.fromkeys(held.inside) if p is not None]
+        elif isinstance(held, Spread):
             failed = [e for part in dict.fromkeys(held.parts) for e in elements(part)]
         yes = self.at.number(1, ir.IntegerType.get_signless(1))
         for ok in failed:
@@ -275,17 +285,23 @@ class Kernel:
         body = op.regions[0].blocks[0]
         iteration = loop.induction_variable
         self.depth += 1
+        outside = self.memory.active
+        if shared:  # every team stores what it alone has computed
+            self.memory.active = None
         with ir.InsertionPoint(loop.body):
             if shared:
                 iteration = self.at.add(self.at.times(iteration, self.shape.teams), self.team)
             self.held[body.arguments[0]] = iteration
             self._hold(list(body.arguments)[1:], list(loop.inner_iter_args), shapes)
-            if shared and constant(high) is None:
-                self._guarded(self.at.below(iteration, self._uniform(high)), body)
+            rows = constant(high)
+            if shared and (rows is None or rows % self.shape.teams):
+                out = self._guarded(self.at.below(iteration, self._uniform(high)), body, list(loop.inner_iter_args))
             else:
                 self._block(body)
-            scf.YieldOp(self._flatten(list(list(body.operations)[-1].operands))[0])
+                out = self._results(body)
+            scf.YieldOp(out)
         self.depth -= 1
+        self.memory.active = outside
         self._hold(list(op.results), list(loop.results), shapes)
 
     def _turns(self, rows: ir.Value) -> ir.Value:
@@ -293,8 +309,45 @@ class Kernel:
         teams = self.shape.teams
         return self.at.over(self.at.add(rows, teams - 1), teams)
 
-    def _guarded(self, condition: ir.Value, body: ir.Block) -> None:
-        self.memory.when(condition, lambda: self._block(body))
+    def _results(self, body: ir.Block) -> list[ir.Value]:
+        return self._flatten(list(list(body.operations)[-1].operands))[0]
+
+    def _guarded(self, condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
+        """The body's results where the condition holds."""
+        branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            self._block(body)
+            ir.Operation.create("scf.yield", operands=self._results(body))
+        if otherwise:
+            with ir.InsertionPoint(branch.regions[1].blocks.append()):
+                ir.Operation.create("scf.yield", operands=otherwise)
+        return list(branch.results)
+
+    def _combine(self, op: ir.Operation) -> None:
+        """The teams' parts meet in shared memory; every team reads them all, in order."""
+        combine = ir.StringAttr(op.attributes["combine"]).value
+        mine = self._operand(op.operands[0]).parts if _blocks(op) else (self._uniform(op.operands[0]),)
+        parts = [elements(p) if _blocks(op) else [p] for p in mine]
+        shape, at = self.shape, self.at
+        slot = self._shared(shape.cta * len(parts) * len(parts[0]), element_of(op.operands[0].type))
+        if self.depth:
+            barrier()
+        flat = [e for p in parts for e in p]
+        for i, e in enumerate(flat):
+            memref.store(e, slot, [at.add(self.thread, i * shape.cta)])
+        barrier()
+        lane, totals = at.modulo(self.thread, shape.threads), []
+        for i, e in enumerate(flat):
+            seen = [memref.load(slot, [at.add(lane, i * shape.cta + t * shape.threads)]) for t in range(shape.teams)]
+            total = seen[0]
+            for x in seen[1:]:
+                total = ir.Operation.create(combine, results=[e.type], operands=[total, x]).results[0]
+            totals.append(total)
+        if not _blocks(op):
+            self.held[op.results[0]] = totals[0]
+            return
+        n = shape.vec
+        self.held[op.results[0]] = Spread(tuple(together(totals[i : i + n]) for i in range(0, len(totals), n)))
 
     def _if(self, op: ir.Operation) -> None:
         condition = self._uniform(op.operands[0])
@@ -357,6 +410,6 @@ _HANDLERS: dict[str, Any] = {
     "vector.broadcast": Kernel._broadcast, "vector.step": Kernel._step, "vector.create_mask": Kernel._create_mask,
     "vector.transfer_read": Kernel._read, "vector.transfer_write": Kernel._write, "memref.store": Kernel._store,
     "tile.gather": Kernel._gather, "tile.check": Kernel._check, "memref.alloca": Kernel._alloca,
-    "tile.transpose": Kernel._transpose, "scf.for": Kernel._for, "scf.if": Kernel._if, "scf.yield": Kernel._yield,
+    "tile.transpose": Kernel._transpose, "tile.combine": Kernel._combine, "scf.for": Kernel._for, "scf.if": Kernel._if, "scf.yield": Kernel._yield,
     "func.return": Kernel._yield,
 }  # fmt: skip

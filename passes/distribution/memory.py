@@ -9,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from .threads import Indices, Shape
-from .values import Bound, Spread, element_of, elements, together, vector_type
+from .values import Bound, Spread, as_spread, element_of, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
 
@@ -25,8 +25,13 @@ class Memory:
 
     # -- loads
 
-    def read(self, source: ir.Value, first: ir.Value, divisor: int, mask: Bound | Spread | None, pad: ir.Value) -> Spread:
-        """Lanes of `source` from element `first`, a multiple of `divisor`, on."""
+    def read(
+        self, source: ir.Value, first: ir.Value, divisor: int, mask: Bound | Spread | None, pad: ir.Value, padded: bool
+    ) -> Spread:
+        """Lanes of `source` from element `first`, a multiple of `divisor`, on. padded: masked lanes must read `pad`; else nobody
+        looks at them."""
+        if isinstance(mask, Bound) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
+            mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
             return Spread(
                 tuple(
@@ -41,8 +46,11 @@ class Memory:
         for c, predicate in enumerate(inside):
             place = self._place(first, c)
             if predicate is not None:
-                place = arith.select(predicate, place, first)
-            parts.append(self.load(source, place, self.shape.vec, divisor))
+                place = arith.select(predicate, place, self.at.number(0))
+            part = self.load(source, place, self.shape.vec, divisor)
+            if predicate is not None and padded:
+                part = arith.select(predicate, part, vector.broadcast(part.type, pad))
+            parts.append(part)
         return Spread(tuple(parts))
 
     def gather(self, source: ir.Value, index: Spread, mask: Bound | Spread | None, other: Spread) -> Spread:

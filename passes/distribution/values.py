@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from .threads import Indices
-
 
 @dataclass(frozen=True)
 class Spread:
@@ -18,12 +16,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Bound:
-    """The mask of the first `count` lanes (`fixed` where that is a number). Accesses are never cut: `vec` divides count.
+    """A mask that never cuts an access.
 
-    inside  for each access, whether this thread's part is under the bound: None where it always is
+    inside  for each access, whether this thread's part counts: None where it always does
     """
 
-    count: ir.Value
     inside: tuple[ir.Value | None, ...]
 
 
@@ -59,7 +56,7 @@ def together(scalars: list[ir.Value]) -> ir.Value:
     return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
 
 
-def as_spread(mask: Bound, vec: int, at: Indices) -> Spread:
+def as_spread(mask: Bound, vec: int) -> Spread:
     """A bound as a vector of i1 for each access."""
     yes = ir.IntegerType.get_signless(1)
     type_ = vector_type(vec, yes)

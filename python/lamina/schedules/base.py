@@ -9,6 +9,7 @@ class BlockConfig(Protocol):
     reuse     operations from which on a value is worth keeping
     prefetch  memory is asked for data some time before it is read
     streams   bytes of a result from which on its stores bypass the caches (0: never)
+    teams     groups of threads that take turns in the iterations of a loop over columns (1: there are none)
     masked    one masked block covers a chunk, instead of whole blocks and a tail
     """
 
@@ -24,3 +25,5 @@ class BlockConfig(Protocol):
     def streams(self) -> int: ...
     @property
     def masked(self) -> bool: ...
+    @property
+    def teams(self) -> int: ...

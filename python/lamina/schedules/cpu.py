@@ -21,6 +21,7 @@ class Config:
     reuse: int = 8
     prefetch: bool = True
     streams: int = 1 << 23
+    teams: int = 1
     masked: bool = False
 
 

@@ -6,6 +6,7 @@ WARP = 32
 REGISTER_ELEMENTS = 32  # of a row that one thread holds, per input; more leave too few warps to hide memory's latency
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
 BUSY = 1024  # threads an SM should have work for
+COLUMN_THREADS = 256  # of a CTA that reduces columns
 SQUARE = 64  # side of the squares that are transposed through shared memory
 
 
@@ -60,10 +61,11 @@ def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int) -> Con
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def column_reduction(extent: int, vec: int) -> Config:
-    """Reductions over rows: every thread sums columns of its own."""
+def column_reduction(extent: int, vec: int, reduced: int) -> Config:
+    """Reductions over `reduced` rows: every thread sums columns of its own, and teams share the rows."""
     threads = min(WARP, power_of_two(-(-extent // vec)))
-    return Config(threads, vec, 1, pack=max(128 // threads, 1))
+    teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // 4, 1)))
+    return Config(threads, vec, 1, teams=teams)
 
 
 def squares(vec: int) -> Config:

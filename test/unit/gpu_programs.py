@@ -1,0 +1,84 @@
+"""Compiles functions for a GPU and runs their kernels in the simulator: what a GPU would compute, with no GPU."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gpu_simulator import Result, poison, simulate, storage
+from torch import Tensor
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
+
+from lamina.core.options import Options
+from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
+from lamina.frontend import stages
+from lamina.frontend.decompositions import table
+from lamina.frontend.dtypes import CODES
+from lamina.frontend.normalise import normalise
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline import run
+
+TARGET = "nvvm:sm_90a"
+DTYPES = {code: dtype for dtype, code in CODES.items()}
+
+
+def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
+    """The kernels of `fn` as the code of one thread, and the program that launches them."""
+
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        out = fn(*tensors)
+        return list(out) if isinstance(out, tuple | list) else [out]
+
+    with torch.no_grad():
+        gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
+    graph = normalise(gm)
+    module = stages.import_linalg(graph, options or Options(strict=True))
+    run(pipeline("linalg", "tile", target=TARGET), module)
+    with module.context:
+        program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
+    run("builtin.module(lamina-distribute)", module)
+    module.operation.verify()
+    return module, program
+
+
+class Simulated:
+    """Runs the steps of a program one after the other; `results` are what each launch did."""
+
+    def __init__(self, module: ir.Module, program: Program) -> None:
+        self.module, self.program = module, program
+        self.results: list[Result] = []
+
+    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+        memory = [self._buffer(i, inputs) for i in range(len(self.program.buffers))]
+        for step in self.program.steps:
+            assert isinstance(step, Launch), f"{step.name} is not a kernel"
+            arrays = [self._part(memory, ref) for ref in step.args]
+            self.results.append(simulate(self.module, step.kernel, arrays, step.grid, block=step.threads, cluster=step.cluster))
+        return [self._tensor(memory, ref) for ref in self.program.outputs]
+
+    def _buffer(self, number: int, inputs: Sequence[Tensor]) -> np.ndarray:
+        buffer = self.program.buffers[number]
+        if buffer.kind == "input":
+            x = inputs[buffer.index]
+            whole = torch.as_strided(x, (buffer.bytes // x.element_size(),), (1,))
+            return storage(whole)
+        if buffer.kind == "constant":
+            constant = self.program.constants[buffer.index]
+            dtype = DTYPES[constant.dtype]
+            return storage(torch.frombuffer(bytearray(constant.data), dtype=dtype) if constant.data else torch.empty(0, dtype=dtype))
+        dtype = next(r.dtype for r in self._refs() if r.buffer == number)
+        return poison(buffer.bytes // ITEM_BYTES[dtype], DTYPES[dtype])
+
+    def _refs(self) -> list[Ref]:
+        return [a for s in self.program.steps if isinstance(s, Launch) for a in s.args] + list(self.program.outputs)
+
+    def _part(self, memory: list[np.ndarray], ref: Ref) -> np.ndarray:
+        return memory[ref.buffer][ref.offset // ITEM_BYTES[ref.dtype] :]
+
+    def _tensor(self, memory: list[np.ndarray], ref: Ref) -> Tensor:
+        dtype = DTYPES[ref.dtype]
+        flat = torch.from_numpy(self._part(memory, ref).copy())
+        return torch.as_strided(flat, ref.shape, ref.strides).to(dtype)
