@@ -129,6 +129,9 @@ def test_cluster_shares_memory() -> None:
     y = poison(4 * 4, torch.float32)
     run(cluster(), y, grid=2, cluster=2, outputs=[0])
     np.testing.assert_array_equal(y.reshape(4, 4)[:, :2], [[0, 1], [0, 1], [2, 3], [2, 3]])
+    module = cluster()
+    text = str(module).replace("known_block_size", "known_cluster_size = array<i32: 2, 1, 1>, known_block_size")
+    assert run(ir.Module.parse(text, module.context), y, grid=2).ctas == 4
 
 
 def test_the_kernel_says_its_launch() -> None:

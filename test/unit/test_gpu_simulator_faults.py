@@ -25,7 +25,7 @@ def run(module: ir.Module, *arguments: np.ndarray, grid: int = 1, **options: Any
 def test_out_of_bounds() -> None:
     store = "memref.store %f1, %y[%t] : memref<31xf32>"
     fails(
-        r"k: CTA 0, thread 31: memref.store at loc.*: out of bounds of argument 0, memref<31xf32>: 1 at index 31",
+        r"k: CTA 0, thread 31: memref.store at loc.*: out of bounds of argument 0, memref<31xf32>: 1 at index 31 of axis 0, of 31\n  memref.store %cst, %arg0",
         kernel("%y: memref<31xf32>", store),
         zeros(99),
     )

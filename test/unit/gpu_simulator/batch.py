@@ -91,7 +91,10 @@ class Batch:
             self.fault(op, missing, "shuffle under divergence: this thread of the warp does not take part")
 
     def fault(self, op: ir.Operation, lane: int, text: str) -> NoReturn:
-        raise Fault(f"{self.kernel}: CTA {self.cta[lane]}, thread {self.thread[lane]}: {op.name} at {op.location}: {text}")
+        line = str(op).partition("\n")[0]
+        raise Fault(
+            f"{self.kernel}: CTA {self.cta[lane]}, thread {self.thread[lane]}: {op.name} at {op.location}: {text}\n  {line}"
+        )
 
     def name(self, who: int) -> str:
         cta, thread = divmod(int(who), self.threads)

@@ -41,7 +41,7 @@ def simulate(
     *,
     block: int | None = None,
     pack: int = 1,
-    cluster: int = 1,
+    cluster: int | None = None,
     outputs: Sequence[int] | None = None,
     align: int | Sequence[int] | None = None,
 ) -> Result:
@@ -51,6 +51,8 @@ def simulate(
                An array may be given twice; else arrays must not overlap
     grid       programs; there are ceil(grid / pack) * cluster CTAs. By default the kernel's gpu.grid, which counts CTAs
     block      threads of a CTA; by default the kernel's known_block_size, which it must agree with
+    pack       programs of a CTA
+    cluster    CTAs of a cluster; by default the kernel's known_cluster_size or nvvm.cluster_dim, or 1
     outputs    the arguments of which every element must be written; by default as many of the last as the kernel's tile.outputs
     align      bytes of which the arrays' addresses are multiples, of all or of each; by default the kernel's tile.align, or 16
 
@@ -62,6 +64,7 @@ def simulate(
     """
     function = _find(module, kernel)
     threads = _threads(function, kernel, block, pack)
+    cluster = cluster or _cluster(function)
     ctas = _number(function, "gpu.grid", kernel) if grid is None else -(-grid // pack) * cluster
     entry = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
@@ -138,6 +141,13 @@ def _threads(function: ir.Operation, kernel: str, block: int | None, pack: int) 
     if block % pack:
         raise ValueError(f"{pack} programs do not share {block} threads evenly")
     return block
+
+
+def _cluster(function: ir.Operation) -> int:
+    for name in ("known_cluster_size", "nvvm.cluster_dim"):
+        if name in function.attributes:
+            return int(ir.DenseI32ArrayAttr(function.attributes[name])[0])
+    return 1
 
 
 def _argument(number: int, type_: ir.Type, value: Array | int | float, align: int) -> View | Array:
