@@ -23,7 +23,8 @@ class GpuToNvvm(Pass):
 
     - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
     - sums, products and differences marked `contract`, so that they become fused multiply-adds;
-    - vector.reduction as a tree of scalar ops; arith.maxnumf and minnumf as LLVM's, where upstream calls libdevice;
+    - vector.reduction as a tree of scalar ops;
+    - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
     - arith.remf as an exact loop;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`);
@@ -81,5 +82,5 @@ STEPS: tuple[dict[str, Rewrite], ...] = (
     dict.fromkeys(halves.ARITHMETIC | halves.CONVERSIONS, halves.lower),
     {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)},
     {"vector.reduction": lanes.lower_reduction, **dict.fromkeys(lanes.MARKED, lanes.lower_marked)},
-    dict.fromkeys(lanes.NUMBERS, lanes.lower_number),
+    dict.fromkeys(lanes.INSTRUCTIONS, lanes.lower_instruction),
 )

@@ -75,13 +75,21 @@ def lower_angle(op: ir.Operation) -> None:
     finish(op, result)
 
 
-def lower_number(op: ir.Operation) -> None:
-    """arith.maxnumf and minnumf -> LLVM's, which are instructions; upstream calls libdevice for them."""
+def lower_instruction(op: ir.Operation) -> None:
+    """Functions that are instructions, or a few, to LLVM; upstream calls libdevice for each lane of them."""
     e = Emit.before(op)
-    finish(op, e.make(NUMBERS[op.name], op.results[0].type, *map(e.wrap, op.operands)))
+    operands = [e.wrap(v) for v in op.operands]
+    if op.name == "math.rsqrt":
+        finish(op, 1.0 / intrinsic("llvm.sqrt", *operands))
+    else:
+        finish(op, intrinsic(INSTRUCTIONS[op.name], *operands))
 
 
-NUMBERS = {"arith.maxnumf": "llvm.intr.maxnum", "arith.minnumf": "llvm.intr.minnum"}
+INSTRUCTIONS = {
+    "arith.maxnumf": "llvm.maxnum", "arith.minnumf": "llvm.minnum", "math.absf": "llvm.fabs", "math.copysign": "llvm.copysign",
+    "math.floor": "llvm.floor", "math.ceil": "llvm.ceil", "math.trunc": "llvm.trunc", "math.round": "llvm.round",
+    "math.roundeven": "llvm.roundeven", "math.sqrt": "llvm.sqrt", "math.rsqrt": "llvm.sqrt",
+}  # fmt: skip
 
 
 def lower_reduction(op: ir.Operation) -> None:

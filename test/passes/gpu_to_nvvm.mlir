@@ -34,7 +34,7 @@ gpu.module @kernels {
 // CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"
 // CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.approx.f"
 // CHECK: arith.divf %{{[^ ]*}}, %{{[^ ]*}} : f32
-// CHECK: llvm.intr.maxnum
+// CHECK: llvm.call_intrinsic "llvm.maxnum"
 gpu.module @kernels {
   gpu.func @approximations(%p: memref<8xf32>, %q: memref<8xf32>) kernel {
     %i = gpu.thread_id x
