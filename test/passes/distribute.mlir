@@ -1,0 +1,133 @@
+// RUN: opt-driver %s --pass-pipeline='lamina-distribute' --split-input-file | FileCheck %s
+// RUN: opt-driver %S/Inputs/kernels_gpu.mlir --pass-pipeline='lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
+
+// A thread holds vec neighbouring elements of every access; a mask is one predicate an access, and loads past it read element 0.
+// CHECK-LABEL: gpu.func @masked
+// CHECK-SAME: gpu.grid = 2 : i64, known_block_size = array<i32: 32, 1, 1>
+// CHECK: %[[T:.*]] = gpu.thread_id x
+// CHECK: %[[P:.*]] = gpu.block_id x
+// CHECK: %[[OWN:.*]] = arith.muli %[[T]], %c4
+// CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %[[OWN]], %[[LEFT:.*]] : index
+// CHECK: %[[AT:.*]] = arith.addi %[[FIRST:.*]], %[[OWN]]
+// CHECK: %[[SAFE:.*]] = arith.select %[[INSIDE]], %[[AT]], %c0
+// CHECK: vector.load %arg0[%[[SAFE]]] {alignment = 16 : i64} : memref<200xf32>, vector<4xf32>
+// CHECK: scf.if %[[INSIDE]] {
+// CHECK-NEXT: vector.store %{{.*}}, %arg1[%{{.*}}] {alignment = 16 : i64}
+func.func private @masked(%x: memref<200xf32>, %o: memref<200xf32>) attributes {tile.grid = 2 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %p = "tile.program_id"() : () -> index
+  %c128 = arith.constant 128 : index
+  %c200 = arith.constant 200 : index
+  %zero = arith.constant 0.0 : f32
+  %first = arith.muli %p, %c128 : index
+  %left = arith.subi %c200, %first : index
+  %count = arith.minui %left, %c128 : index
+  %mask = vector.create_mask %count : vector<128xi1>
+  %a = vector.transfer_read %x[%first], %zero, %mask {in_bounds = [true]} : memref<200xf32>, vector<128xf32>
+  %b = arith.addf %a, %a : vector<128xf32>
+  vector.transfer_write %b, %o[%first], %mask {in_bounds = [true]} : vector<128xf32>, memref<200xf32>
+  return
+}
+
+// -----
+
+// Memory that is aligned to 4 bytes alone is read element by element.
+// CHECK-LABEL: gpu.func @unaligned
+// CHECK-COUNT-4: memref.load %arg0
+// CHECK: vector.from_elements
+func.func private @unaligned(%x: memref<128xf32>, %o: memref<128xf32>) attributes {tile.grid = 1 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 4, 16>} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<128xf32>, vector<128xf32>
+  vector.transfer_write %a, %o[%c0] {in_bounds = [true]} : vector<128xf32>, memref<128xf32>
+  return
+}
+
+// -----
+
+// A reduction: registers, the warp, and shared memory among two warps. Two that stand together share a barrier; one thread stores.
+// CHECK-LABEL: gpu.func @reduce
+// CHECK-SAME: workgroup(%{{.*}} : memref<2xf32, #gpu.address_space<workgroup>>, %{{.*}} : memref<2xf32, #gpu.address_space<workgroup>>)
+// CHECK: arith.addf {{.*}} : vector<4xf32>
+// CHECK: vector.extract
+// CHECK-COUNT-10: gpu.shuffle xor
+// CHECK: memref.store
+// CHECK: memref.store
+// CHECK: gpu.barrier
+// CHECK-NOT: gpu.barrier
+// CHECK: scf.if
+// CHECK-NEXT: memref.store %{{.*}}, %arg1[%{{.*}}]
+func.func private @reduce(%x: memref<4x512xf32>, %o: memref<4xf32>) attributes {tile.grid = 4 : i64, tile.threads = 64 : i64, tile.vec = 4 : i64, tile.chunks = 2 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %p = "tile.program_id"() : () -> index
+  %flat = memref.reinterpret_cast %x to offset: [0], sizes: [2048], strides: [1] : memref<4x512xf32> to memref<2048xf32>
+  %c512 = arith.constant 512 : index
+  %zero = arith.constant 0.0 : f32
+  %first = arith.muli %p, %c512 : index
+  %a = vector.transfer_read %flat[%first], %zero {in_bounds = [true]} : memref<2048xf32>, vector<512xf32>
+  %s = vector.reduction <add>, %a : vector<512xf32> into f32
+  %m = vector.reduction <maximumf>, %a : vector<512xf32> into f32
+  %r = arith.addf %s, %m : f32
+  memref.store %r, %o[%p] : memref<4xf32>
+  return
+}
+
+// -----
+
+// Four programs share a CTA. The grid is no multiple of four: programs past it compute the last one again and store nothing.
+// CHECK-LABEL: gpu.func @packed
+// CHECK-SAME: gpu.grid = 2 : i64, known_block_size = array<i32: 128, 1, 1>
+// CHECK: %[[EXISTS:.*]] = arith.cmpi ult, %[[P:.*]], %c7
+// CHECK: arith.minui %[[P]], %c6
+// CHECK: scf.if %[[EXISTS]]
+func.func private @packed(%x: memref<7x32xf32>, %o: memref<7x32xf32>) attributes {tile.grid = 7 : i64, tile.threads = 32 : i64, tile.vec = 1 : i64, tile.chunks = 1 : i64, tile.pack = 4 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %p = "tile.program_id"() : () -> index
+  %in = memref.reinterpret_cast %x to offset: [0], sizes: [224], strides: [1] : memref<7x32xf32> to memref<224xf32>
+  %out = memref.reinterpret_cast %o to offset: [0], sizes: [224], strides: [1] : memref<7x32xf32> to memref<224xf32>
+  %c32 = arith.constant 32 : index
+  %zero = arith.constant 0.0 : f32
+  %first = arith.muli %p, %c32 : index
+  %a = vector.transfer_read %in[%first], %zero {in_bounds = [true]} : memref<224xf32>, vector<32xf32>
+  vector.transfer_write %a, %out[%first] {in_bounds = [true]} : vector<32xf32>, memref<224xf32>
+  return
+}
+
+// -----
+
+// Teams take turns in the rows of a column sum, and meet in shared memory.
+// CHECK-LABEL: gpu.func @columns
+// CHECK: %[[TEAM:.*]] = arith.divui %[[T:.*]], %c32
+// CHECK: %[[SUM:.*]] = scf.for %[[I:.*]] = %c0{{.*}} to %{{.*}} step %c1{{.*}} iter_args
+// CHECK: %[[TURN:.*]] = arith.muli %[[I]], %c2
+// CHECK: arith.addi %[[TURN]], %[[TEAM]]
+// CHECK: memref.store
+// CHECK: gpu.barrier
+// CHECK: memref.load
+// CHECK: arith.addf
+func.func private @columns(%x: memref<64x32xf32>, %o: memref<32xf32>) attributes {tile.grid = 1 : i64, tile.threads = 32 : i64, tile.vec = 1 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 2 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %flat = memref.reinterpret_cast %x to offset: [0], sizes: [2048], strides: [1] : memref<64x32xf32> to memref<2048xf32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant dense<0.0> : vector<32xf32>
+  %part = scf.for %i = %c0 to %c64 step %c1 iter_args(%acc = %none) -> (vector<32xf32>) {
+    %at = arith.muli %i, %c32 : index
+    %a = vector.transfer_read %flat[%at], %zero {in_bounds = [true]} : memref<2048xf32>, vector<32xf32>
+    %next = arith.addf %acc, %a : vector<32xf32>
+    scf.yield %next : vector<32xf32>
+  } {tile.shared}
+  %sum = "tile.combine"(%part) {combine = "arith.addf"} : (vector<32xf32>) -> vector<32xf32>
+  vector.transfer_write %sum, %o[%c0] {in_bounds = [true]} : vector<32xf32>, memref<32xf32>
+  return
+}
+
+// A row fits into the registers of its threads: one block, loaded once, no loop.
+// TILE-LABEL: func.func private @softmax
+// TILE-SAME: tile.chunks = 4 : i64
+// TILE-SAME: tile.threads = 256 : i64, tile.vec = 4 : i64
+// TILE: vector.transfer_read {{.*}} vector<4096xf32>
+// TILE-NOT: transfer_read
+// TILE-NOT: scf.for
+// TILE: vector.reduction <maximumf>
+// TILE: vector.reduction <add>
+// TILE: vector.transfer_write
