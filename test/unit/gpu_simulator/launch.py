@@ -60,7 +60,8 @@ def simulate(
     write different values to one element; a write and another thread's access to one element with no barrier between, in
     shared and in global memory; a barrier that some threads of a CTA do not reach; a shuffle that part of a warp does; a read
     of shared or private memory that nobody wrote; division by zero; a trap; an element of `outputs` not written; shared memory of
-    another CTA reached before a cluster's first barrier, or with none after it. Raises NotImplementedError for an op that is not known, and ValueError for arguments that do not fit the kernel.
+    another CTA reached before a cluster's first barrier, or with none after it. Raises NotImplementedError for an op that is not
+    known, and ValueError for arguments that do not fit the kernel.
     """
     function = _find(module, kernel)
     threads = _threads(function, kernel, block, pack)
