@@ -1,6 +1,7 @@
 """What bad input gets: an error that names the argument or the model's line, what was expected and the way out."""
 
 import re
+import traceback
 from typing import Any
 
 import pytest
@@ -116,6 +117,18 @@ def test_strict_refuses_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught.value.where == f"{__file__}:{sorts.__code__.co_firstlineno + 1}"
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_dynamo_does_not_wrap_the_error(gradients: bool) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(sorts, backend=BACKEND, options={"strict": True, "cache": False})
+    with pytest.raises(CompileError, match="^[^\\n]*aten.sort.default has no lowering[^\\n]*$") as caught:
+        compiled(torch.randn(3, requires_grad=gradients))
+    assert caught.value.where == f"{__file__}:{sorts.__code__.co_firstlineno + 1}"
+    assert "strict is set" in caught.value.remedy and caught.value.__cause__ is None
+    text = "".join(traceback.format_exception(caught.value))
+    assert "raised:" not in text and "torch/_dynamo/convert_frame" not in text
+
+
 def test_strict_allows_the_library() -> None:
     compiled = lamina.compile(nn.Linear(3, 4).eval(), (torch.randn(2, 3),), options={"strict": True, "cache": False})
     assert compiled(torch.randn(2, 3)).shape == (2, 4)
@@ -158,8 +171,8 @@ def test_an_integer_divided_by_zero_is_an_error() -> None:
 
 def test_options_of_the_backend() -> None:
     torch._dynamo.reset()
-    with pytest.raises(Exception, match="mode='max-autotune' is not known"):
+    with pytest.raises(CompileError, match="mode='max-autotune' is not known"):
         torch.compile(Scale(), backend=BACKEND, mode="max-autotune")(torch.randn(2, 3))
     torch._dynamo.reset()
-    with pytest.raises(Exception, match="unknown option 'strickt'.*'strict'"):
+    with pytest.raises(CompileError, match="unknown option 'strickt'.*'strict'"):
         torch.compile(Scale(), backend=BACKEND, options={"strickt": True})(torch.randn(2, 3))

@@ -9,6 +9,7 @@ from torch import fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from .backend_error import passed_on
 from .decompositions import table
 from .per_size import PerSize, is_symbolic
 from .stages import compile_graph
@@ -28,16 +29,17 @@ def backend(
     options  as `torch.compile(options=...)`: the fields of lamina.Options, and "target"
     mode     only "default"
     """
-    if mode not in _MODES:
-        raise CompileError(
-            f"mode={mode!r} is not known to Lamina", remedy="leave mode out; see lamina.Options for what can be chosen"
-        )
-    given = dict(options) if isinstance(options, Mapping) else options
-    target = given.pop("target", None) if isinstance(given, dict) else None
-    trace = functools.partial(autograd, options=Options.of(given), target=target)
-    if any(is_symbolic(value) for value in example_inputs):
-        return PerSize(gm, trace, example_inputs)
-    return trace(gm, example_inputs)
+    with passed_on():
+        if mode not in _MODES:
+            raise CompileError(
+                f"mode={mode!r} is not known to Lamina", remedy="leave mode out; see lamina.Options for what can be chosen"
+            )
+        given = dict(options) if isinstance(options, Mapping) else options
+        target = given.pop("target", None) if isinstance(given, dict) else None
+        trace = functools.partial(autograd, options=Options.of(given), target=target)
+        if any(is_symbolic(value) for value in example_inputs):
+            return PerSize(gm, trace, example_inputs)
+        return trace(gm, example_inputs)
 
 
 def autograd(

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.report.collect import graph as graph_report
 from lamina.report.explanation import Break, Explanation, Graph, Guard, Recompile, Unfused
@@ -18,6 +17,7 @@ from lamina.report.measure import step_seconds
 from lamina.report.roofline import peaks
 from lamina.report.unfused import count
 
+from .backend_error import passed_on
 from .dynamo import autograd
 from .export import split_inputs
 from .per_size import PerSize, is_symbolic
@@ -57,10 +57,6 @@ def explain(
             for inputs in (example_inputs, *more):
                 _call(run, model, inputs, training)
         recompiles = tuple(_recompile(m) for m in _metrics() if m.recompile_reason and not any(m is e for e in earlier))
-    except torch._dynamo.exc.BackendCompilerFailed as error:
-        if isinstance(error.inner_exception, CompileError):
-            raise error.inner_exception from None
-        raise
     finally:
         torch._dynamo.reset()
     found = Explanation(
@@ -95,7 +91,8 @@ class _Recorder:
         self._captured += 1
         compile_one = functools.partial(self.compile, name)
         trace = functools.partial(autograd, options=self.options, target=self.target, compile=compile_one)
-        return PerSize(gm, trace, inputs) if any(is_symbolic(value) for value in inputs) else trace(gm, inputs)
+        with passed_on():
+            return PerSize(gm, trace, inputs) if any(is_symbolic(value) for value in inputs) else trace(gm, inputs)
 
     def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
         before: list[Unfused] = []
