@@ -62,3 +62,7 @@ def as_spread(mask: Bound, vec: int) -> Spread:
     type_ = vector_type(vec, yes)
     true = arith.constant(yes, 1) if any(p is None for p in mask.inside) else None
     return Spread(tuple(vector.broadcast(type_, p if p is not None else true) for p in mask.inside))
+
+
+def has_blocks(op: ir.Operation) -> bool:
+    return any(isinstance(v.type, ir.VectorType) for v in (*op.operands, *op.results))

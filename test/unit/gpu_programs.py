@@ -68,7 +68,9 @@ class Simulated:
         if buffer.kind == "constant":
             constant = self.program.constants[buffer.index]
             dtype = DTYPES[constant.dtype]
-            return storage(torch.frombuffer(bytearray(constant.data), dtype=dtype) if constant.data else torch.empty(0, dtype=dtype))
+            return storage(
+                torch.frombuffer(bytearray(constant.data), dtype=dtype) if constant.data else torch.empty(0, dtype=dtype)
+            )
         dtype = next(r.dtype for r in self._refs() if r.buffer == number)
         return poison(buffer.bytes // ITEM_BYTES[dtype], DTYPES[dtype])
 

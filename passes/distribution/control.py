@@ -1,0 +1,141 @@
+"""Loops, branches and what teams of threads make together."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import memref, scf
+
+from ..squares_shared import SHARED
+from .divisors import constant
+from .threads import barrier
+from .values import Spread, element_of, elements, has_blocks, together, vector_type
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+def loop(k: "Kernel", op: ir.Operation) -> None:
+    low, high, step, *inits = op.operands
+    bounds = [k.uniform(v) for v in (low, high, step)]
+    shared = SHARED in op.attributes and k.team is not None
+    if shared:
+        bounds = [k.at.number(0), _turns(k, bounds[1]), k.at.number(1)]
+    flat, shapes = _flatten(k, inits)
+    loop = scf.ForOp(*bounds, flat)
+    body = op.regions[0].blocks[0]
+    iteration = loop.induction_variable
+    k.depth += 1
+    outside = k.memory.active
+    if shared:  # every team stores what it alone has computed
+        k.memory.active = None
+    with ir.InsertionPoint(loop.body):
+        if shared:
+            iteration = k.at.add(k.at.times(iteration, k.shape.teams), k.team)
+        k.held[body.arguments[0]] = iteration
+        _hold(k, list(body.arguments)[1:], list(loop.inner_iter_args), shapes)
+        rows = constant(high)
+        if shared and (rows is None or rows % k.shape.teams):
+            out = _guarded(k, k.at.below(iteration, k.uniform(high)), body, list(loop.inner_iter_args))
+        else:
+            k.block(body)
+            out = _results(k, body)
+        scf.YieldOp(out)
+    k.depth -= 1
+    k.memory.active = outside
+    _hold(k, list(op.results), list(loop.results), shapes)
+
+
+def _turns(k: "Kernel", rows: ir.Value) -> ir.Value:
+    """Iterations of each team when all teams together take `rows`."""
+    teams = k.shape.teams
+    return k.at.over(k.at.add(rows, teams - 1), teams)
+
+
+def _results(k: "Kernel", body: ir.Block) -> list[ir.Value]:
+    return _flatten(k, list(list(body.operations)[-1].operands))[0]
+
+
+def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
+    """The body's results where the condition holds."""
+    branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
+    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        k.block(body)
+        ir.Operation.create("scf.yield", operands=_results(k, body))
+    if otherwise:
+        with ir.InsertionPoint(branch.regions[1].blocks.append()):
+            ir.Operation.create("scf.yield", operands=otherwise)
+    return list(branch.results)
+
+
+def combine(k: "Kernel", op: ir.Operation) -> None:
+    """The teams' parts meet in shared memory; every team reads them all, in order."""
+    combine = ir.StringAttr(op.attributes["combine"]).value
+    mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
+    parts = [elements(p) if has_blocks(op) else [p] for p in mine]
+    shape, at = k.shape, k.at
+    slot = k.shared(shape.cta * len(parts) * len(parts[0]), element_of(op.operands[0].type))
+    if k.depth:
+        barrier()
+    flat = [e for p in parts for e in p]
+    for i, e in enumerate(flat):
+        memref.store(e, slot, [at.add(k.thread, i * shape.cta)])
+    barrier()
+    lane, totals = at.modulo(k.thread, shape.threads), []
+    for i, e in enumerate(flat):
+        seen = [memref.load(slot, [at.add(lane, i * shape.cta + t * shape.threads)]) for t in range(shape.teams)]
+        total = seen[0]
+        for x in seen[1:]:
+            total = ir.Operation.create(combine, results=[e.type], operands=[total, x]).results[0]
+        totals.append(total)
+    if not has_blocks(op):
+        k.held[op.results[0]] = totals[0]
+        return
+    n = shape.vec
+    k.held[op.results[0]] = Spread(tuple(together(totals[i : i + n]) for i in range(0, len(totals), n)))
+
+
+def branch(k: "Kernel", op: ir.Operation) -> None:
+    condition = k.uniform(op.operands[0])
+    yields = [list(list(r.blocks[0].operations)[-1].operands) if r.blocks else [] for r in op.regions]
+    shapes = [_is_block(k, v) for v in op.results]
+    types = [t for r in op.results for t in _types(k, r.type)]
+    branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
+    for old, new, out in zip(op.regions, branch.regions, yields, strict=True):
+        if old.blocks:
+            with ir.InsertionPoint(new.blocks.append()):
+                k.block(old.blocks[0])
+                ir.Operation.create("scf.yield", operands=_flatten(k, out)[0])
+    _hold(k, list(op.results), list(branch.results), shapes)
+
+
+def end(k: "Kernel", op: ir.Operation) -> None:
+    """Written by the op that it ends."""
+
+
+def _is_block(k: "Kernel", v: ir.Value) -> bool:
+    return isinstance(v.type, ir.VectorType)
+
+
+def _types(k: "Kernel", type_: ir.Type) -> list[ir.Type]:
+    return [vector_type(k.shape.vec, element_of(type_))] * k.shape.chunks if isinstance(type_, ir.VectorType) else [type_]
+
+
+def _flatten(k: "Kernel", values: list[ir.Value]) -> tuple[list[ir.Value], list[bool]]:
+    """The parts of all values, and which of the values are blocks."""
+    flat: list[ir.Value] = []
+    for v in values:
+        flat += k.spread(v).parts if _is_block(k, v) else [k.uniform(v)]
+    return flat, [_is_block(k, v) for v in values]
+
+
+def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value], blocks: list[bool]) -> None:
+    for old, block in zip(olds, blocks, strict=True):
+        n = k.shape.chunks if block else 1
+        mine, news = news[:n], news[n:]
+        k.held[old] = Spread(tuple(mine)) if block else mine[0]
+
+
+HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
+    "scf.for": loop, "scf.if": branch, "scf.yield": end, "func.return": end, "tile.combine": combine,
+}  # fmt: skip
