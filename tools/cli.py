@@ -8,13 +8,16 @@ from typing import NoReturn
 
 from lamina.core.errors import CompileError
 
-LEVELS = ("torch", "linalg", "graph", "plan", "tile", "llvm", "asm")
+MODEL_LEVELS = ("torch", "linalg", "graph", "plan", "tile")
+TARGET_LEVELS = ("gpu", "nvvm", "llvm", "ptx", "sass", "asm")  # of kernels: a CPU has llvm and asm, a GPU all but asm
+LEVELS = (*MODEL_LEVELS, *TARGET_LEVELS)
 MODEL = re.compile(r"(?P<file>.+\.py):(?P<factory>[A-Za-z_]\w*)")
 
 _ABOUT = """Runs pass pipelines on MLIR at any level, and takes PyTorch models to any level.
 
   opt-driver x.mlir --pass-pipeline='builtin.module(lamina-simplify,func.func(canonicalize,cse))'
   opt-driver model.py:make --target=cpu --emit=tile      make() returns (module, example inputs)
+  opt-driver kernels.mlir --target=nvvm:sm_90a --emit=ptx
 """
 
 
@@ -50,6 +53,11 @@ class Arguments:
         """(file, factory) when the input names a model."""
         found = MODEL.fullmatch(self.input)
         return (found["file"], found["factory"]) if found else None
+
+    @property
+    def emits_text(self) -> bool:
+        """Whether the level asked for is no MLIR."""
+        return self.emit in ("ptx", "sass", "asm") or (self.emit == "llvm" and self.target.startswith("nvvm"))
 
     @property
     def shown(self) -> str:
@@ -102,8 +110,8 @@ def parse(argv: list[str]) -> Arguments:
     add("--diagnostic-notes", action="store_true", help="print the notes of errors too")
     add("--traceback", action="store_true", help="print the Python traceback of errors")
     add("--in-process", action="store_true", help="do not guard against the toolchain ending the process (for debuggers)")
-    add("--emit", default="", choices=("", *LEVELS), metavar="LEVEL", help=f"for models: {', '.join(LEVELS)}")
-    add("--target", default="cpu", help="for models: the target (default: cpu)")
+    add("--emit", default="", choices=LEVELS, metavar="LEVEL", help=f"of models and kernels: {', '.join(LEVELS)}")
+    add("--target", default="cpu", help="what --emit compiles for (default: cpu)")
     add("--options", default="", metavar="TEXT", help="for models: options as in pipelines, 'strict fast-math=exp-log'")
     given, unknown = p.parse_known_args(argv)
     if unknown:
@@ -117,8 +125,8 @@ def parse(argv: list[str]) -> Arguments:
     arguments = Arguments(**values)
     if arguments.model and not arguments.emit:
         p.error(f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}")
-    if arguments.emit == "asm" and arguments.pass_pipeline:
-        p.error("--pass-pipeline does not go with --emit=asm, which is no MLIR")
-    if not arguments.model and arguments.emit:
-        p.error(f"--emit takes a model, FILE.py:FACTORY, not {arguments.shown}")
+    if arguments.model and arguments.emits_text and arguments.pass_pipeline:
+        p.error(f"--pass-pipeline does not go with --emit={arguments.emit}, which is no MLIR")
+    if not arguments.model and arguments.emit in MODEL_LEVELS:
+        p.error(f"--emit={arguments.emit} takes a model, FILE.py:FACTORY, not {arguments.shown}")
     return arguments

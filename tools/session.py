@@ -15,6 +15,7 @@ from lamina.passes.diagnostics import Diagnostic, InvalidIR, of_error, unknown_o
 from lamina.passes.instrumentation import Instrumentation, PassTiming, report
 from lamina.passes.pipeline import PassFailure, Step, prepare, write_reproducer
 from lamina.passes.pipeline import run as run_pipeline
+from lamina.passes.upstream import check_name
 
 from .cli import Arguments
 from .expectations import compare, expectations
@@ -30,8 +31,10 @@ def run(arguments: Arguments, data: bytes, board: Board, save: tuple[int, int] |
         from .model import emit
 
         file, factory = arguments.model
-        text = emit(file, factory, target=arguments.target, level=arguments.emit, options=arguments.options)
-        if arguments.emit == "asm":
+        with quiet() as printed:
+            text = emit(file, factory, target=arguments.target, level=arguments.emit, options=arguments.options)
+        sys.stderr.write("\n".join(printed))  # after an error: torch's own account of it, which the one line replaces
+        if arguments.emits_text:
             write_output(arguments.output, text)
             return 0
         data = text.encode()
@@ -42,7 +45,7 @@ def run(arguments: Arguments, data: bytes, board: Board, save: tuple[int, int] |
     outputs = [session.piece(i, first, text) for i, (first, text) in enumerate(split(data, arguments.split_input_file))]
     if arguments.timing:
         sys.stderr.write(report(tuple(session.timings)))
-    if any(o is not None for o in outputs):
+    if any(o is not None for o in outputs) and (arguments.output == "-" or not session.failed):
         write_output(arguments.output, "// -----\n".join(o or "" for o in outputs))
     return 1 if session.failed else 0
 
@@ -57,6 +60,8 @@ class Session:
         self.timings: list[PassTiming] = []
         self.failed = False
         self.steps = self._prepare() if arguments.pass_pipeline else []
+        for name in {*arguments.print_ir_before, *arguments.print_ir_after} - {"*"}:
+            check_name(name, "<command line>:1:1")
 
     def _prepare(self) -> list[Step]:
         self.board.write("the reading of the pipeline")
@@ -94,7 +99,7 @@ class Session:
         try:
             module = self.parse(first, text)
             self._run(module, number)
-            output = self._print(module)
+            output = self._lower(module) if self.arguments.emit and not self.arguments.model else self._print(module)
         except PassFailure as error:
             failure = error
             self.timings += error.timings
@@ -141,6 +146,19 @@ class Session:
             on_pass=lambda index, name: self.board.write(f"pass {name}\t{number} {index}"),
         )
         self.timings += run_pipeline(self.steps, module, instrumentation=watch)
+
+    def _lower(self, module: ir.Module) -> str:
+        """The kernels of a module at a level of the target."""
+        from lamina.targets import named
+
+        level, target = self.arguments.emit, self.arguments.target
+        self.board.write(f"the way to --emit={level}")
+        reached = []
+        for name, text in named(target).below(module):
+            if name == level:
+                return text() if self.arguments.emits_text else self._print(ir.Module.parse(text(), self.context))
+            reached.append(name)
+        raise CompileError(f"{target} has no level {level!r} for kernels", remedy=f"levels: {', '.join(reached)}")
 
     def _print(self, module: ir.Module) -> str:
         self.board.write("the printer")

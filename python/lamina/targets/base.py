@@ -1,6 +1,7 @@
 """What a target is and what it makes."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -38,6 +39,10 @@ class Target(ABC):
     @abstractmethod
     def compile(self, module: ir.Module) -> Artifact:
         """Code for every tile program of the module, which is consumed: it is left at the lowest level it reached."""
+
+    @abstractmethod
+    def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
+        """The levels under tile by name, each reached when it is asked for, with their texts. The module is consumed."""
 
     @abstractmethod
     def assembly(self, artifact: Artifact) -> str:

@@ -8,6 +8,8 @@
 All kernels of a module go through one pipeline and into one object: each stage has a fixed cost that is paid once.
 """
 
+from collections.abc import Callable, Iterator
+
 import llvmlite.binding as llvm
 from torch_mlir import ir
 from torch_mlir.dialects import llvm as llvm_dialect
@@ -91,6 +93,11 @@ class CpuTarget(Target):
         with clock.stage("emit"):
             code = machine.emit_object(parsed)
         return Artifact(self.name, code, kernels, messages, text, clock.seconds)
+
+    def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
+        artifact = self.compile(module)
+        yield "llvm", lambda: str(module.operation.get_asm(enable_debug_info=True))
+        yield "asm", lambda: self.assembly(artifact)
 
     def assembly(self, artifact: Artifact) -> str:
         machine = self.machine()

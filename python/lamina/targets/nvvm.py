@@ -11,6 +11,7 @@ All kernels of a module go through one pipeline, one PTX text and one run of ptx
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -80,9 +81,13 @@ class NvvmTarget(Target):
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
-        text = self.to_llvm(module, clock)
+        self.to_gpu(module, clock)
+        return self.from_llvm(self.to_llvm(module, clock), module, clock)
+
+    def from_llvm(self, llvm: str, module: ir.Module, clock: Clock) -> GpuArtifact:
+        """The kernels' code from LLVM 24's text; the module says where they come from."""
         with clock.stage("text"):
-            text = llvm_text.convert(text)
+            text = llvm_text.convert(llvm)
         with clock.stage("parse"):
             target = nvvm_llvm.machine(self.gpu)
             parsed = nvvm_llvm.parse(text, target)
@@ -93,7 +98,21 @@ class NvvmTarget(Target):
         with clock.stage("ptxas"):
             kernels = kernels_of(module)
             made = self._assemble(source, module, len(kernels))
-        return GpuArtifact(self.name, made.cubin, kernels, (), text, clock.seconds, source, made.resources)
+        return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, source, made.resources)
+
+    def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
+        def text() -> str:
+            return str(module.operation.get_asm(enable_debug_info=True))
+
+        clock = Clock()
+        self.to_gpu(module, clock)
+        yield "gpu", text
+        llvm = self.to_llvm(module, clock)
+        yield "nvvm", text
+        yield "llvm", lambda: llvm
+        artifact = self.from_llvm(llvm, module, clock)
+        yield "ptx", lambda: artifact.ptx
+        yield "sass", lambda: self.assembly(artifact)
 
     def assembly(self, artifact: Artifact) -> str:
         return disassemble(artifact.code)
@@ -106,8 +125,7 @@ class NvvmTarget(Target):
                     load(name)(**options).run(module)
 
     def to_llvm(self, module: ir.Module, clock: Clock) -> str:
-        """LLVM 24's text for the kernels of a module, which is left in the llvm dialect."""
-        self.to_gpu(module, clock)
+        """LLVM 24's text for the kernels of a module at the gpu level, which is left in the llvm dialect."""
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
                 load("lamina-gpu-to-nvvm")().run(module)
