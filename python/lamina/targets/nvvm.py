@@ -29,7 +29,7 @@ from .clock import Clock
 from .nvvm_check import check_converted
 from .ptx import Assembled, PtxError, Resources, assemble, disassemble
 
-KEPT = 4  # source lines named in an error
+KEPT = 8  # source lines named in an error
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class GpuArtifact(Artifact):
     """An Artifact whose code is a cubin.
 
     ptx        the text it was assembled from
-    resources  what each kernel needs, as ptxas reports it
+    resources  what each kernel needs, as ptxas reports it, in the order of `kernels`
     """
 
     ptx: str = ""
@@ -82,23 +82,13 @@ class NvvmTarget(Target):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
         self.to_gpu(module, clock)
-        return self.from_llvm(self.to_llvm(module, clock), module, clock)
-
-    def from_llvm(self, llvm: str, module: ir.Module, clock: Clock) -> GpuArtifact:
-        """The kernels' code from LLVM 24's text; the module says where they come from."""
-        with clock.stage("text"):
-            text = llvm_text.convert(llvm)
-        with clock.stage("parse"):
-            target = nvvm_llvm.machine(self.gpu)
-            parsed = nvvm_llvm.parse(text, target)
-        with clock.stage("optimise"):
-            nvvm_llvm.optimise(parsed, target)
-        with clock.stage("ptx"):
-            source = nvvm_llvm.emit(parsed, target)
+        llvm = self.to_llvm(module, clock)
+        source = self.to_ptx(llvm, clock)
+        kernels = kernels_of(module)
         with clock.stage("ptxas"):
-            kernels = kernels_of(module)
             made = self._assemble(source, module, len(kernels))
-        return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, source, made.resources)
+        needs = tuple(sorted(made.resources, key=lambda r: kernels.index(r.kernel)))
+        return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, source, needs)
 
     def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
         def text() -> str:
@@ -110,9 +100,9 @@ class NvvmTarget(Target):
         llvm = self.to_llvm(module, clock)
         yield "nvvm", text
         yield "llvm", lambda: llvm
-        artifact = self.from_llvm(llvm, module, clock)
-        yield "ptx", lambda: artifact.ptx
-        yield "sass", lambda: self.assembly(artifact)
+        source = self.to_ptx(llvm, clock)
+        yield "ptx", lambda: source
+        yield "sass", lambda: disassemble(self._assemble(source, module, 1).cubin)
 
     def assembly(self, artifact: Artifact) -> str:
         return disassemble(artifact.code)
@@ -139,6 +129,18 @@ class NvvmTarget(Target):
                 module.operation.verify()
                 text: str = llvm_dialect.translate_module_to_llvmir(device)
         return text
+
+    def to_ptx(self, llvm: str, clock: Clock) -> str:
+        """PTX from LLVM 24's text."""
+        with clock.stage("text"):
+            text = llvm_text.convert(llvm)
+        with clock.stage("parse"):
+            target = nvvm_llvm.machine(self.gpu)
+            parsed = nvvm_llvm.parse(text, target)
+        with clock.stage("optimise"):
+            nvvm_llvm.optimise(parsed, target)
+        with clock.stage("ptx"):
+            return nvvm_llvm.emit(parsed, target)
 
     def _assemble(self, source: str, module: ir.Module, count: int) -> Assembled:
         """ptxas; what it refuses stays in a file, with the kernel's lines in the model."""

@@ -120,7 +120,8 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def _said(done: subprocess.CompletedProcess[str], file: str) -> str:
     """The errors of a program in one line, without the name of a file that is gone."""
-    lines = [line.replace(file, "").lstrip(", ") for line in (done.stderr + done.stdout).splitlines()]
+    said = re.sub(r"^ptxas\s*,?\s*", "", (done.stderr + done.stdout).replace(file, ""), flags=re.M)
+    lines = [re.sub(r"\s+:", ":", line) for line in said.splitlines()]
     errors = [line for line in lines if "error" in line or "fatal" in line] or lines
     return "; ".join(line.strip() for line in errors if line.strip()) or f"exit status {done.returncode}"
 
