@@ -55,7 +55,7 @@ class Emitter:
         if root in self.roots:
             return self.roots[root]
         attributes: dict[str, ir.Attribute] = {}
-        if str(root.element) == "i8":
+        if _is_named(root):
             attributes["dtype"] = ir.StringAttr.get(root.dtype)
         if root.kind == "input":
             name, attributes["index"] = Input.OPERATION_NAME, _i64(root.index)
@@ -103,7 +103,7 @@ class Emitter:
             results = [memref(root, root.layout) for root in step.outs]
         attributes = {key: step.op.attributes[key] for key in step.op.attributes if key not in ("strides", "dtypes")}
         attributes["n_out"] = _i64(len(step.outs) if step.in_place else 0)
-        if not step.in_place and any(str(root.element) == "i8" for root in step.outs):
+        if not step.in_place and any(map(_is_named, step.outs)):
             attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(root.dtype) for root in step.outs])
         tensors = [not isinstance(s, ir.TypeAttr) for s in step.op.attributes["strides"]]
         if not all(tensors):
@@ -111,6 +111,11 @@ class Emitter:
         call = self._create(Call.OPERATION_NAME, results, operands, attributes, loc)
         if not step.in_place:
             self.roots.update(zip(step.outs, call.results, strict=True))
+
+
+def _is_named(root: Root) -> bool:
+    """Whether its element type leaves its dtype open."""
+    return str(root.element) == "i8" or root.dtype == "u64"
 
 
 def _i64(value: int) -> ir.Attribute:

@@ -11,7 +11,7 @@ from typing import Literal
 from .size import SizeLike
 
 ITEM_BYTES = {
-    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u64": 8,
     "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16,
     "f8e4m3fn": 1, "f8e5m2": 1,
 }  # fmt: skip

@@ -8,8 +8,8 @@ from torch import Tensor, fx
 
 from lamina.core.options import Options
 
+from .destination import check_name
 from .model import CompiledModel
-from .stages import processor_of
 from .trace import as_module, inference, signature_of, trace
 
 
@@ -24,7 +24,7 @@ def compile_model(
     if not callable(model):
         raise TypeError(f"model must be a module or a function, not {type(model).__name__}")
     args, kwargs = split_inputs(example_inputs)
-    processor_of(target)
+    check_name(target)
     return CompiledModel(as_module(model), signature_of(model), args, kwargs, options=Options.of(options), target=target)
 
 

@@ -8,7 +8,7 @@ from torch import fx
 from torch_mlir import ir
 
 from . import support
-from .dtypes import CODES
+from .dtypes import CODES, NAMED
 
 Template = tuple[list[Any], dict[str, Any]]
 
@@ -64,7 +64,7 @@ def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attr
         "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
     }
     tensors = [t for t in results if t is not None]
-    if any(t.dtype is torch.uint8 for t in tensors):
+    if any(CODES[t.dtype] in NAMED for t in tensors):
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
     if support.has_effect(node):
         found["effect"] = ir.UnitAttr.get()

@@ -61,4 +61,4 @@ def _kinds() -> Callable[[Any], Any]:
 
 
 def _contents(value: Tensor) -> bytes:
-    return value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    return value.detach().contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes() if value.numel() else b""

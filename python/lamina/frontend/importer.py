@@ -27,7 +27,11 @@ from .repairs import repair
 
 
 class _Locations(ContextCache):
-    """Gives every op `loc("aten.x"("file.py":line:0))`."""
+    """Gives every op `loc("aten.x"("file.py":line:0))`. u64, which torch-mlir lacks, gets the type of i64: it only passes from call
+    to call (see externs)."""
+
+    def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
+        return super().dtype_to_type(torch.int64 if dtype is torch.uint64 else dtype)
 
     def get_node_location(self, node: fx.Node) -> ir.Location:
         source = source_of(node)
@@ -68,7 +72,7 @@ class _Literals(FxImporterHooks):
         if not isinstance(literal, Tensor):
             return None
         dtype = literal.dtype
-        data = literal.detach().to(torch.float32 if dtype in HALF else dtype).contiguous().numpy()
+        data = literal.detach().to(torch.float32 if dtype in HALF else dtype).contiguous().cpu().numpy()
         element = TORCH_DTYPE_TO_MLIR_TYPE[torch.float32 if dtype in HALF else dtype]()
         value = ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(list(literal.shape), element))
         kind = gni._cc.create_vtensor_type(torch.float32 if dtype in HALF else dtype, literal.shape)

@@ -3,7 +3,7 @@
 from torch import Tensor, fx
 from torch_mlir import ir
 
-from .dtypes import CODES
+from .dtypes import CODES, NAMED
 
 
 def annotate(module: ir.Module, gm: fx.GraphModule) -> None:
@@ -25,6 +25,6 @@ def _attributes(value: Tensor, contiguous: bool) -> dict[str, ir.Attribute]:
     found: dict[str, ir.Attribute] = {}
     if not contiguous and value.numel():
         found["graph.strides"] = ir.DenseI64ArrayAttr.get(list(value.stride()))
-    if CODES[value.dtype] == "u8":
-        found["graph.dtype"] = ir.StringAttr.get("u8")
+    if CODES[value.dtype] in NAMED:
+        found["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])
     return found

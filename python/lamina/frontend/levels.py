@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from .destination import destination
 from .export import inference_graph
 from .normalise import normalise
-from .stages import import_linalg, keep_kernels, processor_of, run_passes, target_for
+from .stages import import_linalg, keep_kernels, run_passes
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -51,7 +52,7 @@ def _levels(model: Any, example_inputs: Any, target: str | None, options: Option
     graph = normalise(inference_graph(model, example_inputs))
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
-    code = target_for(processor_of(target))
+    code = destination(target, graph.gm).compiler()
     module = import_linalg(graph, options)
     yield "linalg", lambda: _text(module)
     reached = "linalg"

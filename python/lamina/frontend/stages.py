@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from lamina.core.device import Cpu, host
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Program, Ref
 from lamina.runtime.cache import Cache, Entry, cache_key
 
 from .aliases import View
+from .destination import Destination, check_devices, destination
 from .dtypes import CODES
 from .exclusive import COMPILING
 from .fingerprint import fingerprint
@@ -42,6 +42,7 @@ class Built:
 
     program    what the runtime runs, with the FX graph's outputs (those that are tensors)
     code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
+    gpu        the number of the GPU that the graph's tensors are on; None where they are on the CPU
     interface  how the graph's arguments and outputs are made of the program's
     cached     it came out of the cache
     seconds    time of each stage and pass
@@ -53,6 +54,7 @@ class Built:
     messages: tuple[str, ...]
     target: str
     interface: Interface
+    gpu: int | None = None
     cached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -73,7 +75,10 @@ def compile_graph(
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
     if listener is not None:
         listener(built)
-    return adapt(load(built), built.interface, built.interface.tensors(gm))
+    captured = built.interface.tensors(gm)
+    if built.gpu is not None:
+        captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
+    return adapt(load(built), built.interface, captured)
 
 
 def build(
@@ -91,14 +96,14 @@ def build(
 
 def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None) -> Built:
     start = time.perf_counter()
-    processor = processor_of(target)
+    goal = destination(target, gm)
     cache, key = Cache() if options.cache else None, ""
     if cache is not None:
-        key = cache_key(graph=fingerprint(gm), options=repr(options), target=device_of(processor).identity)
+        key = cache_key(graph=fingerprint(gm), options=repr(options), target=goal.identity)
         entry = cache.get(key)
         if entry is not None and (found := _from_entry(entry)) is not None:
-            return replace(found, seconds={"cache": time.perf_counter() - start})
-    built = _compile(normalise(gm), options, processor, watch)
+            return replace(found, gpu=goal.gpu, cached=True, seconds={"cache": time.perf_counter() - start})
+    built = _compile(normalise(gm), options, goal, watch)
     if cache is not None and built.interface.is_storable():
         meta = {
             "kernels": built.kernels,
@@ -114,34 +119,24 @@ def load(built: Built) -> Any:
     """The program as an Executable, with its code in this process."""
     from lamina.runtime.executable import Executable
 
-    return Executable(built.program, built)
+    executable = Executable(built.program, built)
+    if built.gpu is not None:
+        executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
+    return executable
 
 
-def processor_of(target: str | None) -> str:
-    """The processor part of "cpu" or "cpu:NAME"."""
-    kind, _, processor = (target or "cpu").partition(":")
-    if kind != "cpu":
-        raise CompileError(
-            f"no target is called {target!r}", remedy='targets: "cpu", or "cpu:NAME" with LLVM\'s name of a processor'
-        )
-    return processor
-
-
-def device_of(processor: str) -> Cpu:
-    return Cpu.named(processor) if processor else host()
-
-
-def _compile(graph: Normalised, options: Options, processor: str, watch: Watch | None) -> Built:
+def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None) -> Built:
     from lamina.passes.emit_program import program_from
 
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    target = target_for(processor)
+    check_devices(graph.gm)
+    target = goal.compiler()
     module = import_linalg(graph, options)
     seconds["import"] = time.perf_counter() - start
     run_passes(module, "linalg", "tile", target, options, seconds, watch)
     with module.context:
-        program = with_outputs(program_from(module), graph.interface)
+        program = with_outputs(program_from(module, goal.device), graph.interface)
     keep_kernels(module)
     artifact = target.compile(module)
     return Built(
@@ -151,6 +146,7 @@ def _compile(graph: Normalised, options: Options, processor: str, watch: Watch |
         messages=artifact.messages,
         target=artifact.target,
         interface=graph.interface,
+        gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},
     )
 
@@ -160,12 +156,6 @@ def keep_kernels(module: "ir.Module") -> None:
     for op in list(module.body.operations):
         if op.operation.name == "plan.program":
             op.operation.erase()
-
-
-def target_for(processor: str) -> "Target":
-    from lamina.targets.cpu import CpuTarget
-
-    return CpuTarget.named(processor)
 
 
 def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
@@ -232,4 +222,4 @@ def _from_entry(entry: Entry) -> Built | None:
         return None
     meta = entry.meta
     interface = Interface.from_json(meta["interface"])
-    return Built(program, entry.object, tuple(meta["kernels"]), tuple(meta["messages"]), meta["target"], interface, True)
+    return Built(program, entry.object, tuple(meta["kernels"]), tuple(meta["messages"]), meta["target"], interface)

@@ -41,7 +41,7 @@ COMPUTED = {
     torch.int64,
     torch.bool,
 }
-CARRIED = COMPUTED | {torch.uint8, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
+CARRIED = COMPUTED | {torch.uint8, torch.uint64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
 
 
 def reason(node: fx.Node) -> str | None:

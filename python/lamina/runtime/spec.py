@@ -22,7 +22,10 @@ def spec_of(program: Program, kernels: Mapping[str, int], messages: Sequence[str
         names = ", ".join(s.name for s in program.symbols)
         raise CompileError(f"program {program.name} has sizes that depend on {names}", remedy="compile it for fixed sizes")
     tensors = _Tensors()
-    steps = [_launch(step, kernels) if isinstance(step, Launch) else _call(step, program, tensors, on) for step in program.steps]
+    steps = [
+        _launch(step, kernels) if isinstance(step, Launch) else _call(number, step, program, tensors, on)
+        for number, step in enumerate(program.steps)
+    ]
     return {
         "name": program.name,
         "arena_bytes": program.arena_bytes,
@@ -75,7 +78,7 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _call(step: Call, program: Program, tensors: _Tensors, on: str) -> dict[str, Any]:
+def _call(number: int, step: Call, program: Program, tensors: _Tensors, on: str) -> dict[str, Any]:
     function = overload(step.callee, step.where)
     variant = out_variant(function) if step.outs else None
     library = library_call(step, on)
@@ -94,7 +97,7 @@ def _call(step: Call, program: Program, tensors: _Tensors, on: str) -> dict[str,
         "args": [arg(a) for a in step.args],
         "kwargs": [(name, arg(a)) for name, a in step.kwargs],
         "outs": [tensors.index(r) for r in step.outs],
-        "owned": [tensors.index(r) for r in step.owned],
+        "owned": [-1 if r is None or program.buffers[r.buffer].last == number else tensors.index(r) for r in step.owned],
         "out_names": list(variant[1]) if variant else [],
         "library": library and {**library, "tensors": [tensors.index(t) for t in library["tensors"]]},
         "gemm": packed_gemm(step, program) if library and packs else None,

@@ -21,6 +21,10 @@ Memory copied(Handle result, const Ref &want, const Plan &plan, dlpack::Device o
 // Takes the handle.
 void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
   const TorchAbi &torch = torch_abi();
+  if (tensor < 0) { // nobody uses it
+    torch.delete_tensor(result);
+    return;
+  }
   const Ref &want = plan.tensors[tensor];
   int64_t ndim = 0, *sizes = nullptr, *strides = nullptr;
   void *data = nullptr;
@@ -56,12 +60,8 @@ void attention(const LibraryCall &c, const Plan &plan, Context &context) {
     throw CallFailed();
   Handle results[] = {out, logsumexp};
   for (size_t i = 0; i < 2; ++i) {
-    if (i >= c.owned.size() || c.owned[i] < 0) {
-      torch_abi().delete_tensor(results[i]);
-      continue;
-    }
     try {
-      own_handle(results[i], c.owned[i], plan, context);
+      own_handle(results[i], i < c.owned.size() ? c.owned[i] : -1, plan, context);
     } catch (const CallFailed &) {
       for (size_t rest = i + 1; rest < 2; ++rest) torch_abi().delete_tensor(results[rest]);
       throw;

@@ -1,0 +1,130 @@
+"""What a graph is compiled for: the target asked for, else the device that its tensors are on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, fx
+
+from lamina.core.device import Cpu, host
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.program import Device
+
+from . import support
+from .locations import where
+
+if TYPE_CHECKING:
+    from lamina.targets.base import Target
+
+_TARGETS = 'targets: "cpu", "cpu:NAME" with LLVM\'s name of a processor, "nvvm:ARCH" with an NVIDIA GPU\'s, such as sm_90a'
+_REMEDY = "move the model and its inputs to one device first, and results to another one afterwards"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """
+    target    its name, as lamina.targets.named takes it
+    device    where the program's tensors will be
+    identity  what the code depends on: part of the cache key
+    gpu       the number of the GPU that the tensors are on; None where they are on the CPU
+    """
+
+    target: str
+    device: Device
+    identity: str
+    gpu: int | None = None
+
+    def compiler(self) -> "Target":
+        from lamina.targets import named  # imports MLIR
+
+        return named(self.target)
+
+
+def check_name(target: str | None) -> None:
+    """CompileError for what is no target's name."""
+    if target is not None:
+        _identity(target)
+
+
+def destination(target: str | None, gm: fx.GraphModule) -> Destination:
+    """For an aten graph with fake tensors. A target other than the tensors' own device is allowed for code that is not run here:
+    a GPU's, from tensors of the CPU."""
+    home = _home(gm)
+    if home.type not in ("cpu", "cuda"):
+        raise CompileError(f"the model's tensors are on {home}", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
+    gpu = (home.index or 0) if home.type == "cuda" else None
+    if target is None:
+        target = "cpu" if gpu is None else f"nvvm:{_architecture(gpu)}"
+    device: Device = "cpu" if target.partition(":")[0] == "cpu" else "cuda"
+    identity = _identity(target)
+    if gpu is not None and device == "cpu":
+        raise CompileError(f"target {target!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
+    return Destination(target, device, identity, gpu)
+
+
+def check_devices(gm: fx.GraphModule) -> None:
+    """CompileError unless arguments, results and what external calls take and give are on one device. Values in between are
+    computed where the rest is, whatever their device is called. Small integers are let through: torch itself keeps the seeds of
+    attention on either device."""
+    home = _home(gm)
+    for node in _visible(gm):
+        for value in _tensors(node):
+            if value.device != home and not _is_small_integer(value):
+                raise CompileError(
+                    f"{_name(node)} is on {value.device}, other tensors on {home}", where=where(node), remedy=_REMEDY
+                )
+
+
+def _visible(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    """Nodes whose tensors are seen from outside the compiled code. Constants are moved to where the rest is."""
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            yield from (n for n in node.all_input_nodes if n.op == "call_function")
+        elif node.op == "placeholder" and not node.name.startswith("captured_"):
+            yield node
+        elif node.op == "call_function" and support.reason(node) is not None:
+            yield from (node, *(n for n in node.all_input_nodes if n.op == "call_function"))
+
+
+def _tensors(node: fx.Node) -> Iterator[Tensor]:
+    value = node.meta.get("val")
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, Tensor):
+            yield one
+
+
+def _is_small_integer(value: Tensor) -> bool:
+    return value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2
+
+
+def _name(node: fx.Node) -> str:
+    return f"argument {node.name}" if node.op == "placeholder" else f"the result of {node.target}"
+
+
+def _home(gm: fx.GraphModule) -> torch.device:
+    """The device of the first argument that is more than a small integer, else of the first tensor there is; the CPU's without."""
+    small: list[Tensor] = []
+    for kind in ("placeholder", "call_function"):
+        for node in gm.graph.nodes:
+            for value in _tensors(node) if node.op == kind else ():
+                if not _is_small_integer(value):
+                    return value.device
+                small.append(value)
+    return small[0].device if small else torch.device("cpu")
+
+
+def _architecture(gpu: int) -> str:
+    if torch.version.cuda is None:
+        raise CompileError("this torch's GPUs are not NVIDIA's", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
+    return Gpu.of_capability(*torch.cuda.get_device_capability(gpu)).arch
+
+
+def _identity(target: str) -> str:
+    kind, _, name = target.partition(":")
+    if kind == "cpu":
+        return (Cpu.named(name) if name else host()).identity
+    if kind == "nvvm" and name:
+        return Gpu.named(name).identity
+    raise CompileError(f"no target is called {target!r}", remedy=_TARGETS)

@@ -1,0 +1,159 @@
+"""What a graph is compiled for, from fake tensors of a GPU: no GPU is needed to trace, to choose and to plan."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.core.program import Call, Program
+from lamina.frontend.decompositions import table
+from lamina.frontend.destination import check_devices, check_name, destination
+from lamina.frontend.normalise import normalise
+from lamina.frontend.stages import build, import_linalg, run_passes
+from lamina.passes.emit_program import program_from
+from lamina.targets import named
+
+aten = torch.ops.aten
+HEADS = (2, 4, 128, 64)
+
+
+def traced(
+    fn: Callable[..., Any], *shapes: tuple[int, ...], devices: tuple[str, ...] = (), dtype: torch.dtype = torch.float32
+) -> fx.GraphModule:
+    """The graph of a function of tensors on "cuda", or on these devices."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        inputs = [torch.empty(s, device=d, dtype=dtype) for s, d in zip(shapes, devices or ["cuda"] * len(shapes), strict=True)]
+        return make_fx(fn, decomposition_table=table())(*inputs)
+
+
+def planned(gm: fx.GraphModule) -> Program:
+    """Its program with the CPU's kernels: importing and planning are the same for a GPU."""
+    graph = normalise(gm)
+    check_devices(graph.gm)
+    module = import_linalg(graph, Options())
+    run_passes(module, "linalg", "tile", named("cpu"), Options(), {})
+    with module.context:
+        return program_from(module)
+
+
+def test_the_tensors_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: {0: (9, 0), 1: (8, 0)}[index])
+    goal = destination(None, traced(torch.sin, (4,)))
+    assert (goal.target, goal.device, goal.gpu) == ("nvvm:sm_90a", "cuda", 0)
+    other = destination(None, traced(torch.sin, (4,), devices=("cuda:1",)))
+    assert (other.target, other.gpu) == ("nvvm:sm_80", 1) and other.identity != goal.identity
+    here = destination(None, traced(torch.sin, (4,), devices=("cpu",)))
+    assert (here.target, here.device, here.gpu) == ("cpu", "cpu", None)
+    assert destination(None, traced(lambda: torch.ones(3, device="cuda"))).gpu == 0
+    assert destination(None, traced(lambda: torch.ones(3))).device == "cpu"
+
+
+def test_code_for_another_device() -> None:
+    assert destination("nvvm:sm_90a", traced(torch.sin, (4,), devices=("cpu",))).device == "cuda"
+    with pytest.raises(CompileError, match="target 'cpu' is the CPU, but the model's tensors are on cuda:0"):
+        destination("cpu", traced(torch.sin, (4,)))
+    with pytest.raises(CompileError, match="no target is called 'tpu'.*nvvm:ARCH"):
+        check_name("tpu")
+    with pytest.raises(CompileError, match="nvvm"):
+        check_name("nvvm")
+    with pytest.raises(CompileError, match="sm_70 is too old"):
+        check_name("nvvm:sm_70")
+    with pytest.raises(CompileError, match="tensors are on meta.*CPU and for NVIDIA"):
+        destination(None, traced(torch.sin, (4,), devices=("meta",)))
+
+
+def test_torch_without_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(CompileError, match="not NVIDIA's"):
+        destination(None, traced(torch.sin, (4,)))
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes", "devices", "message"),
+    [
+        (lambda x, y: (x + 1, y + 1), ((4,), (4,)), ("cuda", "cpu"), "argument y_1 is on cpu, other tensors on cuda:0.*one device"),
+        (lambda x, y: (x + 1, y + 1), ((4,), (4,)), ("cuda:0", "cuda:1"), "argument y_1 is on cuda:1, other tensors on cuda:0"),
+        (lambda x: x.cpu() + 1, ((4,),), ("cuda",), "the result of aten.add.Tensor is on cpu"),
+        (lambda x: x + torch.digamma(x.cpu()).sum(), ((4,),), ("cuda",), "is on cpu, other tensors on cuda:0"),
+    ],
+)
+def test_mixed_devices_are_named(fn: Any, shapes: Any, devices: Any, message: str) -> None:
+    graph = normalise(traced(fn, *shapes, devices=devices))
+    with pytest.raises(CompileError, match=message):
+        check_devices(graph.gm)
+
+
+def test_mixed_devices_are_refused_before_anything_is_compiled() -> None:
+    gm = traced(lambda x, y: (x + 1, y + 1), (4,), (4,), devices=("cpu", "cuda"))
+    with pytest.raises(CompileError, match="argument y_1 is on cuda:0, other tensors on cpu"):
+        build(gm, options=Options(cache=False))
+
+
+def test_constants_and_values_in_between_may_be_anywhere() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return x * torch.tensor(2.0) + torch.arange(3).sum() + x.cpu().sum()
+
+    assert not [step for step in planned(traced(fn, (4,))).steps if isinstance(step, Call)]
+
+
+ATTENTION = {
+    "flash": (aten._scaled_dot_product_flash_attention, (0.0, True)),
+    "efficient": (aten._scaled_dot_product_efficient_attention, (None, True, 0.0, True)),
+    "cudnn": (aten._scaled_dot_product_cudnn_attention, (None, True, 0.0, True)),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_of_gpus_stays_whole(name: str) -> None:
+    function, rest = ATTENTION[name]
+    program = planned(traced(lambda q, k, v: function(q, k, v, *rest)[0] * 2, *[HEADS] * 3, dtype=torch.bfloat16))
+    call, _ = program.steps
+    assert isinstance(call, Call) and call.reason == "library" and call.args[-1] is True
+    assert program.buffers[call.owned[0].buffer].last == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_backward_takes_what_forward_gave(name: str) -> None:
+    """The seeds among it, some of them u64."""
+
+    def fn(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Any:
+        function, rest = ATTENTION[name]
+        out, lse, *more = function(q, k, v, *rest)
+        if name == "flash":
+            cq, ck, mq, mk, seed, offset, _ = more
+            return aten._scaled_dot_product_flash_attention_backward(g, q, k, v, out, lse, cq, ck, mq, mk, 0.0, True, seed, offset)
+        if name == "efficient":
+            mask = [True, True, True, False]
+            return aten._scaled_dot_product_efficient_attention_backward(g, q, k, v, None, out, lse, *more, 0.0, mask, True)[:3]
+        cq, ck, mq, mk, seed, offset, _ = more
+        return aten._scaled_dot_product_cudnn_attention_backward(
+            g, q, k, v, out, lse, seed, offset, None, cq, ck, mq, mk, 0.0, True
+        )
+
+    program = planned(traced(fn, *[HEADS] * 4, dtype=torch.bfloat16))
+    forward, backward = program.steps
+    assert isinstance(forward, Call) and isinstance(backward, Call)
+    seeds = [r for r in forward.owned if r is not None and r.dtype in ("i64", "u64")]
+    assert len(seeds) == 2 and all(seed in backward.args for seed in seeds)
+    assert Program.from_json(program.to_json()) == program
+
+
+def test_convolutions_are_library_calls() -> None:
+    program = planned(
+        traced(
+            lambda x, w: aten.convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1).relu(), (2, 4, 8, 8), (3, 4, 3, 3)
+        )
+    )
+    assert isinstance(program.steps[0], Call) and program.steps[0].reason == "library"
+
+
+def test_random_numbers_are_torchs() -> None:
+    program = planned(traced(lambda x: x + torch.rand_like(x), (64,)))
+    assert [s.callee for s in program.steps if isinstance(s, Call)] == ["aten.rand_like.default"]
