@@ -49,12 +49,14 @@ def _kernel(tile: ir.Operation) -> None:
     grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
     i64 = ir.IntegerType.get_signless(64)
     kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.outputs") if a in tile.attributes}
+    cluster = {"nvvm.cluster_dim": ir.DenseI32ArrayAttr.get([shape.cluster, 1, 1])} if shape.cluster > 1 else {}
     new = ir.Operation.create(
         "gpu.func",
         regions=1,
         attributes={
             "function_type": type_, "sym_name": tile.attributes["sym_name"], "gpu.kernel": ir.UnitAttr.get(),
             "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
+            **cluster,
             "gpu.grid": ir.IntegerAttr.get(i64, shape.ctas(grid)), **kept,
         },
     )  # fmt: skip

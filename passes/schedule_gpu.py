@@ -14,6 +14,7 @@ from .grouping import walk
 from .schedule import Schedule, bits, by_stride, crossed_axis, vector_axis
 from .space import Space
 
+CLUSTER = 8  # CTAs that every GPU with clusters can put together
 ACCESS_BYTES = 16  # the widest access of a thread
 
 Aligned = dict[ir.Value, int]
@@ -30,7 +31,9 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     vec = access_width(space, merged, vector, aligned, results)
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
-        config = nvvm.row_reduction(vector.extent, vec, rows, _row_loads(space, merged, vector), device.sm_count)
+        config = nvvm.row_reduction(
+            vector.extent, vec, rows, _row_loads(space, merged, vector), device.sm_count, _ctas(merged, device)
+        )
         return Schedule(config, merged, vector, merged.rows, None, 0, ())
     if crossed is not None:
         config = nvvm.squares(vec)
@@ -72,3 +75,8 @@ def _row_loads(space: Space, merged: Merged, vector: Axis) -> int:
     """Inputs of which a row is held in registers."""
     loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
     return sum(e.at.rename(merged.rename).coefficient(vector) != 0 for e in loads)
+
+
+def _ctas(merged: Merged, device: Gpu) -> int:
+    """CTAs that one program may have: those of a portable cluster, where a row is one run of memory."""
+    return CLUSTER if device.capability >= 90 and len(merged.columns) == 1 else 1

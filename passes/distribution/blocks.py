@@ -53,7 +53,8 @@ def create_mask(k: "Kernel", op: ir.Operation) -> None:
         raise CompileError(f"accesses of {shape.vec} elements would be cut by the mask {op}", where=str(op.location))
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
-        whole = known is not None and (c + 1) * shape.threads * shape.vec <= known
+        last = (shape.cluster - 1) * shape.chunks + c + 1
+        whole = known is not None and last * shape.threads * shape.vec <= known
         inside.append(None if whole else k.at.below(o, count))
     k.groups.found[op.results[0]] = k.held[op.results[0]] = Bound(tuple(inside))
 

@@ -8,6 +8,7 @@ from torch_mlir.dialects import arith
 from lamina.core.errors import CompileError
 
 from . import blocks, control
+from .cluster import start, wait
 from .divisors import Divisors
 from .groups import Groups
 from .memory import Memory
@@ -40,13 +41,18 @@ class Kernel:
         with ir.InsertionPoint(self.entry):
             self._stand()
             self.block(self.source)
+            if self.rank is not None and not self.reducer.met:
+                wait()
 
     def _stand(self) -> None:
         """Which program and which lanes are this thread's."""
         shape, at = self.shape, self.at
         self.thread = thread_id()
         lane = at.modulo(self.thread, shape.threads) if shape.cta > shape.threads else self.thread
-        program, active = block_id(), None
+        program, active, self.rank = block_id(), None, None
+        if shape.cluster > 1:
+            program, self.rank = at.over(program, shape.cluster), at.modulo(program, shape.cluster)
+            start()
         if shape.pack > 1:
             program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
             if self.grid % shape.pack:
@@ -55,11 +61,13 @@ class Kernel:
         self.program, self.team = program, at.over(self.thread, shape.threads) if shape.teams > 1 else None
         first = arith.cmpi(arith.CmpIPredicate.eq, self.team, at.number(0)) if self.team is not None else None
         own = at.times(lane, shape.vec)
+        if self.rank is not None:
+            own = at.add(own, at.times(self.rank, shape.chunks * shape.threads * shape.vec))
         self.offsets = [at.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
-        self.leader = arith.cmpi(arith.CmpIPredicate.eq, lane, at.number(0)) if shape.threads > 1 else None
+        self.leader = at.below(own, 1) if shape.threads > 1 else None
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
         self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned)
-        self.reducer = Reducer(shape, at, self.thread, self.shared)
+        self.reducer = Reducer(shape, at, self.thread, self.rank, self.shared)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         return self.attribution(ir.MemRefType.get([count], element, None, ir.Attribute.parse(WORKGROUP)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
+from .cluster import send, synchronize, wait
 from .threads import WARP, Indices, Shape, barrier
 from .values import Spread, elements
 
@@ -33,16 +34,22 @@ class Reduction:
 
 
 class Reducer:
-    """shared: makes a workgroup buffer of so many elements; thread: this thread's number in the CTA."""
+    """shared: makes a workgroup buffer of so many elements; thread: this thread's number in the CTA; rank: the CTA's in its
+    cluster; met: whether the CTAs of a cluster have waited for each other's start."""
 
-    def __init__(self, shape: Shape, at: Indices, thread: ir.Value, shared: Callable[[int, ir.Type], ir.Value]) -> None:
-        self.shape, self.at, self.thread, self.shared = shape, at, thread, shared
+    def __init__(
+        self, shape: Shape, at: Indices, thread: ir.Value, rank: ir.Value | None, shared: Callable[[int, ir.Type], ir.Value]
+    ) -> None:
+        self.shape, self.at, self.thread, self.rank, self.shared = shape, at, thread, rank, shared
+        self.met = False
 
     def reduce(self, wanted: list[Reduction], in_loop: bool) -> list[ir.Value]:
         """The totals, known to every thread of the program."""
         values = [self._among_lanes(r, self._own(r), min(self.shape.threads, WARP)) for r in wanted]
         if self.shape.threads > WARP:
             values = self._among_warps(wanted, values, in_loop)
+        if self.rank is not None:
+            values = self._among_ctas(wanted, values, in_loop)
         return values
 
     def _own(self, r: Reduction) -> ir.Value:
@@ -92,9 +99,7 @@ class Reducer:
         """Every warp leaves its values in shared memory, and every warp reads them all."""
         at, warps = self.at, self.shape.threads // WARP
         lane, warp = at.modulo(self.thread, WARP), at.over(self.thread, WARP)
-        yes = ir.IntegerType.get_signless(1)
-        byte = ir.IntegerType.get_signless(8)
-        stored = [arith.extui(byte, v) if v.type == yes else v for v in values]
+        stored = [_as_stored(v) for v in values]
         slots = [self.shared(warps, v.type) for v in stored]
         if in_loop:
             barrier()  # the slots may still be read for the iteration before
@@ -108,7 +113,41 @@ class Reducer:
         place = at.modulo(lane, warps)
         out = []
         for r, slot, v in zip(wanted, slots, values, strict=True):
-            seen = memref.load(slot, [place])
-            seen = arith.trunci(yes, seen) if v.type == yes else seen
+            seen = _as_computed(memref.load(slot, [place]), v.type)
             out.append(self._among_lanes(r, seen, warps))
         return out
+
+    def _among_ctas(self, wanted: list[Reduction], values: list[ir.Value], in_loop: bool) -> list[ir.Value]:
+        """Every CTA of the cluster sends its values to all of them, itself too, and each combines them in the same order."""
+        at, ctas = self.at, self.shape.cluster
+        assert self.rank is not None
+        if not self.met:
+            wait()
+            self.met = True
+        stored = [_as_stored(v) for v in values]
+        slots = [self.shared(ctas, v.type) for v in stored]
+        if in_loop:
+            synchronize()
+        branch = ir.Operation.create("scf.if", operands=[at.below(self.thread, ctas)], regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            for slot, v in zip(slots, stored, strict=True):
+                send(v, slot, self.rank, self.thread, at)
+            ir.Operation.create("scf.yield")
+        synchronize()
+        out = []
+        for r, slot, v in zip(wanted, slots, values, strict=True):
+            seen = [_as_computed(memref.load(slot, [at.number(i)]), v.type) for i in range(ctas)]
+            while len(seen) > 1:
+                seen = [r.combine(a, b) for a, b in zip(seen[::2], seen[1::2], strict=True)]
+            out.append(seen[0])
+        return out
+
+
+def _as_stored(v: ir.Value) -> ir.Value:
+    """A truth value takes a byte of memory."""
+    yes = ir.IntegerType.get_signless(1)
+    return arith.extui(ir.IntegerType.get_signless(8), v) if v.type == yes else v
+
+
+def _as_computed(v: ir.Value, type_: ir.Type) -> ir.Value:
+    return arith.trunci(type_, v) if type_ != v.type else v

@@ -11,7 +11,7 @@ WARP = 32
 @dataclass(frozen=True)
 class Shape:
     """How a program is spread, from the attributes of its function: lane l is element l % vec of access l // (threads * vec) of
-    thread l // vec % threads."""
+    thread l // vec % threads; in a cluster, each CTA has the `chunks` accesses after those of the one before."""
 
     threads: int
     vec: int
@@ -31,10 +31,6 @@ class Shape:
     def cta(self) -> int:
         """Threads of one CTA."""
         return self.threads * self.pack * self.teams
-
-    @property
-    def lanes(self) -> int:
-        return self.threads * self.vec * self.chunks
 
     def ctas(self, grid: int) -> int:
         return -(-grid // self.pack) * self.cluster

@@ -56,7 +56,9 @@ class Simulated:
         for step in self.program.steps:
             assert isinstance(step, Launch), f"{step.name} is not a kernel"
             arrays = [self._part(memory, ref) for ref in step.args]
-            self.results.append(simulate(self.module, step.kernel, arrays, step.grid, block=step.threads, cluster=step.cluster))
+            self.results.append(
+                simulate(self.module, step.kernel, arrays, step.grid // step.cluster, block=step.threads, cluster=step.cluster)
+            )
         return [self._tensor(memory, ref) for ref in self.program.outputs]
 
     def _buffer(self, number: int, inputs: Sequence[Tensor]) -> np.ndarray:

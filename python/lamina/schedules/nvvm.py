@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 WARP = 32
 REGISTER_ELEMENTS = 32  # of a row that one thread holds, per input; more leave too few warps to hide memory's latency
+CLUSTER_ELEMENTS = 32  # of a row that one thread of a cluster holds
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
 BUSY = 1024  # threads an SM should have work for
 COLUMN_THREADS = 256  # of a CTA that reduces columns
@@ -48,16 +49,20 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
-def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int) -> Config:
-    """Reductions along `extent` neighbouring elements, of `loads` inputs, for `rows` rows."""
+def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int, most_ctas: int) -> Config:
+    """Reductions along `extent` neighbouring elements, of `loads` inputs, for `rows` rows. most_ctas: of a cluster (1: there are
+    no clusters)."""
     wanted = REGISTER_ELEMENTS if loads <= 2 else REGISTER_ELEMENTS // 2
     threads = power_of_two(-(-extent // max(wanted, vec)))
     while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
     chunks = -(-extent // (threads * vec))
-    if chunks * vec > 2 * wanted:  # does not fit in registers: loops over the row
-        chunks = max(16 // vec, 1)
+    if chunks * vec > 2 * wanted:
+        cluster = power_of_two(-(-extent // (threads * CLUSTER_ELEMENTS)))
+        if cluster <= most_ctas and extent >= 4 * threads * vec:
+            return Config(threads, vec, -(-extent // (threads * vec * cluster)), cluster=cluster)
+        chunks = max(16 // vec, 1)  # does not fit in registers: loops over the row
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
