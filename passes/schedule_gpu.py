@@ -11,6 +11,7 @@ from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
 from .expressions import Load, Scan
 from .grouping import walk
+from .reading import element_type
 from .schedule import Schedule, bits, by_stride, crossed_axis, vector_axis
 from .space import Space
 
@@ -48,7 +49,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
 def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, results: list[int]) -> int:
     """Neighbouring elements that one thread can read and write in whole accesses: a power of two up to 8."""
     accesses = [
-        (e.at.rename(merged.rename), bits(e.dtype), aligned[e.tensor])
+        (e.at.rename(merged.rename), bits(element_type(e.tensor)), aligned[e.tensor])
         for e in dict.fromkeys(e for r in space.results for e in walk(r.expr))
         if isinstance(e, Load) and not e.guard
     ]
