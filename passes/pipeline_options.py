@@ -24,7 +24,11 @@ _BOOLS = {"true": True, "1": True, "on": True, "false": False, "0": False, "off"
 
 def build(cls: type[Pass], call: PassCall) -> Pass:
     """The pass with the options of `call`; CompileError names a wrong option or value and what would be right."""
-    return cls(**read(cls, call.options, call.name, call.column))
+    values = read(cls, call.options, call.name, call.column)
+    try:
+        return cls(**values)
+    except CompileError as error:
+        raise error_at(call.column, error.message, error.remedy) from None
 
 
 def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, column: int = 1) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
-from lamina.core.options import FAST_MATH
+from lamina.core.options import check_fast_math
 
 from .base import Pass
 from .rewriting import ZERO, Map, Reader, erase_dead, fill, producer, tensor_blocks, unused, upstream
@@ -45,10 +44,10 @@ class Simplify(Pass):
     name: ClassVar[str] = "lamina-simplify"
     fast_math: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_fast_math(self.fast_math)
+
     def run(self, module: ir.Module) -> None:
-        for name in self.fast_math:
-            if name not in FAST_MATH:
-                raise CompileError(f"unknown fast-math option {name!r}", remedy=f"one of {', '.join(FAST_MATH)}")
         with module.context, ir.Location.unknown():
             for block in list(tensor_blocks(module)):
                 _Sweep(block, frozenset(self.fast_math)).run()

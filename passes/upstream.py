@@ -30,6 +30,8 @@ _FATAL_ON_OURS = {
     "xegpu-vector-linearize",
 }
 
+_LISTED = "opt-driver --list-passes shows them all"
+
 
 @cache
 def upstream_passes() -> dict[str, tuple[str, ...]]:
@@ -39,15 +41,21 @@ def upstream_passes() -> dict[str, tuple[str, ...]]:
     return {name: tuple(options.split()) for name, _, options in entries}
 
 
+def check_name(name: str, where: str) -> None:
+    """CompileError, with the nearest names, for a name that is no pass."""
+    if name not in PASSES and name not in upstream_passes():
+        raise CompileError(_unknown(name), where=where, remedy=_LISTED)
+
+
+def _unknown(name: str) -> str:
+    return f"unknown pass {name!r}{nearest(name, [*PASSES, *upstream_passes()])}"
+
+
 def explain_rejection(said: str, anchor: str, call: PassCall) -> CompileError:
     """MLIR's refusal of an upstream pass inside `anchor(...)`, in one line with the way out."""
     known = upstream_passes()
     if "does not refer to a registered pass" in said:
-        return error_at(
-            call.column,
-            f"unknown pass {call.name!r}{nearest(call.name, [*PASSES, *known])}",
-            "opt-driver --list-passes shows them all",
-        )
+        return error_at(call.column, _unknown(call.name), _LISTED)
     if option := re.search(r"no such option (\S+)", said):
         has = known.get(call.name, ())
         remedy = f"{call.name} has {', '.join(has)}" if has else f"{call.name} has no options"

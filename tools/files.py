@@ -30,13 +30,30 @@ def split(data: bytes, at_marks: bool) -> list[tuple[int, bytes]]:
 def write_output(file: str, text: str) -> None:
     """Writes to a file, or to standard output for "-"."""
     text += "" if text.endswith("\n") else "\n"
-    if file == "-":
-        sys.stdout.write(text)
-        return
     try:
-        Path(file).write_text(text)
+        if file == "-":
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            Path(file).write_text(text)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise CompileError(f"cannot write: {error.strerror}", where=f"{file}:1:1") from error
+        if file == "-":
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # takes what is left when the process ends
+        where = "<stdout>" if file == "-" else file
+        raise CompileError(f"cannot write: {error.strerror or error}", where=f"{where}:1:1") from error
+
+
+def replace_closed() -> None:
+    """Standard streams that were closed by whoever started us become ones that fail when used, not None. Errors go nowhere."""
+    for number, (name, mode) in enumerate((("stdin", "w"), ("stdout", "r"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 @contextmanager

@@ -17,7 +17,10 @@ from lamina.passes.registry import nearest
 
 def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:
     """The text of a model at a level. CompileError for a file or factory that is not as it should be."""
-    given = Options(**read(Options, options_of(options), "--options"))
+    try:
+        given = Options(**read(Options, options_of(options), "--options"))
+    except CompileError as error:
+        raise CompileError(error.message, where="--options:1:1", remedy=error.remedy) from error
     warnings.simplefilter("ignore", FutureWarning)  # of torch about torch
     module, inputs = build(file, factory)
     from lamina.frontend.levels import emit as emit_level
@@ -36,14 +39,14 @@ def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
     sys.modules[spec.name] = code
     try:
         spec.loader.exec_module(code)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _users_error(error, file) from error
     if not callable(make := getattr(code, factory, None)):
         functions = [name for name, value in vars(code).items() if callable(value) and not name.startswith("_")]
         raise CompileError(f"no function {factory!r}{nearest(factory, functions)}", where=f"{file}:1:1")
     try:
         made = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _users_error(error, file) from error
     import torch
 
@@ -56,7 +59,7 @@ def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
     raise CompileError(f"{factory}() returned {type(made).__name__}", where=where, remedy="return (module, (input, ...))")
 
 
-def _users_error(error: Exception, file: str) -> CompileError:
+def _users_error(error: BaseException, file: str) -> CompileError:
     """An error of the user's code, at its innermost line in the user's file."""
     if isinstance(error, SyntaxError):
         where = f"{os.path.relpath(error.filename or file)}:{error.lineno or 1}:{error.offset or 1}"

@@ -15,18 +15,20 @@ from pathlib import Path
 from lamina.core.errors import CompileError
 
 from .cli import Arguments, parse
+from .files import replace_closed, write_output
 from .supervise import Board, supervise
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point; nothing heavy is imported before the work is known."""
     arguments = None
+    replace_closed()
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
         if arguments.list_passes:
             from .list_passes import listing
 
-            sys.stdout.write(listing())
+            write_output("-", listing())
             return 0
         data = b"" if arguments.model else read_input(arguments)
         return guarded(arguments, data)

@@ -60,8 +60,35 @@ def test_example_inputs_of_the_wrong_kind() -> None:
         lamina.compile(Scale(), 3)
     with pytest.raises(TypeError, match="model must be a module or a function, not int"):
         lamina.compile(3, (torch.ones(2),))
-    with pytest.raises(ValueError, match=r"different devices: 'a' is on cpu, 'mask' is on meta"):
+    with pytest.raises(ValueError, match="the example input 'mask' is on meta"):
         lamina.compile(Scale(), (torch.ones(2), torch.ones(2, device="meta")))
+    with pytest.raises(CompileError, match=r"layout torch.sparse_coo \(convert it by to_dense"):
+        lamina.compile(Scale(), (torch.eye(2).to_sparse(),))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strict": "yes"}, "option 'strict' must be of type bool, 'yes' given"),
+        ({"fold_weights": True}, "option 'fold_weights' must be of type int, True given"),
+        ({"fast_math": "explog"}, "unknown fast-math option 'explog' (did you mean 'exp-log'?)"),
+        ({"fast_math": ("x",)}, "unknown fast-math option 'x' (one of exp-log"),
+        (3, "options must be lamina.Options or a mapping, not int"),
+    ],
+)
+def test_options_of_the_wrong_kind(options: Any, message: str) -> None:
+    with pytest.raises((CompileError, TypeError), match=re.escape(message)):
+        lamina.compile(Scale(), (torch.ones(2),), options=options)
+
+
+def largest(a: Tensor) -> Tensor:
+    return a.max() * 2
+
+
+def test_what_a_decomposition_refuses_has_its_line() -> None:
+    with pytest.raises(CompileError, match="zero-size dimension") as caught:
+        lamina.compile(largest, (torch.randn(0),), options=NO_CACHE)
+    assert caught.value.where == f"{__file__}:{largest.__code__.co_firstlineno + 1}"
 
 
 def branch(a: Tensor) -> Tensor:

@@ -11,6 +11,15 @@ from .errors import CompileError
 FAST_MATH = ("exp-log", "mul-zero", "div-self", "add-zero")
 
 
+def check_fast_math(names: tuple[str, ...]) -> None:
+    """CompileError for a name that is none of FAST_MATH."""
+    for name in names:
+        if name not in FAST_MATH:
+            near = get_close_matches(name, FAST_MATH, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(FAST_MATH)}"
+            raise CompileError(f"unknown fast-math option {name!r}", remedy=remedy)
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of one compilation; part of the cache key.
@@ -30,15 +39,19 @@ class Options:
     cache: bool = True
 
     def __post_init__(self) -> None:
-        for name in self.fast_math:
-            if name not in FAST_MATH:
-                raise CompileError(f"unknown fast-math option {name!r}", remedy=f"one of {', '.join(FAST_MATH)}")
+        for name, kind in (("strict", bool), ("round_intermediates", bool), ("cache", bool), ("fold_weights", int)):
+            value = getattr(self, name)
+            if type(value) is not kind:
+                raise CompileError(f"option {name!r} must be of type {kind.__name__}, {value!r} given")
+        check_fast_math(self.fast_math)
 
     @staticmethod
     def of(given: "Options | Mapping[str, Any] | None") -> "Options":
         """Options from a mapping with the same names, as torch.compile's `options=` gives them."""
         if isinstance(given, Options):
             return given
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"options must be lamina.Options or a mapping, not {type(given).__name__}")
         known = [f.name for f in fields(Options)]
         for name in given or {}:
             if name not in known:
@@ -48,5 +61,6 @@ class Options:
                 )
         values = dict(given or {})
         if "fast_math" in values:
-            values["fast_math"] = tuple(values["fast_math"])
+            names = values["fast_math"]
+            values["fast_math"] = (names,) if isinstance(names, str) else tuple(names)
         return Options(**values)

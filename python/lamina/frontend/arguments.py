@@ -42,6 +42,10 @@ class Arguments:
         }
         self.flat = not kwargs and not self.constants and all(isinstance(a, Tensor) for a in args)
         devices = {str(e.device): e.name for e in self.expected.values()}
+        if "meta" in devices:
+            raise ValueError(
+                f"the example input {devices['meta']!r} is on meta: it holds no data and names no device to compile for"
+            )
         if len(devices) > 1:
             found = ", ".join(f"{name!r} is on {device}" for device, name in devices.items())
             raise ValueError(f"the example inputs are on different devices: {found}")

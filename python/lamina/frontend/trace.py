@@ -14,6 +14,8 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+from lamina.core.errors import CompileError
+
 from .aliases import storage
 from .decompositions import table
 from .trace_errors import explain
@@ -115,6 +117,9 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     """CompileError, with the model's line, for a model that does not give one graph."""
     register((args, dict(kwargs)))
     leaves = pytree.tree_leaves((args, dict(kwargs)))
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
+            raise CompileError(f"an example input is a tensor of layout {leaf.layout}", remedy="convert it by to_dense()")
     try:
         with _registering(module), _quiet():
             program = torch.export.export(module, args, dict(kwargs), strict=False)
@@ -126,8 +131,11 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 def inference(traced: Traced) -> Inference:
     """`traced` functionalised and decomposed, with eager's aliases of inputs restored."""
-    with torch.no_grad(), _quiet():
-        functional = traced.program.run_decompositions(table())
+    try:
+        with torch.no_grad(), _quiet():
+            functional = traced.program.run_decompositions(table())
+    except Exception as error:  # what its meta function accepts, a decomposition may refuse
+        raise explain(error) from error
     gm, specs = functional.graph_module, functional.graph_signature.output_specs
     slots = _slots(functional, traced.module)
     names = {spec.arg.name: i for i, spec in enumerate(functional.graph_signature.input_specs) if hasattr(spec.arg, "name")}

@@ -1,6 +1,7 @@
 """Why a model could not be traced, at the line of the model that stopped it."""
 
 import os
+import re
 import traceback
 
 import torch
@@ -21,7 +22,7 @@ def explain(error: BaseException) -> CompileError:
         return error
     chain = _chain(error)
     named = next((e for e in chain if type(e).__name__ in _DATA_DEPENDENT), None)
-    lines = [line for e in chain for line in _users_lines(e)]
+    lines = [line for e in chain for line in _users_lines(e)] or [line for e in chain for line in _told_lines(e)]
     where = lines[-1] if lines else ""
     first = next((line.strip() for line in str(named or error).splitlines() if line.strip()), type(error).__name__)
     if named is not None:
@@ -45,5 +46,13 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _users_lines(error: BaseException) -> list[str]:
-    frames = traceback.extract_tb(error.__traceback__)
-    return [f"{f.filename}:{f.lineno}" for f in frames if not f.filename.startswith(_OURS) and not f.filename.startswith("<")]
+    return [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+
+
+def _told_lines(error: BaseException) -> list[str]:
+    """Those in a message: torch's interpreter of graphs ends its own with the traceback of the op that failed."""
+    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', str(error)) if _is_users(file)]
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith(_OURS) and not file.startswith("<")

@@ -24,3 +24,20 @@ def wrong() -> int:
 
 def fails() -> torch.Tensor:
     return torch.ones(3) @ torch.ones(4)
+
+
+def exits() -> None:
+    raise SystemExit(0)
+
+
+class Branch(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.sum() > 0 else x
+
+
+def branch() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+    return Branch(), (torch.randn(3),)
+
+
+def sparse() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+    return torch.nn.ReLU(), (torch.eye(3).to_sparse(),)
