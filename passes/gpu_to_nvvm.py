@@ -10,7 +10,7 @@ from .base import Pass
 from .gpu import halves, lanes
 from .gpu.remainder import lower_remainder
 from .gpu.signature import annotate
-from .gpu_math import LATE
+from .gpu_math import LATE, hardware
 
 Rewrite = Callable[[ir.Operation], None]
 
@@ -48,14 +48,16 @@ class GpuToNvvm(Pass):
                             self._lower(inner.operation)
 
     def _lower(self, function: ir.Operation) -> None:
-        annotate(function, _by_name(function))
-        for rewrites in STEPS:
-            ops = _by_name(function)
-            for name, rewrite in rewrites.items():
-                for op in ops.get(name, ()):
-                    rewrite(op)
+        ops = _by_name(function)
+        annotate(function, ops)
+        for applies, rewrites in STEPS:
+            wanted = [(rewrite, op) for name, rewrite in rewrites.items() for op in ops.get(name, ()) if applies(op)]
+            for rewrite, op in wanted:
+                rewrite(op)
+            if wanted:
+                ops = _by_name(function)
         if self.contract:
-            _contract(_by_name(function))
+            _contract(ops)
 
 
 def _contract(ops: dict[str, list[ir.Operation]]) -> None:
@@ -77,10 +79,15 @@ def _by_name(function: ir.Operation) -> dict[str, list[ir.Operation]]:
     return found
 
 
-# What a step makes, the next one sees: remainders and angles hold divisions, halves become f32.
-STEPS: tuple[dict[str, Rewrite], ...] = (
-    dict.fromkeys(halves.ARITHMETIC | halves.CONVERSIONS, halves.lower),
-    {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)},
-    {"vector.reduction": lanes.lower_reduction, **dict.fromkeys(lanes.MARKED, lanes.lower_marked)},
-    dict.fromkeys(lanes.INSTRUCTIONS, lanes.lower_instruction),
+def _always(_: ir.Operation) -> bool:
+    return True
+
+
+# What a step makes, the next one sees: halves become f32, remainders and angles hold divisions and reductions.
+STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
+    (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
+    (_always, {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)}),
+    (_always, {"vector.reduction": lanes.lower_reduction}),
+    (hardware.is_marked, dict.fromkeys(lanes.MARKED, lanes.lower_marked)),
+    (_always, dict.fromkeys(lanes.INSTRUCTIONS, lanes.lower_instruction)),
 )

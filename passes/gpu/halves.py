@@ -9,39 +9,35 @@ ARITHMETIC = {
     f"arith.{name}"
     for name in ("addf", "subf", "mulf", "divf", "negf", "cmpf", "maximumf", "minimumf", "maxnumf", "minnumf", "remf")
 } | {f"math.{name}" for name in ("absf", "copysign", "floor", "ceil", "trunc", "round", "roundeven", "fma", "isnan", "isfinite")}
-CONVERSIONS = {"arith.truncf", "arith.extf", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
+BETWEEN_FLOATS = {"arith.truncf", "arith.extf"}
+WITH_INTEGERS = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
+NAMES = ARITHMETIC | BETWEEN_FLOATS | WITH_INTEGERS
+
+
+def concerns(op: ir.Operation) -> bool:
+    """Whether an op is half's and not a conversion between it and f32, which is an instruction for two lanes at once."""
+    types = [_element(v.type) for v in (*op.operands, *op.results)]
+    return any(map(_is_half, types)) and not (op.name in BETWEEN_FLOATS and ir.F32Type.get() in types)
 
 
 def lower(op: ir.Operation) -> None:
-    """An op with half operands or results -> the same in f32, where it is not a conversion between the two."""
-    result = op.results[0].type
-    half_in, half_out = any(is_half(v.type) for v in op.operands), is_half(result)
-    if not half_in and not half_out:
-        return
+    """An op with half operands or results -> the same in f32; f64 <-> half and f16 <-> bf16 by way of f32."""
     e = Emit.before(op, op.operands[0])
-    if op.name in ("arith.truncf", "arith.extf"):
-        _between_floats(op, e)
+    to = _element(op.results[0].type)
+    half = _is_half(to)
+    if op.name in BETWEEN_FLOATS:
+        x = e.wrap(op.operands[0])
+        single = x.cast("arith.extf" if _is_half(x.element) else "arith.truncf", ir.F32Type.get())
+        finish(op, single.cast("arith.truncf" if half else "arith.extf", to))
         return
     operands = [_widened(e.wrap(v)) for v in op.operands]
-    if op.name in CONVERSIONS:
-        single = operands[0].cast(op.name, ir.F32Type.get() if half_out else _element(result))
-    else:
-        attributes = {name: op.attributes[name] for name in op.attributes}
-        single = e.make(op.name, e.type(ir.F32Type.get()) if half_out else result, *operands, **attributes)
-    finish(op, single.cast("arith.truncf", _element(result)) if half_out else single)
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    single = e.make(op.name, e.type(ir.F32Type.get() if half else to), *operands, **attributes)
+    finish(op, single.cast("arith.truncf", to) if half else single)
 
 
-def _between_floats(op: ir.Operation, e: Emit) -> None:
-    """f64 <-> half through f32; f16 <-> bf16 too; f32 <-> half is an instruction for two lanes at once."""
-    x, to = e.wrap(op.operands[0]), _element(op.results[0].type)
-    if isinstance(x.element, ir.F64Type):
-        finish(op, x.cast("arith.truncf", ir.F32Type.get()).cast("arith.truncf", to))
-    elif isinstance(to, ir.F64Type):
-        finish(op, x.cast("arith.extf", ir.F32Type.get()).cast("arith.extf", to))
-
-
-def is_half(of: ir.Type) -> bool:
-    return isinstance(_element(of), ir.F16Type | ir.BF16Type)
+def _is_half(element: ir.Type) -> bool:
+    return isinstance(element, ir.F16Type | ir.BF16Type)
 
 
 def _element(of: ir.Type) -> ir.Type:
@@ -49,4 +45,4 @@ def _element(of: ir.Type) -> ir.Type:
 
 
 def _widened(x: Num) -> Num:
-    return x.cast("arith.extf", ir.F32Type.get()) if is_half(x.value.type) else x
+    return x.cast("arith.extf", ir.F32Type.get()) if _is_half(x.element) else x

@@ -33,37 +33,31 @@ def extracted(e: Emit, v: ir.Value) -> list[Num]:
     return made
 
 
-def intrinsic(name: str, *operands: Num) -> Num:
-    """A call of an LLVM intrinsic with a result of the first operand's type."""
-    e = operands[0].at
-    return e.make(
-        "llvm.call_intrinsic",
-        operands[0].value.type,
-        *operands,
-        intrin=ir.StringAttr.get(name),
-        op_bundle_sizes=ir.DenseI32ArrayAttr.get([]),
-        operandSegmentSizes=ir.DenseI32ArrayAttr.get([len(operands), 0]),
-    )
+def intrinsic(name: str, count: int = 1) -> Callable[..., Num]:
+    """What calls an LLVM intrinsic with `count` operands and a result of the first one's type."""
+    attributes: dict[str, ir.Attribute] = {
+        "intrin": ir.StringAttr.get(name),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 0]),
+    }
+    return lambda *operands: operands[0].at.make("llvm.call_intrinsic", operands[0].value.type, *operands, **attributes)
 
 
 def lower_marked(op: ir.Operation) -> None:
     """math.exp2, math.rsqrt, math.sqrt and arith.divf of f32 with `fastmath<afn>` -> PTX's approximations (gpu_math.hardware).
 
     By NVPTX's own intrinsics, since LLVM's for exp2 has no form that flushes denormals, and its fdiv none for div.full."""
-    if hardware.is_marked(op):
-        finish(op, per_lane(op, _reciprocal if op.name == "arith.divf" and hardware.by_reciprocal(op) else MARKED[op.name]))
+    if op.name == "arith.divf" and hardware.by_reciprocal(op):
+        reciprocal = intrinsic("llvm.nvvm.rcp.approx.ftz.f")
+        finish(op, per_lane(op, lambda x, y: x * reciprocal(y)))
+    else:
+        finish(op, per_lane(op, intrinsic(MARKED[op.name], len(op.operands))))
 
 
-def _reciprocal(x: Num, y: Num) -> Num:
-    return x * intrinsic("llvm.nvvm.rcp.approx.ftz.f", y)
-
-
-MARKED: dict[str, Callable[..., Num]] = {
-    "math.exp2": lambda x: intrinsic("llvm.nvvm.ex2.approx.ftz.f", x),
-    "math.rsqrt": lambda x: intrinsic("llvm.nvvm.rsqrt.approx.f", x),
-    "math.sqrt": lambda x: intrinsic("llvm.nvvm.sqrt.approx.f", x),
-    "arith.divf": lambda x, y: intrinsic("llvm.nvvm.div.full", x, y),
-}
+MARKED = {
+    "math.exp2": "llvm.nvvm.ex2.approx.ftz.f", "math.rsqrt": "llvm.nvvm.rsqrt.approx.f", "math.sqrt": "llvm.nvvm.sqrt.approx.f",
+    "arith.divf": "llvm.nvvm.div.full",
+}  # fmt: skip
 
 
 def lower_angle(op: ir.Operation) -> None:
@@ -79,10 +73,8 @@ def lower_instruction(op: ir.Operation) -> None:
     """Functions that are instructions, or a few, to LLVM; upstream calls libdevice for each lane of them."""
     e = Emit.before(op)
     operands = [e.wrap(v) for v in op.operands]
-    if op.name == "math.rsqrt":
-        finish(op, 1.0 / intrinsic("llvm.sqrt", *operands))
-    else:
-        finish(op, intrinsic(INSTRUCTIONS[op.name], *operands))
+    result = intrinsic(INSTRUCTIONS[op.name], len(operands))(*operands)
+    finish(op, 1.0 / result if op.name == "math.rsqrt" else result)
 
 
 INSTRUCTIONS = {
