@@ -1,0 +1,97 @@
+"""Kernels for GPUs, from PyTorch down to the code of one thread, in the simulator: right against float64, inside their memory, without
+races, and with the accesses that they should make."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated, distributed
+from oracle import compare
+from torch import Tensor
+
+BF16 = torch.bfloat16
+
+
+def x(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64).to(dtype)
+
+
+def labels(n: int, classes: int) -> Tensor:
+    return torch.randint(0, classes, (n,))
+
+
+def run(fn: Callable[..., Any], *inputs: Tensor) -> Simulated:
+    program = Simulated(*distributed(fn, inputs))
+    compare(fn, inputs, program(*inputs), ulps=8)
+    return program
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
+    "odd sizes": (lambda a: (a + 1).relu(), [x(100, 37)]),
+    "0-d": (lambda a: a * 2 + 1, [x()]),
+    "strided": (lambda a: a[:, ::2] + 1, [x(33, 130)]),
+    "offset": (lambda a: a[1:, 1:] * 2, [x(9, 33)]),
+    "expanded": (lambda a, b: a * b, [x(33, 1).expand(33, 65), x(65)]),
+    "integers": (lambda a, b: (a * 3 + b).clamp(-5, 50), [labels(1000, 99), labels(1000, 9)]),
+    "bool": (lambda a, b: (torch.where(a > 0, a, b), a > b), [x(33, 128), x(33, 128)]),
+    "half and float": (lambda a, b: a + b, [x(9, 1000, dtype=torch.float16), x(1000)]),
+    "short rows": (lambda a: torch.softmax(a, -1), [x(1000, 7)]),
+    "odd rows": (lambda a: torch.softmax(a, -1), [x(50, 1001)]),
+    "doubles": (lambda a: torch.softmax(a, -1), [x(16, 500, dtype=torch.float64)]),
+    "argmax": (lambda a: a.argmax(-1), [x(33, 129)]),
+    "var": (lambda a: (a.var(-1), a.mean(-1)), [x(65, 300)]),
+    "any": (lambda a: ((a > 3).any(-1), (a > -9).all(-1)), [x(33, 1025)]),
+    "column sums": (lambda a: a.sum(0), [x(300, 1000)]),
+    "column max and sum": (lambda a: (a.amax(0), a.sum(0)), [x(65, 33)]),
+    "normalised columns": (lambda a: a / a.abs().sum(0), [x(65, 64)]),
+    "full sum in two kernels": (lambda a, b: ((a - b) ** 2).mean(), [x(512, 1024), x(512, 1024)]),
+    "transposed": (lambda a, b: (a.T + b).relu(), [x(130, 77), x(77, 130)]),
+    "transposed bytes": (lambda a, b: a.T & b, [x(128, 64) > 0, x(64, 128) > 0]),
+    "embedding": (lambda i, w: F.embedding(i, w), [labels(32, 100), x(100, 768)]),
+    "cross entropy": (lambda a, t: F.cross_entropy(a, t), [x(64, 1000), labels(64, 1000)]),
+    "cumsum": (lambda a: a.cumsum(-1), [x(33, 129)]),
+    "concatenation": (lambda a, b: torch.cat([a, b], -1) * 2, [x(33, 128), x(33, 64)]),
+    "padding": (lambda a: F.pad(a, (1, 2)), [x(33, 128)]),
+    "max pooling": (lambda a: F.max_pool2d(a, 3, 2, 1), [x(2, 4, 16, 16)]),
+    "group norm": (lambda a, w, b: F.group_norm(a, 8, w, b), [x(2, 32, 8, 8), x(32), x(32)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    fn, inputs = CASES[name]
+    run(fn, *inputs)
+
+
+@pytest.mark.parametrize(("rows", "width", "dtype"), [(64, 4096, torch.float32), (64, 4096, BF16), (8, 768, BF16), (33, 32768, BF16)])
+def test_softmax_reads_its_row_once(rows: int, width: int, dtype: torch.dtype) -> None:
+    """Whole accesses of 16 bytes, every sector once, rows in registers: of a CTA, or of a cluster."""
+    (found,) = run(lambda a: torch.softmax(a, -1), x(rows, width, dtype=dtype)).results
+    read, written = found.loads[0], found.stores[1]
+    assert set(read.accesses) == set(written.accesses) == {16}
+    assert read.distinct_sectors == written.sectors == rows * width * dtype.itemsize // 32
+    assert read.sectors <= read.distinct_sectors + found.ctas * found.threads // 32  # lanes past the row read one sector again
+
+
+def test_layer_norm_of_a_sum_is_one_kernel() -> None:
+    def fn(a: Tensor, b: Tensor, w: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return a + b, F.layer_norm(a + b, (1024,), w, c)
+
+    (found,) = run(fn, x(64, 1024, dtype=BF16), x(64, 1024, dtype=BF16), x(1024, dtype=BF16), x(1024, dtype=BF16)).results
+    assert all(set(t.accesses) == {16} for t in (*found.loads[:4], *found.stores[4:]))
+    assert all(t.sectors == 64 * 1024 * 2 // 32 for t in (*found.loads[:2], *found.stores[4:]))
+
+
+def test_guards_leave_accesses_whole() -> None:
+    def rotary(a: Tensor, c: Tensor, s: Tensor) -> Tensor:
+        return a * c + torch.cat([-a[..., 64:], a[..., :64]], -1) * s
+
+    (found,) = run(rotary, x(2, 4, 16, 128, dtype=BF16), x(16, 128, dtype=BF16), x(16, 128, dtype=BF16)).results
+    assert all(set(t.accesses) == {16} for t in (*found.loads[:3], found.stores[3]))
+
+
+def test_a_transposed_read_is_coalesced() -> None:
+    (found,) = run(lambda a, b: a.T + b, x(128, 64), x(64, 128)).results
+    assert all(set(t.accesses) == {16} and t.sectors == 128 * 64 * 4 // 32 for t in (*found.loads[:2], found.stores[2]))
