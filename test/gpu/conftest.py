@@ -1,0 +1,29 @@
+"""Tests that need an NVIDIA GPU: `pytest test/gpu`. Where there is none, all are skipped."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "e2e"))  # its oracle and front doors
+
+
+def _missing() -> str | None:
+    if not torch.cuda.is_available():
+        return "no NVIDIA GPU" if torch.version.cuda else "this torch was built without CUDA"
+    major, minor = torch.cuda.get_device_capability()
+    return None if major >= 8 else f"the GPU is sm_{major}{minor}, older than sm_80"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if reason := _missing():
+        for item in items:
+            if item.path.is_relative_to(HERE):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,179 @@
+"""Functions and modules through both front doors on the GPU, held against eager with float64 as the judge."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from doors import by_dynamo, by_export
+from oracle import compare
+from torch import Tensor, nn
+
+DOORS = (by_export, by_dynamo)
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def check(fn: Callable[..., Any], inputs: tuple[Tensor, ...], door: Any, **bounds: float) -> None:
+    with torch.no_grad():
+        run = door(fn, inputs)
+        for _ in range(2):
+            got = run(*inputs)
+            results = list(got) if isinstance(got, tuple | list) else [got]
+            assert all(r.device == inputs[0].device for r in results)
+            compare(fn, inputs, results, **bounds)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "chain": (lambda x: (((x + 1) * 2 - 3) / 4).relu(), ((64, 64),)),
+    "odd": (lambda x: torch.tanh(x) * 0.5 + x, ((1001, 37),)),
+    "one element": (lambda x: x * 3 + 1, ((1,),)),
+    "gelu": (lambda x, w, b: F.gelu(x * w + b), ((257, 768), (768,), (768,))),
+    "broadcast column": (lambda x, c: x * c + c, ((300, 130), (300, 1))),
+    "transposed": (lambda x, y: x.t() + y, ((513, 255), (255, 513))),
+    "softmax": (lambda x: torch.softmax(x, -1), ((1000, 1001),)),
+    "softmax of one row": (lambda x: torch.softmax(x, -1), ((1, 4096),)),
+    "softmax of short rows": (lambda x: torch.softmax(x * 2, -1), ((4097, 17),)),
+    "log softmax": (lambda x: torch.log_softmax(x, 1), ((63, 5000),)),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (768,), w, b), ((129, 768), (768,), (768,))),
+    "rms norm": (lambda x, w: F.rms_norm(x, (1024,), w), ((100, 1024), (1024,))),
+    "row sum": (lambda x: x.sum(-1), ((777, 333),)),
+    "column sum": (lambda x: x.sum(0), ((777, 333),)),
+    "full sum": (lambda x: x.sum(), ((777, 333),)),
+    "mean and max": (lambda x: (x.mean(-1), x.amax(-1)), ((50, 2049),)),
+    "swiglu": (lambda x, g: F.silu(g) * x, ((511, 1000), (511, 1000))),
+    "two results": (lambda x: (x.exp(), x.exp().sum(-1)), ((64, 640),)),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str, dtype: torch.dtype, door: Any) -> None:
+    fn, shapes = FUNCTIONS[name]
+    check(fn, tuple(torch.randn(s, device="cuda", dtype=dtype) for s in shapes), door)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_integers_and_bools(door: Any) -> None:
+    x = torch.randint(-50, 50, (321, 77), device="cuda")
+    check(lambda x: (x * 2 + 1, x > 3, (x > 3) & (x < 9), x.sum(-1)), (x,), door)
+    check(lambda x: x.to(torch.int32) - 5, (x.to(torch.int8).to(torch.int64),), door)
+
+
+def test_strided_arguments_and_views() -> None:
+    x = torch.randn(64, 256, device="cuda")
+    check(lambda x: x * 2, (x.t(),), by_export)
+    check(lambda x: x[:, 3:200:2] + 1, (x,), by_export)
+    run = by_export(lambda x: (x.view(-1), x + 1), (x,))
+    view, _ = run(x)
+    assert view.data_ptr() == x.data_ptr()
+
+
+def test_constants_of_the_graph() -> None:
+    large, x = torch.randn(3000, device="cuda"), torch.randn(5, device="cuda")
+    check(lambda x: x * torch.tensor([0.5, 1.5, 2.5, 3.5, 4.5], device=x.device) + 2, (x,), by_dynamo)
+    check(lambda x: x + large, (torch.randn(3000, device="cuda"),), by_export)
+    check(lambda x: x * torch.arange(5, device=x.device), (x,), by_export)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products(door: Any, dtype: torch.dtype) -> None:
+    a, b, c = (torch.randn(s, device="cuda", dtype=dtype) for s in ((65, 129), (129, 33), (33,)))
+    check(lambda a, b: a @ b, (a, b), door, slack=8)
+    check(lambda a, b, c: F.relu(a @ b + c), (a, b, c), door, slack=8)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), (c, a, b), door, slack=8)
+    x, y = torch.randn(4, 17, 65, device="cuda", dtype=dtype), torch.randn(4, 65, 9, device="cuda", dtype=dtype)
+    check(lambda x, y: torch.bmm(x, y) + 1, (x, y), door, slack=8)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_convolution(layout: torch.memory_format) -> None:
+    x = torch.randn(2, 6, 19, 17, device="cuda").to(memory_format=layout)
+    w = torch.randn(8, 6, 3, 3, device="cuda").to(memory_format=layout)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        check(lambda x, w: F.conv2d(x, w, padding=1).relu() + 1, (x, w), by_dynamo, slack=16)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention(dtype: torch.dtype, causal: bool) -> None:
+    """The same kernel as eager's, so the same numbers."""
+    q, k, v = (torch.randn(2, 8, 128, 64, device="cuda", dtype=dtype) for _ in range(3))
+
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    with torch.no_grad():
+        for door in DOORS:
+            torch.testing.assert_close(door(fn, (q, k, v))(q, k, v), fn(q, k, v), rtol=1e-5, atol=1e-5)
+
+
+class Block(nn.Module):
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(128), nn.Linear(128, 128)
+        self.qkv, self.mlp = nn.Linear(128, 384), nn.Sequential(nn.Linear(128, 512), nn.GELU(), nn.Linear(512, 128))
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.view(*x.shape[:2], 4, 32).transpose(1, 2) for t in self.qkv(self.norm(x)).split(128, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0)
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        return x + self.mlp(x)
+
+
+def gradients(model: Callable[..., Tensor], module: nn.Module, x: Tensor) -> list[Tensor]:
+    module.zero_grad()
+    x = x.detach().clone().requires_grad_()
+    model(x).square().mean().backward()
+    return [x.grad, *(p.grad.clone() for p in module.parameters())]  # type: ignore[list-item,union-attr]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_training_a_transformer_block(door: Any) -> None:
+    module = Block().cuda()
+    x = torch.randn(4, 64, 128, device="cuda")
+    exact = gradients(module.double(), module, x.double())
+    eager = gradients(module.float(), module, x)
+    mine = gradients(door(module, (x.clone().requires_grad_(),)), module, x)
+    for a, b, truth in zip(mine, eager, exact, strict=True):
+        own = (b - truth).abs().max()
+        assert (a - truth).abs().max() <= 8 * own + 1e-6 * truth.abs().max() + 1e-9
+
+
+def test_training_in_half_with_dropout_runs() -> None:
+    """Attention's seeds travel from forward to backward."""
+    module = Block(dropout=0.1).cuda().bfloat16()
+    x = torch.randn(4, 64, 128, device="cuda", dtype=torch.bfloat16)
+    for g in gradients(by_dynamo(module, (x,)), module, x):
+        assert g.isfinite().all() and g.abs().sum() > 0
+
+
+def test_training_a_convolutional_net() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.BatchNorm2d(4)
+    ).cuda()
+    x = torch.randn(4, 3, 17, 15, device="cuda")
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        other = copy.deepcopy(module).double()
+        exact = gradients(other, other, x.double())
+        run = by_dynamo(module, (x,))
+        mine = gradients(run, module, x)
+        for a, truth in zip(mine, exact, strict=True):
+            assert (a - truth).abs().max() <= 1e-4 * truth.abs().max() + 1e-6
+        for ours, theirs in zip(module.buffers(), other.buffers(), strict=True):
+            torch.testing.assert_close(ours.double(), theirs.double(), rtol=1e-4, atol=1e-5)
+        module.eval()
+        with torch.no_grad():
+            torch.testing.assert_close(by_dynamo(module, (x,))(x), module(x), rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_draws_as_torch_does() -> None:
+    x = torch.ones(1 << 16, device="cuda")
+    run = by_dynamo(lambda x: F.dropout(x, 0.25, True) * 2, (x,))
+    first, second = run(x), run(x)
+    assert not torch.equal(first, second)
+    assert abs((first == 0).float().mean().item() - 0.25) < 0.02 and abs(first.mean().item() - 2) < 0.05
