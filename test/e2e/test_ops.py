@@ -116,9 +116,9 @@ def test_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
 
 def integer(x: Tensor, y: Tensor) -> list[Tensor]:
     return [
-        x + y, x - y, x * y, x // 7, torch.div(x, -3, rounding_mode="trunc"), x % 5, x % -5, torch.fmod(x, 5),
+        x + y, x - y, x * y, 3 - x, torch.sub(x, y, alpha=3), x | 3, x ^ 5, x & 6, x // 7, torch.div(x, -3, rounding_mode="trunc"), x % 5, x % -5, torch.fmod(x, 5),
         x & y, x | y, x ^ y, ~x, -x, x.abs(), torch.maximum(x, y), torch.minimum(x, y), x.clamp(-3, 9), x == y, x < y, x >= y, x / 7, x > 3,
-        torch.where(x > y, x, y), x.sign(), x**2, x.sum(), x.amax(), x.amin(), x.cumsum(0), x + 2, x * 1.5, x.bool(), x.float().exp().clamp(0, 9),
+        torch.where(x > y, x, y), x.sign(), x**2, x * True, torch.addcmul(x, x, y, value=2), x.sum(), x.amax(), x.amin(), x.cumsum(0), x + 2, x * 1.5, x.bool(), x.float().exp().clamp(0, 9),
     ]  # fmt: skip
 
 
@@ -322,10 +322,10 @@ def test_layouts(layout: str, shape: tuple[int, int]) -> None:
             x.amax(1),
             x.flip(0),
             x.t() + y.t(),
-            x.reshape(-1).cumsum(0)[-1],
+            x.reshape(-1)[:64].cumsum(0),
         ]
 
-    check(ops, LAYOUTS[layout](*shape), normal(*shape), absolute=64)
+    check(ops, LAYOUTS[layout](*shape), normal(*shape), absolute=512)
 
 
 def test_indexing() -> None:

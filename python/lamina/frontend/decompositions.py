@@ -14,6 +14,7 @@ from torch._decomp import core_aten_decompositions
 
 from .decompositions_activation import ACTIVATIONS
 from .decompositions_index import INDEXING
+from .decompositions_integer import INTEGERS
 from .decompositions_loss import LOSSES
 from .decompositions_norm import NORMS
 from .decompositions_pointwise import POINTWISE
@@ -46,6 +47,6 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
-    for part in (POINTWISE, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
+    for part in (POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
         base |= part
     return base

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import decompositions_integer as integer
 from .half import HALF, in_f32, wide_dtype
 
 aten = torch.ops.aten
@@ -30,7 +31,10 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
     """A binary op of a half tensor and a Python scalar (or alpha) that the half type cannot hold: eager computes it in f32."""
 
     def run(x: Tensor, other: Any, *rest: Any, **kwargs: Any) -> Any:
-        scalars = [v for v in (other, *rest, *kwargs.values()) if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [v for v in (other, *rest, *kwargs.values()) if isinstance(v, int | float)]
+        if numbers and op is not torch.div and integer.meets_number(x, *numbers):
+            return integer.with_number(op, x, other, *rest, **kwargs)
+        scalars = [v for v in numbers if not isinstance(v, bool)]
         if not isinstance(x, Tensor) or x.dtype not in HALF or all(_exact_in(v, x.dtype) for v in scalars):
             return NotImplemented
         return in_f32(op)(x, other, *rest, **kwargs)
@@ -47,14 +51,9 @@ def multiply(x: Tensor, other: Any) -> Any:
 
 
 def power(x: Tensor, n: Any) -> Any:
-    """Whole powers of integers by squaring."""
     if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
         return _scalar_op(torch.pow)(x, n)
-    out, square = torch.ones_like(x), x
-    while n:
-        out = out * square if n & 1 else out
-        square, n = square * square, n >> 1
-    return out
+    return integer.power(x, n)
 
 
 def power_of(base: Any, x: Tensor) -> Tensor:
@@ -117,17 +116,7 @@ def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
         return NotImplemented
     if dtype.is_floating_point:
         return _divide_floats(x, y, dtype, rounding_mode)
-    same = x.dtype == dtype and not (isinstance(y, Tensor) and y.dtype != dtype)
-    if same and rounding_mode == "trunc":
-        return NotImplemented
-    x, y = x.to(dtype), y.to(dtype) if isinstance(y, Tensor) else y
-    quotient = torch.div(x, y, rounding_mode="trunc")
-    if rounding_mode == "trunc":
-        return quotient
-    # torch-mlir rounds down through f64, which has 53 bits
-    rest = x - quotient * y
-    other_sign = (rest < 0) != (y < 0) if isinstance(y, Tensor) else rest < 0 if y > 0 else rest > 0
-    return quotient - ((rest != 0) & other_sign).to(dtype)
+    return integer.divide(x, y, dtype, rounding_mode)
 
 
 def _divide_floats(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Tensor:
@@ -160,10 +149,7 @@ def fmod(x: Tensor, y: Any) -> Any:
         b = torch.abs(y.to(w)) if isinstance(y, Tensor) else abs(y)
         r = torch.remainder(torch.abs(x.to(w)), b)
         return torch.where(x < 0, -r, r).to(dtype)
-    if isinstance(y, Tensor) or y == 0 or dtype in (torch.bool, torch.uint8):
-        return NotImplemented
-    a = x.to(dtype)
-    return a - torch.div(a, y, rounding_mode="trunc") * y
+    return integer.fmod(x, y, dtype)
 
 
 def full(size: Any, value: Any, **kwargs: Any) -> Any:

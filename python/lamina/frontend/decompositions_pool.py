@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 
 from .half import in_f32
 
@@ -139,8 +139,10 @@ def _piecewise(counts: list[int], x: Tensor) -> Tensor:
 @in_f32
 def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
     (h, w), (oh, ow) = x.shape[-2:], size
-    if h % oh or w % ow or x.numel() == 0:
-        return core_aten_decompositions()[aten.adaptive_avg_pool2d.default](x, size)
+    if x.numel() == 0 or 0 in size:
+        return NotImplemented
+    if h % oh or w % ow:
+        return decomposition_table[aten._adaptive_avg_pool2d.default](x, size)
     if (oh, ow) == (1, 1):
         return x.mean([-2, -1], True)
     return x.reshape(*x.shape[:-2], oh, h // oh, ow, w // ow).mean([-3, -1])

@@ -7,6 +7,7 @@ from torch import fx
 
 from lamina.kernels.library import LIBRARY
 
+_ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
 PRIMS = {"prims.convert_element_type.default", "prims.iota.default"}
 LOWERED = PRIMS | {
     f"aten.{name}"
@@ -56,7 +57,10 @@ def reason(node: fx.Node) -> str | None:
 
 
 def _narrow_with_number(node: fx.Node) -> bool:
-    """Whether 8- or 16-bit integers meet a number: torch-mlir's conversion of the number ends the process."""
+    """Whether 8- or 16-bit integers meet a number that no decomposition has made a tensor: torch-mlir's conversion of it ends the
+    process."""
+    if str(node.target).split(".")[1] not in _ARITHMETIC:
+        return False
     value = node.meta.get("val")
     narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.int8, torch.int16)
     return narrow and len(node.args) > 1 and isinstance(node.args[1], int | float)
