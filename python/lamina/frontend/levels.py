@@ -15,8 +15,7 @@ from .stages import import_linalg, keep_kernels, run_passes
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-LEVELS = ("aten", "torch", "linalg", "graph", "plan", "tile", "llvm", "asm")
-_SUFFIX = {"aten": "py", "asm": "s"}
+_SUFFIX = {"aten": "py", "asm": "s", "ptx": "ptx", "sass": "sass"}
 
 
 def levels(
@@ -28,10 +27,12 @@ def levels(
 
 def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options) -> str:
     """The text of a model at one level."""
+    reached = []
     for name, text in _levels(model, example_inputs, target, options):
         if name == level:
             return text()
-    raise CompileError(f"no level is called {level!r}", remedy=f"levels: {', '.join(LEVELS)}")
+        reached.append(name)
+    raise CompileError(f"{target} has no level {level!r}", remedy=f"levels: {', '.join(reached)}")
 
 
 def write_levels(
@@ -61,9 +62,7 @@ def _levels(model: Any, example_inputs: Any, target: str | None, options: Option
         reached = level
         yield level, lambda: _text(module)
     keep_kernels(module)
-    artifact = code.compile(module)
-    yield "llvm", lambda: _text(module)
-    yield "asm", lambda: code.assembly(artifact)
+    yield from code.below(module)
 
 
 def _text(module: "ir.Module") -> str:
