@@ -10,7 +10,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES, Arg, Buffer, BufferKind, Call, Constant, Device, Launch, Program, Ref, Step, TensorSpec
 
 from .dense_bytes import dense_bytes
-from .locations import op_names, sources, where
+from .locations import model_ops, sources, where
 from .plan_read import DTYPES
 
 
@@ -115,7 +115,7 @@ class _Program:
                 flops=_int(function, "tile.flops"),
                 name=op.attributes["label"].value if "label" in op.attributes else kernel,
                 where=tuple(sources(op.location)),
-                ops=tuple(op_names(op.location)),
+                ops=tuple(model_ops(op.location)),
                 inplace=tuple((pair[0], pair[1]) for pair in inplace),
             )
         )

@@ -1,6 +1,5 @@
 """lamina-fuse: linalg and tensor ops become `graph.group`s, one kernel each."""
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,12 +12,13 @@ from lamina.dialects import graph
 from .affine import row_major
 from .base import Pass
 from .grouping import Group, Grouping, Node, trace_node
-from .locations import fused
+from .locations import decomposed_op, fused, model_ops, op_word, where
 from .reading import Generic, Untraceable, producer, shape_of
 from .realise import OUTSIDE, Realised, _reads
 from .space import find_space
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # what these hold is no part of what a kernel computes
+_PATTERN = "graph.pattern"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Fuse(Pass):
     Before: @main computes on tensors. After: @main holds graph.group, graph.extern, views that feed externs, groups or
     the return, and constants. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops
     that read the same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when
-    that saves bytes. Values that are cheaper to compute again than to store are computed again.
+    that saves bytes. Values that are cheaper to compute again than to store are computed again. A group is named by the
+    model's first five ops in it, what was decomposed or found by a pattern being one: "add_layer_norm", "gelu_mul".
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
@@ -60,18 +61,12 @@ def find_groups(block: ir.Block, max_ops: int) -> tuple[Realised, list[Group]]:
             nodes[value] = trace_node(real, value, position[op])
         except Untraceable as e:
             if e.value == value or real.is_memory(e.value):
-                raise CompileError(f"{op.name}: cannot be made a kernel: {e.why}", where=where(op)) from None
+                raise CompileError(f"{op.name}: cannot be made a kernel: {e.why}", where=where(op.location)) from None
             real.add(e.value)
             stale = [v for v, n in nodes.items() if e.value in n.inlined]
             pending[:0] = [e.value, value, *stale]
     ordered = sorted(nodes.values(), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
     return real, Grouping(real, ordered, max_ops).groups()
-
-
-def where(op: ir.Operation) -> str:
-    """ "file:line" of an operation, from the innermost file location."""
-    found = re.search(r'"([^"]+)":(\d+):\d+', str(op.location))
-    return f"{found[1]}:{found[2]}" if found else ""
 
 
 class _Rewrite:
@@ -146,15 +141,15 @@ class _Rewrite:
 
     def _emit(self, group: Group) -> None:
         """The group as an op; by single values where its iteration space turns out not to be one."""
-        op, outs = self._group(group)
+        op, outs, body = self._group(group)
         block = op.regions[0].blocks[0]
         strides = {a: self.real.strides_of(v) for a, v in zip(block.arguments, op.operands, strict=True)}
-        body = op.get_asm(use_local_scope=True) + str(list(strides.values())) if len(group.nodes) > 1 else ""
+        text = op.get_asm(use_local_scope=True) + str(list(strides.values())) if len(group.nodes) > 1 else ""
         try:
-            if body and body not in self.sound:  # layers repeat: each body is tried once
+            if text and text not in self.sound:  # layers repeat: each body is tried once
                 find_space(block, strides, [row_major(shape_of(v)) for v in outs])
-                self.sound.add(body)
-            op.attributes["sym_name"] = ir.StringAttr.get(self._name(group))
+                self.sound.add(text)
+            op.attributes["sym_name"] = ir.StringAttr.get(self._name(group, body))
         except Untraceable:
             op.erase()
             at = self.groups.index(group)
@@ -164,7 +159,8 @@ class _Rewrite:
             return
         self.new.update(zip(outs, op.results, strict=True))
 
-    def _group(self, group: Group) -> tuple[ir.Operation, list[ir.Value]]:
+    def _group(self, group: Group) -> tuple[ir.Operation, list[ir.Value], list[ir.Operation]]:
+        """The op, the values that are its results, and the ops that its body copies."""
         inside = {n.value for n in group.nodes}
         body, ins, unread = self._slice(group, inside)
         outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
@@ -187,7 +183,7 @@ class _Rewrite:
                 _remap(copy, local)
                 local.update(zip(o.results, copy.results, strict=True))
             ir.Operation.create(graph.Yield.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
-        return op, outs
+        return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:
         """The operations that compute the group's values, in order, the memory values they start from, and those that they
@@ -225,21 +221,30 @@ class _Rewrite:
             return True
         return any(value in n.reads for g in self.groups for n in g.nodes if n.value not in inside)
 
-    def _name(self, group: Group) -> str:
-        words: list[str] = []
-        for n in group.nodes:
-            found = re.search(r'"aten\.([a-z0-9_]+)', str(n.value.owner.location))
-            word = found[1].strip("_") if found else _kind(n)
-            if word not in words:
-                words.append(word)
-        name = "_".join(words[:5]) or "kernel"
+    def _name(self, group: Group, body: list[ir.Operation]) -> str:
+        """The first words of what the group computes: its values, and what it computes on the way to them."""
+        ends = {producer(n.value) for n in group.nodes}
+        words = [_whole(op) or _kind(op) for op in body if op in ends or _computes(op)]
+        name = "_".join(list(dict.fromkeys(words))[:5]) or "kernel"
         self.names[name] = self.names.get(name, 0) + 1
         return name if self.names[name] == 1 else f"{name}_{self.names[name]}"
 
 
-def _kind(n: Node) -> str:
-    op = producer(n.value)
-    assert op is not None
+def _computes(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and len(op.regions[0].blocks[0].operations) > 1
+
+
+def _whole(op: ir.Operation) -> str:
+    """The word of the model's op, or of the pattern, that `op` is a part of; "" where it is one by itself."""
+    if name := decomposed_op(op.location):
+        return op_word(name)
+    return ir.StringAttr(op.attributes[_PATTERN]).value if _PATTERN in op.attributes else ""
+
+
+def _kind(op: ir.Operation) -> str:
+    names = [name for name in model_ops(op.location) if name.startswith("aten.")]
+    if names:
+        return op_word(names[0])
     if op.name != "linalg.generic":
         return op.name.split(".")[1]
     ops = [o.operation.name.split(".")[1] for o in op.regions[0].blocks[0].operations]

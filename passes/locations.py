@@ -1,4 +1,8 @@
-"""Locations as people read them: `loc("aten.add.Tensor"("m.py":12:0))` is op aten.add.Tensor at m.py:12."""
+"""Locations as people read them: `loc("aten.add.Tensor"("m.py":12:0))` is op aten.add.Tensor at m.py:12.
+
+A decomposed op of the model stands around what it became: `loc("aten.gelu.default"("aten.erf.default"("m.py":12:0)))`. A place in
+the model that is no source line, a module's path, is a file at line 0: `loc("aten.relu.default"("layers.1: ReLU":0:0))`.
+"""
 
 from collections.abc import Iterable
 
@@ -11,9 +15,9 @@ def where(location: ir.Location) -> str:
 
 
 def sources(location: ir.Location) -> list[str]:
-    """Every source line of a location, in order, once."""
+    """Every source line of a location, in order, once; a module's path where there is no line."""
     files = [leaf for leaf in leaves(location) if isinstance(leaf, ir.FileLineColLoc)]
-    return list(dict.fromkeys(f"{leaf.filename}:{leaf.start_line}" for leaf in files))
+    return list(dict.fromkeys(f"{leaf.filename}:{leaf.start_line}" if leaf.start_line else leaf.filename for leaf in files))
 
 
 def op_names(location: ir.Location) -> list[str]:
@@ -21,6 +25,33 @@ def op_names(location: ir.Location) -> list[str]:
     found: dict[str, None] = {}
     _names(location, found)
     return list(found)
+
+
+def model_ops(location: ir.Location) -> list[str]:
+    """The model's ops: as op_names, but of a decomposed op only its own name."""
+    parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
+    found: dict[str, None] = {}
+    for part in parts:
+        if isinstance(part, ir.FusedLoc):
+            found.update(dict.fromkeys(model_ops(part)))
+        elif isinstance(part, ir.CallSiteLoc):
+            found.update(dict.fromkeys(model_ops(part.callee)))
+        elif isinstance(part, ir.NameLoc):
+            found.setdefault(part.name_str)
+    return list(found)
+
+
+def decomposed_op(location: ir.Location) -> str:
+    """The decomposed op of the model that all of a location is of, or ""."""
+    parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
+    names = {part.name_str if isinstance(part, ir.NameLoc) and isinstance(part.child_loc, ir.NameLoc) else "" for part in parts}
+    return names.pop() if len(names) == 1 else ""
+
+
+def op_word(name: str) -> str:
+    """What an op is called in names of kernels: "layer_norm" for "aten.native_layer_norm.default"."""
+    parts = name.split(".")
+    return (parts[1] if len(parts) > 2 else parts[-1]).strip("_").removeprefix("native_")
 
 
 def fused(locations: Iterable[ir.Location]) -> ir.Location:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from .locations import fused, op_names
+from .locations import fused, model_ops, op_word
 from .plan_model import GroupStep
 
 
@@ -80,10 +80,7 @@ def _label(group: ir.Operation, location: ir.Location) -> str:
     """The group's name, else one made of the ops it holds: "add_relu_mul"."""
     if name := group.attributes["sym_name"].value:
         return str(name)
-    found: dict[str, None] = {}
-    for name in op_names(location):
-        parts = name.split(".")
-        found.setdefault((parts[1] if len(parts) > 2 else parts[-1]).strip("_"))
+    found = dict.fromkeys(map(op_word, model_ops(location)))
     return "_".join(list(found)[:4]) or "kernel"
 
 

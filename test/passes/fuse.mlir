@@ -103,3 +103,35 @@ func.func @views(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>) -> tensor<4x16xf32> 
   } -> tensor<4x16xf32>
   return %r : tensor<4x16xf32>
 }
+
+// -----
+
+// A group is named by the model's ops; what was decomposed or found by a pattern is one.
+#id = affine_map<(d0) -> (d0)>
+// CHECK-LABEL: func.func @names
+// CHECK: {sym_name = "gelu_silu_sin_mul"}
+func.func @names(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %e = tensor.empty() : tensor<64xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %r = math.erf %a : f32
+    linalg.yield %r : f32
+  } -> tensor<64xf32> loc("aten.gelu.default"("aten.erf.default"("model.py":3:0)))
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"], graph.pattern = "silu"}
+      ins(%0 : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %r = math.exp %a : f32
+    linalg.yield %r : f32
+  } -> tensor<64xf32> loc(fused["aten.sigmoid.default"("model.py":4:0), "aten.mul.Tensor"("model.py":4:0)])
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%1 : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %r = math.sin %a : f32
+    linalg.yield %r : f32
+  } -> tensor<64xf32> loc("aten.sin.default"("model.py":5:0))
+  %3 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%2 : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %r = arith.mulf %a, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<64xf32> loc("aten.mul.Tensor"("model.py":6:0))
+  return %3 : tensor<64xf32>
+}

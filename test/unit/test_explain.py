@@ -55,6 +55,32 @@ def test_a_fused_kernel_names_its_ops_lines_and_bytes() -> None:
     assert kernel.flops > 37 * 19 and kernel.intensity == kernel.flops / kernel.bytes
 
 
+def test_kernels_carry_the_names_of_the_models_ops() -> None:
+    def by_hand(x: Tensor) -> Tensor:
+        return x * 0.5 * (1 + torch.erf(x / 2**0.5)) - 1
+
+    cases: list[tuple[object, str, tuple[str, ...]]] = [
+        (nn.GELU(), "gelu", ("aten.gelu.default",)),
+        (lambda x: nn.functional.gelu(x) * 2, "gelu_mul", ("aten.gelu.default", "aten.mul.Tensor")),
+        (lambda x: nn.functional.layer_norm(x + 1, (19,)), "add_layer_norm", ("aten.add.Tensor", "aten.native_layer_norm.default")),
+        (lambda x: x.softmax(-1), "softmax", ("aten._softmax.default",)),
+    ]
+    for model, name, ops in cases:
+        (kernel,) = explain(model, (torch.randn(37, 19),)).kernels
+        assert (kernel.name, kernel.ops) == (name, ops)
+    (kernel,) = explain(by_hand, (torch.randn(37, 19),)).kernels
+    assert kernel.name == "gelu_erf_sub"
+
+
+def test_modules_of_torch_alone_are_named_where_there_is_no_line() -> None:
+    model = nn.Sequential(nn.Linear(19, 33), nn.ModuleDict({"act": nn.GELU()})["act"], nn.Sequential(nn.LayerNorm(33)))
+    found = explain(model, (torch.randn(5, 19),))
+    assert found.externals[0].where == ("0: Linear",)
+    assert found.kernels[0].where == ("1: GELU", "2.0: LayerNorm")
+    assert "1: GELU  2.0: LayerNorm" in str(found)
+    assert explain(nn.Softmax(-1), (torch.randn(5, 19),)).kernels[0].where == ("Softmax",)
+
+
 def test_before_fusion_every_op_reads_and_writes() -> None:
     found = explain(activation, (torch.randn(37, 19), torch.randn(19)))
     assert found.graphs[0].before == Unfused(3, 4 * (6 * 37 * 19 + 19))

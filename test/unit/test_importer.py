@@ -18,6 +18,8 @@ from lamina.frontend.aliases import Constant, Empty, View
 from lamina.frontend.decompositions import table
 from lamina.frontend.importer import import_graph
 from lamina.frontend.interface import Interface
+from lamina.frontend.linalg import _failure
+from lamina.frontend.locations import where
 from lamina.frontend.normalise import Normalised, normalise
 from lamina.passes.extern import ExternPass
 
@@ -170,12 +172,29 @@ def test_locations_name_the_op_and_the_users_line() -> None:
     line = test_locations_name_the_op_and_the_users_line.__code__.co_firstlineno + 4
 
     def fn(a: Tensor) -> Any:
-        return (a + 1).relu()
+        return F.gelu((a + 1).relu())
 
     gm = torch.export.export(_Module(fn), (x(4),), strict=False).run_decompositions(table()).graph_module
     text = import_graph(normalise(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
     assert f'loc("aten.add.Tensor"("{__file__}":{line}:0))' in text
     assert f'loc("aten.relu.default"("{__file__}":{line}:0))' in text
+    assert f'loc("aten.gelu.default"("aten.erf.default"("{__file__}":{line}:0)))' in text
+
+
+def test_modules_of_torch_alone_have_their_path_for_a_line() -> None:
+    model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sequential(torch.nn.Tanh()))
+    gm = torch.export.export(model, (x(4),), strict=False).run_decompositions(table()).graph_module
+    text = import_graph(normalise(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
+    assert 'loc("aten.relu.default"("0: ReLU":0:0))' in text and 'loc("aten.tanh.default"("1.0: Tanh":0:0))' in text
+    node = next(n for n in gm.graph.nodes if "tanh" in n.name)
+    assert where(node) == "1.0: Tanh"
+
+
+def test_a_failure_is_blamed_on_the_op_that_was_decomposed_into() -> None:
+    for location in ('loc("aten.gelu.default"("aten.erf.default"("m.py":3:0)))', 'loc("aten.erf.default"("m.py":3:0))'):
+        assert _failure([("no", location)], "").blames("aten.erf.default", ("m.py", 3))
+    for location in ('loc("aten.gelu.default"("aten.erf.default"))', 'loc("aten.erf.default")'):
+        assert _failure([("no", location)], "").blames("aten.erf.default", None)
 
 
 class _Module(torch.nn.Module):

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, fx
 
 from .interface import attribute
-from .locations import where
+from .locations import origin_of, where
 from .normalise import is_inline
 
 _PLAIN = {str, int, float, bool, type(None)}
 
 
 def fingerprint(gm: fx.GraphModule) -> bytes:
-    """A digest of ops, arguments, types, layouts, aliases, constants and source lines."""
+    """A digest of ops, arguments, types, layouts, aliases, constants, source lines and the ops that were decomposed."""
     digest = hashlib.sha256()
     numbers: dict[fx.Node, str] = {}
     kind = _kinds()
@@ -28,9 +28,11 @@ def fingerprint(gm: fx.GraphModule) -> bytes:
         args = [_plain(a, numbers) for a in node.args]
         kwargs = {name: _plain(a, numbers) for name, a in node.kwargs.items()} if node.kwargs else None
         target = "" if node.op == "placeholder" else str(node.target)
-        digest.update(repr((node.op, target, args, kwargs, kind(node.meta.get("val")), where(node))).encode())
+        digest.update(repr((node.op, target, args, kwargs, kind(node.meta.get("val")), where(node), origin_of(node))).encode())
         if node.op == "get_attr":
             value = attribute(gm, str(node.target))
+            if isinstance(value, fx.GraphModule):  # a branch of torch.cond
+                digest.update(fingerprint(value))
             digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
     return digest.digest()
 

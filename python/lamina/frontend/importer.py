@@ -22,12 +22,13 @@ from lamina.dialects import context
 
 from . import externs, linalg, support
 from .half import HALF
-from .locations import source_of, where
+from .locations import origin_of, source_of, where
 from .repairs import repair
 
 
 class _Locations(ContextCache):
-    """Gives every op `loc("aten.x"("file.py":line:0))`. u64, which torch-mlir lacks, gets the type of i64: it only passes from call
+    """Gives every op `loc("aten.x"("file.py":line:0))`, inside the name of the op of the model that was decomposed into it, if one
+    was: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`. u64, which torch-mlir lacks, gets the type of i64: it only passes from call
     to call (see externs)."""
 
     def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
@@ -38,7 +39,9 @@ class _Locations(ContextCache):
         inner = ir.Location.file(*source, 0, context=self._c) if source else ir.Location.unknown(self._c)
         if node.op != "call_function":
             return inner
-        return ir.Location.name(op_name(node), inner, context=self._c)
+        named = ir.Location.name(op_name(node), inner, context=self._c)
+        origin = origin_of(node)
+        return ir.Location.name(origin, named, context=self._c) if origin else named
 
 
 class _Nodes(GraphNodeImporter):

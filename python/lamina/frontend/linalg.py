@@ -11,7 +11,7 @@ from lamina.passes.levels import pipeline
 _NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
 # cumsum and cumprod, which the tile level generates.
 _SCAN = ("tm_tensor.scan", "tm_tensor.yield")
-_BARE = re.compile(r'^loc\("(?P<op>[^"]+)"')
+_BARE = re.compile(r'^loc\((?:"[^"]+"\()*"(?P<op>[^"]+)"')
 
 
 @dataclass(frozen=True)

@@ -156,18 +156,21 @@ def duration(seconds: float) -> str:
 
 
 def short(op: str) -> str:
-    """ "aten.add.Tensor" as "add"."""
-    return op.split(".")[1] if op.count(".") else op
+    """ "aten.add.Tensor" as "add", "aten.native_layer_norm.default" as "layer_norm"."""
+    return op.split(".")[1].strip("_").removeprefix("native_") if op.count(".") else op
 
 
 def lines(where: Iterable[str]) -> str:
-    """Source lines, files relative to the current folder, lines of one file together: "model.py:12,14"."""
+    """Source lines, files relative to the current folder, lines of one file together: "model.py:12,14". Modules as they are."""
     files: dict[str, list[str]] = {}
     for place in where:
         file, _, line = place.rpartition(":")
+        if not line.isdigit():
+            files[place] = []
+            continue
         near = os.path.relpath(file) if os.path.isabs(file) else file
         files.setdefault(min(near, file, key=len), []).append(line)
-    return " ".join(f"{file}:{','.join(numbers)}" for file, numbers in files.items())
+    return "  ".join(f"{file}:{','.join(numbers)}" if numbers else file for file, numbers in files.items())
 
 
 def first_line(message: str) -> str:
