@@ -13,9 +13,11 @@ import torch
 from fake_gpu import Cubin, FakeGpu, on_gpu
 from programs import T
 
-from lamina.core.program import Buffer, Constant, Launch, Program
+from lamina import _native
+from lamina.core.program import Buffer, Call, Constant, Launch, Program
 from lamina.runtime.executable import Executable
 from lamina.runtime.gpu import Driver
+from lamina.runtime.library import library_call
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,9 @@ def test_a_program_read_back_from_json(gpu: FakeGpu) -> None:
 
 def test_clusters_and_shared_memory(gpu: FakeGpu) -> None:
     program = p.inc_chain(1024, 2)
-    first, second = (replace(s, grid=16, threads=64, cluster=c, shared=b) for s, c, b in zip(program.steps, (16, 4), (8, 99_000), strict=True))
+    first, second = (
+        replace(s, grid=16, threads=64, cluster=c, shared=b) for s, c, b in zip(program.steps, (16, 4), (8, 99_000), strict=True)
+    )
     run = gpu.executable(replace(program, steps=(first, second)))
     assert run(torch.zeros(1024))[0].sum() == 2048
     assert [(x.cluster, x.shared) for x in gpu.launches()] == [(16, 8), (4, 99_000)]
@@ -129,6 +133,30 @@ def test_library_calls_and_fallbacks(gpu: FakeGpu) -> None:
     columns = p.call_program("aten.neg.default", [x], [T(0)], [torch.empty(9, 4).t()], reason="fallback", in_place=False)
     (y,) = gpu.executable(columns)(x)
     assert torch.equal(y, -x) and y.stride() == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("callee", "args", "results", "want"),
+    [
+        ("flash", (0.0, True), 9, {"routine": "flash", "flag": True, "log_sum_exp": False}),
+        ("flash", (0.1, True), 9, None),  # dropout: through the dispatcher
+        ("flash", (0.0, False, True), 9, None),
+        ("efficient", (None, True, 0.0, True), 4, {"routine": "efficient", "flag": True, "log_sum_exp": True}),
+        ("efficient", (None, False), 4, {"routine": "efficient", "flag": False, "log_sum_exp": False}),
+        ("cudnn", (None, True, 0.0, True, False), 9, {"routine": "cudnn", "flag": True, "log_sum_exp": True}),
+        ("cudnn", (None, True, 0.0, True), 4, None),
+    ],
+)
+def test_attention_of_gpus_needs_no_python(
+    callee: str, args: Any, results: int, want: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_native, "has_routine", lambda name, device: device == "cuda")
+    q = p.ref(0, torch.empty(2, 4, 8, 8))
+    name = f"aten._scaled_dot_product_{callee}_attention.default"
+    found = library_call(Call(name, "library", (q, q, q, *args), (("scale", 0.5),), (), (None,) * results, callee), "cuda")
+    assert (found is None) == (want is None)
+    if found is not None and want is not None:
+        assert found["tensors"] == (q, q, q, None) and found["scale"] == 0.5 and want.items() <= found.items()
 
 
 def test_small_integers_that_only_calls_take_may_lie_anywhere(gpu: FakeGpu) -> None:

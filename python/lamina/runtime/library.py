@@ -10,7 +10,7 @@ from lamina import _native
 from lamina.core.program import Arg, Call, Ref
 
 _DEFAULTS: dict[str, Any] = {
-    "beta": 1.0, "alpha": 1.0, "dropout": 0.0, "flag": False, "scale": None,
+    "beta": 1.0, "alpha": 1.0, "dropout": 0.0, "flag": False, "scale": None, "log_sum_exp": False,
     "stride": (), "padding": (), "dilation": (), "output_padding": (), "groups": 1,
 }  # fmt: skip
 
@@ -81,6 +81,29 @@ def _attention(step: Call) -> dict[str, Any] | None:
     }
 
 
+def _gpu_attention(routine: str, biased: bool, results: int) -> Any:
+    """Attention without dropout. `biased`: it also takes a bias, and whether to return the logarithms that backward needs."""
+    names = ["query", "key", "value", *(("attn_bias", "compute_log_sumexp") if biased else ()), "dropout_p", "is_causal"]
+    names += [] if routine == "efficient" else ["return_debug_mask"]
+
+    def describe(step: Call) -> dict[str, Any] | None:
+        given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+        if not given.keys() <= {*names, "scale"} or len(step.owned) != results:
+            return None
+        if given.get("dropout_p", 0.0) != 0 or given.get("return_debug_mask", False):
+            return None
+        scale = given.get("scale")
+        return {
+            "routine": routine,
+            "tensors": (given["query"], given["key"], given["value"], given.get("attn_bias")),
+            "flag": bool(given.get("is_causal", False)),
+            "scale": None if scale is None else _number(scale),
+            "log_sum_exp": bool(given.get("compute_log_sumexp", False)),
+        }
+
+    return describe
+
+
 _ROUTINES = {
     "mm.default": _plain("mm", 2),
     "bmm.default": _plain("bmm", 2),
@@ -88,4 +111,7 @@ _ROUTINES = {
     "baddbmm.default": _scaled("baddbmm"),
     "convolution.default": _convolution,
     "_scaled_dot_product_flash_attention_for_cpu.default": _attention,
+    "_scaled_dot_product_flash_attention.default": _gpu_attention("flash", False, 9),
+    "_scaled_dot_product_efficient_attention.default": _gpu_attention("efficient", True, 4),
+    "_scaled_dot_product_cudnn_attention.default": _gpu_attention("cudnn", True, 9),
 }

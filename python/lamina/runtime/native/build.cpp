@@ -80,15 +80,16 @@ PythonCall read_call(nb::handle h) {
 }
 
 LibraryCall read_library(nb::handle h, const PythonCall &call) {
-  const char *names[] = {"mm", "addmm", "bmm", "baddbmm", "convolution", "attention"};
+  const char *names[] = {"mm", "addmm", "bmm", "baddbmm", "convolution", "attention", "flash", "efficient", "cudnn"};
   LibraryCall library{.tensors = get<std::vector<int>>(h, "tensors"), .outs = call.outs, .owned = call.owned};
   auto routine = get<std::string>(h, "routine");
-  for (int r = 0; r < 6; ++r)
+  for (int r = 0; r < 9; ++r)
     if (routine == names[r]) library.routine = Routine(r);
   library.beta = get<double>(h, "beta");
   library.alpha = get<double>(h, "alpha");
   library.dropout = get<double>(h, "dropout");
   library.flag = get<bool>(h, "flag");
+  library.log_sum_exp = get<bool>(h, "log_sum_exp");
   auto scale = get<std::optional<double>>(h, "scale");
   library.has_scale = scale.has_value();
   library.scale = scale.value_or(0);

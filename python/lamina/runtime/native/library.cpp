@@ -41,6 +41,19 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
   }
 }
 
+// Takes all handles, some of which may be null.
+void own_handles(Handle *results, size_t count, const LibraryCall &c, const Plan &plan, Context &context) {
+  for (size_t i = 0; i < count; ++i) {
+    try {
+      if (results[i]) own_handle(results[i], i < c.owned.size() ? c.owned[i] : -1, plan, context);
+    } catch (...) {
+      for (size_t rest = i + 1; rest < count; ++rest)
+        if (results[rest]) torch_abi().delete_tensor(results[rest]);
+      throw;
+    }
+  }
+}
+
 int64_t n(const std::vector<int64_t> &v) { return int64_t(v.size()); }
 
 void convolution(const LibraryCall &c, const Plan &plan, Context &context) {
@@ -59,14 +72,27 @@ void attention(const LibraryCall &c, const Plan &plan, Context &context) {
                                   c.flag, mask ? &mask : nullptr, c.has_scale ? &scale : nullptr, &out, &logsumexp))
     throw CallFailed();
   Handle results[] = {out, logsumexp};
-  for (size_t i = 0; i < 2; ++i) {
-    try {
-      own_handle(results[i], i < c.owned.size() ? c.owned[i] : -1, plan, context);
-    } catch (const CallFailed &) {
-      for (size_t rest = i + 1; rest < 2; ++rest) torch_abi().delete_tensor(results[rest]);
-      throw;
-    }
-  }
+  own_handles(results, 2, c, plan, context);
+}
+
+// The three kinds of attention on GPUs, without dropout: `results` are tensors, but for two numbers in the place of 4 and 5.
+void gpu_attention(const LibraryCall &c, const Plan &plan, Context &context) {
+  const Routines &torch = torch_abi().routines(context.on.type);
+  Handle q = context.handle(c.tensors[0]), k = context.handle(c.tensors[1]), v = context.handle(c.tensors[2]);
+  Handle bias = c.tensors.size() > 3 ? context.handle(c.tensors[3]) : nullptr, *given = bias ? &bias : nullptr;
+  double factor = c.scale, *scale = c.has_scale ? &factor : nullptr;
+  Handle r[9] = {};
+  int64_t longest[2];
+  int32_t failed = 0;
+  if (c.routine == Routine::flash)
+    failed = torch.flash(q, k, v, 0, c.flag, 0, scale, &r[0], &r[1], &r[2], &r[3], &longest[0], &longest[1], &r[6], &r[7], &r[8]);
+  else if (c.routine == Routine::efficient)
+    failed = torch.efficient(q, k, v, given, c.log_sum_exp, 0, c.flag, scale, &r[0], &r[1], &r[2], &r[3]);
+  else
+    failed = torch.cudnn(q, k, v, given, c.log_sum_exp, 0, c.flag, 0, scale, &r[0], &r[1], &r[2], &r[3], &longest[0], &longest[1], &r[6],
+                         &r[7], &r[8]);
+  if (failed) throw CallFailed();
+  own_handles(r, 9, c, plan, context);
 }
 
 } // namespace
@@ -92,6 +118,7 @@ void run_library(const LibraryCall &c, const Plan &plan, Context &context) {
   case Routine::baddbmm: failed = torch.baddbmm_out(out(), in(0), in(1), in(2), c.beta, c.alpha); break;
   case Routine::convolution: convolution(c, plan, context); break;
   case Routine::attention: attention(c, plan, context); break;
+  default: gpu_attention(c, plan, context);
   }
   if (failed) throw CallFailed();
 }

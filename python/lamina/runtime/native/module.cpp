@@ -29,6 +29,9 @@ bool has_routine(const std::string &name, const std::string &device) {
   if (name == "bmm") return r.bmm_out;
   if (name == "baddbmm") return r.baddbmm_out;
   if (name == "convolution") return r.convolution;
+  if (name == "flash") return r.flash;
+  if (name == "efficient") return r.efficient;
+  if (name == "cudnn") return r.cudnn;
   if (device != "cpu") return false;
   if (name == "attention") return t.flash_attention;
   if (name == "packed_convolution") return t.packed_convolution;

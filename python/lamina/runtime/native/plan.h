@@ -80,7 +80,8 @@ struct PythonCall {
   std::vector<std::string> out_names; // the callable's own names for the outs; empty: what it returns is copied there
 };
 
-enum class Routine { mm, addmm, bmm, baddbmm, convolution, attention };
+// attention: of the CPU; the last three: of GPUs.
+enum class Routine { mm, addmm, bmm, baddbmm, convolution, attention, flash, efficient, cudnn };
 
 // A call through torch's C shim. `python` is the same call through torch's dispatcher: it gives the error message when the shim
 // fails.
@@ -90,6 +91,7 @@ struct LibraryCall {
   std::vector<int> outs, owned;
   double beta = 1, alpha = 1, scale = 0, dropout = 0;
   bool has_scale = false, flag = false; // is_causal, transposed
+  bool log_sum_exp = false;
   std::vector<int64_t> stride, padding, dilation, output_padding;
   int64_t groups = 1;
 };
