@@ -26,18 +26,18 @@ _DECIDING = {
 
 def ex2(x: Num) -> Num:
     """2**x, flushing denormals."""
-    return x.at.make("math.exp2", x.value.type, x, fastmath=_flags("afn"))
+    return x.at.make("math.exp2", x.value.type, x, fastmath=flags("afn"))
 
 
 def over(x: Scalar, y: Num) -> Num:
     """x / y for a y of moderate size."""
-    return y.at.make("arith.divf", y.value.type, y.like(x), y, fastmath=_flags("arcp,afn"))
+    return y.at.make("arith.divf", y.value.type, y.like(x), y, fastmath=flags("arcp,afn"))
 
 
 def mark(op: ir.Operation) -> None:
     """Lets an f32 division or root be the hardware's, unless it is rounded to an integer or compared."""
     if not is_marked(op) and not any(use.owner.name in _DECIDING for use in op.results[0].uses):
-        op.attributes["fastmath"] = _flags("afn")
+        op.attributes["fastmath"] = flags("afn")
 
 
 def is_marked(op: ir.Operation) -> bool:
@@ -50,5 +50,6 @@ def by_reciprocal(op: ir.Operation) -> bool:
     return "arcp" in str(op.attributes["fastmath"])
 
 
-def _flags(names: str) -> ir.Attribute:
+def flags(names: str) -> ir.Attribute:
+    """Fast-math flags as an attribute."""
     return ir.Attribute.parse(f"#arith.fastmath<{names}>")

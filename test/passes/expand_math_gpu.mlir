@@ -58,3 +58,34 @@ func.func @others(%x: vector<4xf32>) -> vector<4xf32> {
   %z = math.sin %y : vector<4xf32>
   return %z : vector<4xf32>
 }
+
+// -----
+
+// 1 + exp(y) as a divisor takes a plain reciprocal; where the quotient becomes bf16, so will the plain exponential.
+// CHECK-LABEL: func.func @silu
+// CHECK-NOT: arith.maxnumf
+// CHECK: %[[Y:.*]] = arith.mulf %{{.*}}, %{{.*}} : vector<8xf32>
+// CHECK: %[[E:.*]] = math.exp2 %[[Y]] fastmath<afn> : vector<8xf32>
+// CHECK: %[[D:.*]] = arith.addf %[[E]]
+// CHECK: arith.divf %{{.*}}, %[[D]] fastmath<arcp,afn> : vector<8xf32>
+// CHECK-LABEL: func.func @sigmoid
+// CHECK: arith.maxnumf
+// CHECK: arith.divf %{{.*}} fastmath<arcp,afn> : vector<8xf32>
+func.func @silu(%x: vector<8xf32>, %w: vector<8xf32>) -> vector<8xbf16> {
+  %one = arith.constant dense<1.0> : vector<8xf32>
+  %n = arith.negf %x : vector<8xf32>
+  %e = math.exp %n : vector<8xf32>
+  %d = arith.addf %e, %one : vector<8xf32>
+  %q = arith.divf %x, %d : vector<8xf32>
+  %p = arith.mulf %q, %w : vector<8xf32>
+  %t = arith.truncf %p : vector<8xf32> to vector<8xbf16>
+  return %t : vector<8xbf16>
+}
+func.func @sigmoid(%x: vector<8xf32>) -> vector<8xf32> {
+  %one = arith.constant dense<1.0> : vector<8xf32>
+  %n = arith.negf %x : vector<8xf32>
+  %e = math.exp %n : vector<8xf32>
+  %d = arith.addf %e, %one : vector<8xf32>
+  %q = arith.divf %one, %d : vector<8xf32>
+  return %q : vector<8xf32>
+}

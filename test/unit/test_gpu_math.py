@@ -1,5 +1,7 @@
 """The GPU's formulas of f32 against float64 over the whole range, by an emulation of the hardware at its worst documented error."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -59,6 +61,47 @@ def op_names(module: ir.Module) -> list[str]:
     return names
 
 
+SILU = """func.func @f(%x: SHAPE) -> SHAPE {
+  %one = arith.constant dense<1.0> : SHAPE
+  %n = arith.negf %x : SHAPE
+  %e = math.exp %n : SHAPE
+  %d = arith.addf %one, %e : SHAPE
+  %q = arith.divf %x, %d : SHAPE
+  REST
+}"""
+
+
+def test_silu_of_f32() -> None:
+    """Within 5 * 2**-23, or what is lost where the reciprocal would be denormal."""
+    source = SILU.replace("REST", "return %q : SHAPE").replace("SHAPE", f"vector<{COUNT}xf32>")
+    check_silu(source, lambda exact: np.abs(exact) * 5 * 2.0**-23 + 2.0**-119)
+
+
+def test_silu_of_half_results_is_shorter() -> None:
+    """f32 before it is rounded: a relative error of 2**-16."""
+    rest = "%t = arith.truncf %q : SHAPE to HALF\n %w = arith.extf %t : HALF to SHAPE\n return %w : SHAPE"
+    source = SILU.replace("REST", rest).replace("HALF", f"vector<{COUNT}xf16>").replace("SHAPE", f"vector<{COUNT}xf32>")
+    with context(), ir.Location.unknown():
+        text = str(expanded(source))
+    assert "arith.maxnumf" not in text and text.count("fastmath<arcp,afn>") == 1
+    check_silu(source, lambda exact: np.abs(exact) * (2.0**-11 + 2.0**-16) + 2.0**-24)
+
+
+def check_silu(source: str, allowed: Callable[[np.ndarray], np.ndarray]) -> None:
+    with context(), ir.Location.unknown():
+        module = expanded(source)
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            x = inputs("exp", rng)[0]
+            got = Emulator(rng)(module.body.operations[0].operation, x).astype(np.float64)
+            with np.errstate(all="ignore"):
+                wide = x.astype(np.float64)
+                exact = wide / (1 + np.exp(-wide))
+                usual = np.isfinite(exact) & (np.abs(exact) < 65000)
+                assert (np.abs(got - exact)[usual] <= allowed(exact)[usual]).all()
+                assert (np.isnan(got) == np.isnan(exact)).all()
+
+
 @pytest.mark.parametrize("shape", ["f32", "vector<8xf32>", "bf16", "vector<4xf16>"])
 def test_sigmoid_is_two_approximations(shape: str) -> None:
     source = f"""func.func @f(%x: {shape}) -> {shape} {{
@@ -71,7 +114,7 @@ def test_sigmoid_is_two_approximations(shape: str) -> None:
     }}"""
     with context(), ir.Location.unknown():
         text = str(expanded(source))
-    assert text.count("math.exp2") == 1 and text.count("fastmath<afn>") == 2 and "math.exp " not in text
+    assert text.count("math.exp2") == 1 and text.count("afn>") == 2 and "math.exp " not in text
 
 
 def test_quotients_that_become_integers_stay_exact() -> None:
