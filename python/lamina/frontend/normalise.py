@@ -12,6 +12,7 @@ from lamina.core.errors import CompileError
 
 from . import support
 from .aliases import classify
+from .branches import inline
 from .effects import drop_tokens
 from .interface import Interface, attribute
 from .locations import where
@@ -62,7 +63,7 @@ def normalise(gm: fx.GraphModule) -> Normalised:
     mapping: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(gm.graph, mapping)
     flat = list(returned) if isinstance(returned, list | tuple) else [returned]
-    flat = drop_tokens(graph, flat)
+    flat = inline(graph, drop_tokens(graph, flat), gm)
     for node in graph.nodes:
         _check_static(node)
     flat = _fill_empty(graph, flat)
@@ -142,7 +143,9 @@ def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors:
         value = attribute(gm, str(node.target))
         if not isinstance(value, Tensor):
             raise CompileError(
-                f"the graph holds a {type(value).__name__}", where=where(node), remedy="use torch.compile's graph breaks around it"
+                f"the graph holds a {type(value).__name__} for {' and '.join(str(user.target) for user in node.users)}",
+                where=where(next(iter(node.users), node)),
+                remedy="use torch.compile's graph breaks around it",
             )
         _check_dtype(value, str(node.target))
         if is_inline(node, value):

@@ -53,7 +53,7 @@ def reason(node: fx.Node) -> str | None:
     if name in LIBRARY:
         return "library"
     lowers = name in LOWERED and _dtypes(node) <= COMPUTED and not has_effect(node)
-    return None if lowers and not _divides_integers(node) and not _narrow_with_number(node) else "fallback"
+    return None if lowers and not divides_integers(node) and not _narrow_with_number(node) else "fallback"
 
 
 def _narrow_with_number(node: fx.Node) -> bool:
@@ -66,7 +66,7 @@ def _narrow_with_number(node: fx.Node) -> bool:
     return narrow and len(node.args) > 1 and isinstance(node.args[1], int | float)
 
 
-def _divides_integers(node: fx.Node) -> bool:
+def divides_integers(node: fx.Node) -> bool:
     """Whether an integer is divided by a tensor, which may hold a zero: eager raises, the processor would end the process."""
     if str(node.target).rpartition(".")[0] not in ("aten.div", "aten.remainder", "aten.fmod") or len(node.args) < 2:
         return False

@@ -1,0 +1,79 @@
+"""torch.cond, which keeps a branch on data in one graph, through both front doors and with gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from doors import BACKEND, DOORS, NO_CACHE, Model, same
+from torch import Tensor
+
+import lamina
+from lamina import CompileError
+
+Door = Callable[..., Model]
+
+
+def grow_or_turn(a: Tensor) -> Tensor:
+    return torch.cond(a.sum() > 0, lambda b: b * 2 + 1, lambda b: b.sin() - b.max(), (a,)) * 3
+
+
+def nested(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    def inner(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        one = torch.cond(b.sum() > 0, lambda a, b: a + b, lambda a, b: a - b, (a, b))
+        return one, one.t().contiguous().sum(0)
+
+    def flat(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return a.exp(), b.sum(1)
+
+    return torch.cond(a.sum() > 0, inner, flat, (a, b))
+
+
+def looks_up(table: Tensor, where: Tensor) -> Tensor:
+    def inside(table: Tensor, where: Tensor) -> Tensor:
+        return table[where] * 2
+
+    def outside(table: Tensor, where: Tensor) -> Tensor:
+        return table[:4] * 0
+
+    return torch.cond(where.max() < table.shape[0], inside, outside, (table, where))
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_branch(door: Door, sign: int) -> None:
+    torch._dynamo.reset()
+    a, b = torch.rand(5, 5) + 0.1, torch.randn(5, 5)
+    with torch.no_grad():
+        compiled = door(grow_or_turn, (a,))
+        same(compiled(a * sign), grow_or_turn(a * sign))
+        compiled = door(nested, (a, b))
+        for c in (b, -b):
+            same(compiled(a * sign, c), nested(a * sign, c))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_gradients_of_the_branch_that_was_taken(sign: int) -> None:
+    torch._dynamo.reset()
+    ahead = lamina.compile(grow_or_turn, (torch.randn(7),), options=NO_CACHE)
+    for compiled in (ahead, torch.compile(grow_or_turn, backend=BACKEND, options=NO_CACHE)):
+        a = (torch.rand(7) * sign).requires_grad_()
+        (found,) = torch.autograd.grad(compiled(a).sum(), a)
+        (expected,) = torch.autograd.grad(grow_or_turn(a).sum(), a)
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_other_branch_looks_nothing_up() -> None:
+    table = torch.randn(6, 3)
+    with torch.no_grad():
+        compiled = lamina.compile(looks_up, (table, torch.tensor([0, 1, 2, 3])), options=NO_CACHE)
+        for where in ([0, 5, 2, 3], [0, 6, 2, 3], [0, 1 << 40, 2, 3]):
+            same(compiled(table, torch.tensor(where)), looks_up(table, torch.tensor(where)))
+
+
+def test_branches_with_effects_are_refused() -> None:
+    def drops(a: Tensor) -> Any:
+        return torch.cond(a.sum() > 0, lambda b: torch.dropout(b, 0.5, True), lambda b: b + 1, (a,))
+
+    with torch.no_grad(), pytest.raises(CompileError, match="and Lamina computes both branches"):
+        lamina.compile(drops, (torch.randn(4),), options=NO_CACHE)
