@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from .base import Pass
-from .gpu import halves, lanes
+from .gpu import halves, indices, lanes
 from .gpu.remainder import lower_remainder
 from .gpu.signature import annotate
 from .gpu_math import LATE, hardware
@@ -27,10 +27,12 @@ class GpuToNvvm(Pass):
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
     - arith.remf as an exact loop;
+    - user's indices held within 32 bits where indices will have no more;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`);
     - workgroup memory at 16 bytes.
 
-    contract  allow fused multiply-adds
+    contract    allow fused multiply-adds
+    index_bits  of an index after conversion: 64, or 32 where passes/gpu/indices.py says that it will do
 
         %y = math.exp2 %x fastmath<afn> : vector<2xf32>
     ->  %e = vector.extract %x[0] ... ; llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%e) ... ; vector.from_elements
@@ -38,6 +40,7 @@ class GpuToNvvm(Pass):
 
     name: ClassVar[str] = "lamina-gpu-to-nvvm"
     contract: bool = True
+    index_bits: int = 64
 
     def run(self, module: ir.Module) -> None:
         with module.context:
@@ -50,6 +53,10 @@ class GpuToNvvm(Pass):
     def _lower(self, function: ir.Operation) -> None:
         ops = _by_name(function)
         annotate(function, ops)
+        if self.index_bits == indices.NARROW:
+            for op in ops.get("arith.index_cast", ()):
+                if indices.from_long(op):
+                    indices.saturate(op)
         for applies, rewrites in STEPS:
             wanted = [(rewrite, op) for name, rewrite in rewrites.items() for op in ops.get(name, ()) if applies(op)]
             for rewrite, op in wanted:

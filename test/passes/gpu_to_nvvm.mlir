@@ -120,3 +120,27 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// Arithmetic that IEEE rounds and integers stay; marked sums keep the freedom they have.
+// CHECK-LABEL: gpu.func @flags
+// CHECK: arith.addf %{{.*}} fastmath<reassoc,contract> : f32
+// CHECK: arith.addi
+// CHECK: llvm.call_intrinsic "llvm.floor"
+// CHECK: llvm.call_intrinsic "llvm.sqrt"
+// CHECK: arith.divf %{{[^ ]*}}, %{{[^ ]*}} : f64
+gpu.module @kernels {
+  gpu.func @flags(%p: memref<8xf32>, %d: memref<8xf64>) kernel {
+    %i = gpu.thread_id x
+    %x = memref.load %p[%i] : memref<8xf32>
+    %a = arith.addf %x, %x fastmath<reassoc> : f32
+    %j = arith.addi %i, %i : index
+    %f = math.floor %a : f32
+    memref.store %f, %p[%j] : memref<8xf32>
+    %u = memref.load %d[%i] : memref<8xf64>
+    %r = math.rsqrt %u : f64
+    memref.store %r, %d[%i] : memref<8xf64>
+    gpu.return
+  }
+}

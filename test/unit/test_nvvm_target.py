@@ -96,6 +96,33 @@ def test_pointers_that_may_be_one() -> None:
     assert "ld.global.nc" in apart.ptx and "ld.global.nc" not in same.ptx
 
 
+def test_indices_are_as_wide_as_buffers_need() -> None:
+    small, large = (compile_text(kernel("%r = arith.negf %v : f32", count=n)).llvm for n in (1 << 30, (1 << 30) + 1))
+    assert "mul i32" in small and "mul i64" not in small and "mul i64" in large
+
+
+GATHER = """gpu.module @kernels {
+  gpu.func @k(%x: memref<COUNTxf32>, %n: memref<64xi64>, %o: memref<64xf32>) kernel {
+    %t = gpu.thread_id x
+    %i = memref.load %n[%t] : memref<64xi64>
+    %j = arith.index_cast %i : i64 to index
+    %c = arith.constant 1000 : index
+    %ok = arith.cmpi ult, %j, %c : index
+    scf.if %ok {
+      %v = memref.load %x[%j] : memref<COUNTxf32>
+      memref.store %v, %o[%t] : memref<64xf32>
+    }
+    gpu.return
+  }
+}"""
+
+
+def test_long_indices_of_the_user_stay_out_of_bounds() -> None:
+    """2**32 + 5 must not become 5 where indices have 32 bits."""
+    narrow, wide = (compile_text(GATHER.replace("COUNT", str(n))).ptx for n in (1000, 1 << 31))
+    assert "min.s64" in narrow and "max.s64" in narrow and "min.s64" not in wide
+
+
 def test_kernels_of_one_module_share_a_cubin() -> None:
     functions = "".join(kernel("%r = math.exp %v : f32", name=f"k{i}").partition("{")[2].rpartition("}")[0] for i in range(3))
     artifact = compile_text(f"gpu.module @kernels {{ {functions} }}")

@@ -20,6 +20,8 @@ from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.passes.gpu import indices
+from lamina.passes.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.locations import sources
 from lamina.passes.registry import load
 
@@ -44,15 +46,17 @@ class GpuArtifact(Artifact):
     resources: tuple[Resources, ...] = ()
 
 
-def lowering_pipeline() -> str:
+def lowering_pipeline(index_bits: int = indices.WIDE) -> str:
     """The upstream part of the lowering, after `lamina-gpu-to-nvvm`, as text without `builtin.module`.
 
-    math becomes LLVM's intrinsics before convert-gpu-to-nvvm, which would call libdevice for it. Nothing is simplified here: that is
-    a third of the time, and LLVM and ptxas do it again, to the same PTX.
+    math becomes LLVM's intrinsics before convert-gpu-to-nvvm, which would call libdevice for it. Nothing is simplified here: that
+    is a third of the time, and LLVM and ptxas do it again, to the same PTX.
+
+    index_bits  32 where every buffer is small (passes/gpu/indices.py): a quarter fewer instructions in kernels full of indices
     """
     return (
         "gpu.module(expand-strided-metadata,arith-expand,convert-scf-to-cf,convert-math-to-llvm,"
-        "convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1 index-bitwidth=64},reconcile-unrealized-casts)"
+        f"convert-gpu-to-nvvm{{use-bare-ptr-memref-call-conv=1 index-bitwidth={index_bits}}},reconcile-unrealized-casts)"
     )
 
 
@@ -109,9 +113,11 @@ class NvvmTarget(Target):
         return disassemble(artifact.code)
 
     def to_gpu(self, module: ir.Module, clock: Clock) -> None:
-        """The module at the gpu level: what one thread does."""
+        """The module at the gpu level: what one thread does. Math is expanded while it is one op a block, and then what
+        distribution has brought (exponentials that rescale online sums)."""
+        expand = ("lamina-expand-math", {"target": "nvvm"})
         with module.context, ir.Location.unknown():
-            for name, options in (("lamina-expand-math", {"target": "nvvm"}), ("lamina-distribute", {})):
+            for name, options in (expand, ("lamina-distribute", {}), expand):
                 with clock.stage(name):
                     load(name)(**options).run(module)
 
@@ -119,9 +125,10 @@ class NvvmTarget(Target):
         """LLVM 24's text for the kernels of a module at the gpu level, which is left in the llvm dialect."""
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
-                load("lamina-gpu-to-nvvm")().run(module)
+                bits = indices.width(device_module(module))
+                GpuToNvvm(index_bits=bits).run(module)
             with clock.stage("to llvm dialect"):
-                manager = PassManager.parse(f"builtin.module({lowering_pipeline()})")
+                manager = PassManager.parse(f"builtin.module({lowering_pipeline(bits)})")
                 manager.enable_verifier(False)  # after each of its passes: half of their time; once at the end will do
                 manager.run(module.operation)
             with clock.stage("translate"):
