@@ -28,8 +28,10 @@ from .repairs import repair
 
 class _Locations(ContextCache):
     """Gives every op `loc("aten.x"("file.py":line:0))`, inside the name of the op of the model that was decomposed into it, if one
-    was: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`. u64, which torch-mlir lacks, gets the type of i64: it only passes from call
-    to call (see externs)."""
+    was: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`.
+
+    u64, which torch-mlir lacks, gets the type of i64: it only passes from call to call (see externs).
+    """
 
     def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
         return super().dtype_to_type(torch.int64 if dtype is torch.uint64 else dtype)
