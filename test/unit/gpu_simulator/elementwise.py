@@ -41,6 +41,8 @@ def elementwise(op: ir.Operation) -> Function | None:
 
 def _function(op: ir.Operation) -> Function | None:
     name = op.name
+    if name == "llvm.call_intrinsic":
+        name = _INTRINSICS.get(ir.StringAttr(op.attributes["intrin"]).value, name)
     if name == "arith.select":
         return _select
     if name in ("arith.fptosi", "arith.fptoui"):
@@ -168,6 +170,11 @@ def _clamp(x: Array, low: Array, high: Array) -> Array:
     return BINARY["arith.minimumf"](BINARY["arith.maximumf"](x, low), high)
 
 
+# what lamina-gpu-to-nvvm makes of ops, as these ops
+_INTRINSICS = {
+    "llvm.nvvm.div.full": "arith.divf", "llvm.maxnum": "arith.maxnumf", "llvm.minnum": "arith.minnumf", "llvm.fabs": "math.absf",
+    **{f"llvm.{name}": f"math.{name}" for name in ("ceil", "copysign", "floor", "round", "roundeven", "sqrt", "trunc")},
+}  # fmt: skip
 _MORE: dict[str, Function] = {
     "arith.divsi": _divsi, "arith.remsi": np.fmod, "arith.floordivsi": np.floor_divide,
     "arith.ceildivsi": lambda a, b: (np.floor_divide(a, b) + (np.remainder(a, b) != 0)).astype(a.dtype),
