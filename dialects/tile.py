@@ -62,3 +62,23 @@ class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
     out: ext.Result[Any]
     part: ext.Operand[Any]
     combine: ir.StringAttr
+
+
+class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
+    """One step of an online sum of exp(x - max x). `largest` and `total` have an element for each thread of the program: the
+    largest x that its lanes have met, and the sum of exp(x - largest) over them; -inf and 0 before the first."""
+
+    new_largest: ext.Result[Any]
+    new_total: ext.Result[Any]
+    x: ext.Operand[Any]
+    largest: ext.Operand[Any]
+    total: ext.Operand[Any]
+
+
+class ExpTotal(Tile.Operation, name="exp_total", traits=[ext.Pure]):
+    """The largest x of all threads, and the sum of exp(x - largest) over all lanes, from what tile.exp_sum has left."""
+
+    max: ext.Result[ir.F32Type]
+    sum: ext.Result[ir.F32Type]
+    largest: ext.Operand[Any]
+    total: ext.Operand[Any]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
+from . import online
 from .affine import Affine, Axis
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
@@ -30,7 +31,7 @@ class Loops:
         self.space, self.plan = space, plan
         self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
         self.results = list(zip(space.results, results, strict=True))
-        self.nests = nests_of(space, plan.merged.columns, self.results)
+        self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
         self.keep = self._slots()
 
     def emit(self, program: ir.Value) -> None:
@@ -151,7 +152,7 @@ class Loops:
         if self.plan.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
         with b.point():
-            inits = [self._neutral(r) for r in nest.carried]
+            inits = [self._neutral(r) for r in nest.carried] + [v for _ in nest.online for v in online.start(b, plan.config)]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
         axes = [a for a in nest.axes if a is not b.vector] + [a for a in nest.axes if a is b.vector]
         b.ahead = {}
@@ -162,9 +163,11 @@ class Loops:
 
         def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
             b.saving = dict(saving)
-            out = [self._combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=True)]
+            out = [self._combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=False)]
             b.stack[-1].memo.update(zip(nest.scans, out[len(nest.reductions) :], strict=True))
             b._depths = {}
+            for i, (largest, _) in enumerate(nest.online):
+                out += online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
             for r, flat in nest.results:
                 b.store(r.expr, flat, r.dtype, r.at)
             return out
@@ -174,6 +177,9 @@ class Loops:
         for r, acc in zip(nest.reductions, sums, strict=False):
             with b.point():
                 b.stack[-1].memo[r] = self._total(r, acc)
+        for i, pair in enumerate(nest.online):
+            with b.point():
+                b.stack[-1].memo.update(zip(pair, online.total(sums[len(nest.carried) + 2 * i :][:2]), strict=True))
         b.kept.update(saving)
         b.vector = outer_vector
         b._depths = {}

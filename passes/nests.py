@@ -1,9 +1,8 @@
 """Which loops over the columns a program has, and what is worth keeping from one for the next."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-from torch_mlir import ir
+from typing import Any
 
 from .affine import Axis
 from .expressions import Apply, Const, Expr, Reduce, Scan
@@ -14,36 +13,60 @@ from .space import Result, Space
 
 @dataclass
 class Nest:
-    """One loop nest over columns: reductions of one level, or full results."""
+    """One loop nest over columns: reductions of one level, or full results, each with the memory it goes to.
+
+    online  maxima of x with the sums of exp(x - max x), found together
+    """
 
     axes: tuple[Axis, ...]
     reductions: list[Reduce] = field(default_factory=list)
-    results: list[tuple[Result, ir.Value]] = field(default_factory=list)
+    results: list[tuple[Result, Any]] = field(default_factory=list)
     scans: list[Scan] = field(default_factory=list)
+    online: list[tuple[Reduce, Reduce]] = field(default_factory=list)
 
     @property
     def carried(self) -> list[Reduce | Scan]:
         return [*self.reductions, *self.scans]
 
     def roots(self) -> list[Expr]:
-        return [r.arg for r in self.carried] + [r.expr for r, _ in self.results]
+        pairs = [largest.arg for largest, _ in self.online]
+        return [r.arg for r in self.carried] + pairs + [r.expr for r, _ in self.results]
 
 
-def nests_of(space: Space, columns: tuple[Axis, ...], results: list[tuple[Result, ir.Value]]) -> list[Nest]:
-    """One nest per level of reductions, and one for the full results. columns: the merged axes of the space's columns."""
+def nests_of(space: Space, columns: tuple[Axis, ...], results: Sequence[tuple[Result, Any]], online: bool = False) -> list[Nest]:
+    """One nest per level of reductions, and one for the full results. columns: the merged axes of the space's columns; online:
+    sums of exp(x - max x) need no loop after that of the maximum."""
+    pairs = {total: largest for total in space.reductions if (largest := _exponent_base(total))} if online else {}
     level: dict[Reduce, int] = {}
     for r in space.reductions:
-        level[r] = 1 + max((level[e] for e in walk(r.arg) if isinstance(e, Reduce)), default=0)
+        level[r] = 1 + max((level[e] for e in walk(r.arg) if isinstance(e, Reduce)), default=0) - (r in pairs)
     nests: dict[tuple[int, tuple[Axis, ...]], Nest] = {}
     for r in space.reductions:
         axes = columns if r.axes == space.columns else tuple(a for a in r.axes if a.extent != 1)
-        nests.setdefault((level[r], axes), Nest(axes)).reductions.append(r)
+        nest = nests.setdefault((level[r], axes), Nest(axes))
+        if r in pairs:
+            nest.online.append((pairs[r], r))
+        elif r not in pairs.values():
+            nest.reductions.append(r)
     out = [nests[k] for k in sorted(nests, key=lambda k: k[0])]
     full = [(r, flat) for r, flat in results if r.full and space.columns]
     if full:
         scans = dict.fromkeys(e for r, _ in full for e in walk(r.expr) if isinstance(e, Scan))
         out.append(Nest(columns, results=full, scans=list(scans)))
     return out
+
+
+def _exponent_base(total: Reduce) -> Reduce | None:
+    """max x, of a sum of exp(x - max x) over the same elements."""
+    power = total.arg
+    if total.op != "arith.addf" or not (isinstance(power, Apply) and power.op == "math.exp" and power.dtype == "f32"):
+        return None
+    difference = power.operands[0]
+    if not (isinstance(difference, Apply) and difference.op == "arith.subf"):
+        return None
+    x, largest = difference.operands
+    same = isinstance(largest, Reduce) and largest.op == "arith.maximumf" and largest.arg is x and largest.axes == total.axes
+    return largest if same and isinstance(largest, Reduce) else None
 
 
 def worth_keeping(nests: list[Nest], columns: tuple[Axis, ...], least: int, on_columns: Callable[[Expr], bool]) -> dict[Expr, int]:

@@ -11,6 +11,7 @@ from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
 from .expressions import Load, Scan
 from .grouping import walk
+from .nests import nests_of
 from .reading import element_type
 from .schedule import Schedule, bits, by_stride, crossed_axis, vector_axis
 from .space import Space
@@ -32,9 +33,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     vec = access_width(space, merged, vector, aligned, results)
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
-        config = nvvm.row_reduction(
-            vector.extent, vec, rows, _row_loads(space, merged, vector), device.sm_count, _ctas(merged, device)
-        )
+        config = _along_rows(space, merged, vector, vec, rows, device)
         return Schedule(config, merged, vector, merged.rows, None, 0, ())
     if crossed is not None:
         config = nvvm.squares(vec)
@@ -44,6 +43,14 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         config = nvvm.pointwise(vector.extent, vec, rows)
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed)
+
+
+def _along_rows(space: Space, merged: Merged, vector: Axis, vec: int, rows: int, device: Gpu) -> nvvm.Config:
+    walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
+    if len(walks) == 1 and vector.extent * rows > nvvm.BUSY * device.sm_count * vec:
+        return nvvm.row_walk(vector.extent, vec)
+    loads = _row_loads(space, merged, vector)
+    return nvvm.row_reduction(vector.extent, vec, rows, loads, device.sm_count, _ctas(merged, device))
 
 
 def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, results: list[int]) -> int:

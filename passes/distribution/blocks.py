@@ -21,10 +21,11 @@ WORKGROUP = "#gpu.address_space<workgroup>"
 def literal(k: "Kernel", op: ir.Operation) -> None:
     value = op.attributes["value"]
     if isinstance(op.results[0].type, ir.VectorType):
-        type_ = vector_type(k.shape.vec, element_of(op.results[0].type))
+        parts, vec = k.parts_of(op.results[0].type)
+        type_ = vector_type(vec, element_of(op.results[0].type))
         value = ir.DenseElementsAttr.get_splat(type_, ir.DenseElementsAttr(value).get_splat_value())
         part = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value}).results[0]
-        k.held[op.results[0]] = Spread((part,) * k.shape.chunks)
+        k.held[op.results[0]] = Spread((part,) * parts)
     else:
         k.scalar(op)
 

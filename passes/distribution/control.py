@@ -21,7 +21,7 @@ def loop(k: "Kernel", op: ir.Operation) -> None:
     shared = SHARED in op.attributes and k.team is not None
     if shared:
         bounds = [k.at.number(0), _turns(k, bounds[1]), k.at.number(1)]
-    flat, shapes = _flatten(k, inits)
+    flat = _flatten(k, inits)
     loop = scf.ForOp(*bounds, flat)
     body = op.regions[0].blocks[0]
     iteration = loop.induction_variable
@@ -33,7 +33,7 @@ def loop(k: "Kernel", op: ir.Operation) -> None:
         if shared:
             iteration = k.at.add(k.at.times(iteration, k.shape.teams), k.team)
         k.held[body.arguments[0]] = iteration
-        _hold(k, list(body.arguments)[1:], list(loop.inner_iter_args), shapes)
+        _hold(k, list(body.arguments)[1:], list(loop.inner_iter_args))
         rows = constant(high)
         if shared and (rows is None or rows % k.shape.teams):
             out = _guarded(k, k.at.below(iteration, k.uniform(high)), body, list(loop.inner_iter_args))
@@ -43,7 +43,7 @@ def loop(k: "Kernel", op: ir.Operation) -> None:
         scf.YieldOp(out)
     k.depth -= 1
     k.memory.active = outside
-    _hold(k, list(op.results), list(loop.results), shapes)
+    _hold(k, list(op.results), list(loop.results))
 
 
 def _turns(k: "Kernel", rows: ir.Value) -> ir.Value:
@@ -53,7 +53,7 @@ def _turns(k: "Kernel", rows: ir.Value) -> ir.Value:
 
 
 def _results(k: "Kernel", body: ir.Block) -> list[ir.Value]:
-    return _flatten(k, list(list(body.operations)[-1].operands))[0]
+    return _flatten(k, list(list(body.operations)[-1].operands))
 
 
 def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
@@ -98,40 +98,39 @@ def combine(k: "Kernel", op: ir.Operation) -> None:
 def branch(k: "Kernel", op: ir.Operation) -> None:
     condition = k.uniform(op.operands[0])
     yields = [list(list(r.blocks[0].operations)[-1].operands) if r.blocks else [] for r in op.regions]
-    shapes = [_is_block(k, v) for v in op.results]
     types = [t for r in op.results for t in _types(k, r.type)]
     branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     for old, new, out in zip(op.regions, branch.regions, yields, strict=True):
         if old.blocks:
             with ir.InsertionPoint(new.blocks.append()):
                 k.block(old.blocks[0])
-                ir.Operation.create("scf.yield", operands=_flatten(k, out)[0])
-    _hold(k, list(op.results), list(branch.results), shapes)
+                ir.Operation.create("scf.yield", operands=_flatten(k, out))
+    _hold(k, list(op.results), list(branch.results))
 
 
 def end(k: "Kernel", op: ir.Operation) -> None:
     """Written by the op that it ends."""
 
 
-def _is_block(k: "Kernel", v: ir.Value) -> bool:
-    return isinstance(v.type, ir.VectorType)
-
-
 def _types(k: "Kernel", type_: ir.Type) -> list[ir.Type]:
-    return [vector_type(k.shape.vec, element_of(type_))] * k.shape.chunks if isinstance(type_, ir.VectorType) else [type_]
+    if not isinstance(type_, ir.VectorType):
+        return [type_]
+    parts, vec = k.parts_of(type_)
+    return [vector_type(vec, type_.element_type)] * parts
 
 
-def _flatten(k: "Kernel", values: list[ir.Value]) -> tuple[list[ir.Value], list[bool]]:
-    """The parts of all values, and which of the values are blocks."""
+def _flatten(k: "Kernel", values: list[ir.Value]) -> list[ir.Value]:
+    """The parts of all values."""
     flat: list[ir.Value] = []
     for v in values:
-        flat += k.spread(v).parts if _is_block(k, v) else [k.uniform(v)]
-    return flat, [_is_block(k, v) for v in values]
+        flat += k.spread(v).parts if isinstance(v.type, ir.VectorType) else [k.uniform(v)]
+    return flat
 
 
-def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value], blocks: list[bool]) -> None:
-    for old, block in zip(olds, blocks, strict=True):
-        n = k.shape.chunks if block else 1
+def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
+    for old in olds:
+        block = isinstance(old.type, ir.VectorType)
+        n = k.parts_of(old.type)[0] if block else 1
         mine, news = news[:n], news[n:]
         k.held[old] = Spread(tuple(mine)) if block else mine[0]
 

@@ -7,12 +7,13 @@ from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 
-from . import blocks, control
+from . import blocks, control, online
 from .cluster import start, wait
 from .divisors import Divisors
+from .exchange import Exchange
 from .groups import Groups
 from .memory import Memory
-from .reductions import Reducer, Reduction
+from .reductions import Reduction, reduce
 from .threads import Indices, Shape, block_id, thread_id
 from .values import Bound, Held, Spread, as_spread, element_of, has_blocks, per_part, vector_type
 
@@ -41,7 +42,7 @@ class Kernel:
         with ir.InsertionPoint(self.entry):
             self._stand()
             self.block(self.source)
-            if self.rank is not None and not self.reducer.met:
+            if self.rank is not None and not self.exchange.met:
                 wait()
 
     def _stand(self) -> None:
@@ -67,7 +68,7 @@ class Kernel:
         self.leader = at.below(own, 1) if shape.threads > 1 else None
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
         self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned)
-        self.reducer = Reducer(shape, at, self.thread, self.rank, self.shared)
+        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         return self.attribution(ir.MemRefType.get([count], element, None, ir.Attribute.parse(WORKGROUP)))
@@ -99,7 +100,8 @@ class Kernel:
                 break
             run.append(op)
         wanted = [Reduction(self.spread(op.operands[0]), _kind(op)) for op in run]
-        for op, value in zip(run, self.reducer.reduce(wanted, self.depth > 0), strict=True):
+        self.exchange.repeated = self.depth > 0
+        for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
             self.held[op.results[0]] = value
         return len(run)
 
@@ -140,6 +142,10 @@ class Kernel:
 
         self.held[op.results[0]] = per_part(make, *operands)
 
+    def parts_of(self, type_: ir.VectorType) -> tuple[int, int]:
+        """How many vectors of how many elements a thread holds of a block, or of a vector with one element for each thread."""
+        return (self.shape.chunks, self.shape.vec) if type_.shape[0] == self.shape.lanes else (1, 1)
+
     def operand(self, v: ir.Value) -> Spread:
         held = self.held[v]
         if isinstance(held, ir.Value):
@@ -164,7 +170,9 @@ class Kernel:
         return held
 
 
-_HANDLERS = {**blocks.HANDLERS, **control.HANDLERS}
+_HANDLERS = {
+    **blocks.HANDLERS, **control.HANDLERS, "tile.exp_sum": online.accumulate, "tile.exp_total": online.finish,
+}  # fmt: skip
 
 
 def _attributes(op: ir.Operation) -> list[Any]:

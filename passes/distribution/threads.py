@@ -32,6 +32,11 @@ class Shape:
         """Threads of one CTA."""
         return self.threads * self.pack * self.teams
 
+    @property
+    def lanes(self) -> int:
+        """Of one program."""
+        return self.threads * self.vec * self.chunks * self.cluster
+
     def ctas(self, grid: int) -> int:
         return -(-grid // self.pack) * self.cluster
 

@@ -128,6 +128,6 @@ func.func private @columns(%x: memref<64x32xf32>, %o: memref<32xf32>) attributes
 // TILE: vector.transfer_read {{.*}} vector<4096xf32>
 // TILE-NOT: transfer_read
 // TILE-NOT: scf.for
-// TILE: vector.reduction <maximumf>
-// TILE: vector.reduction <add>
+// TILE: tile.exp_sum
+// TILE: tile.exp_total
 // TILE: vector.transfer_write

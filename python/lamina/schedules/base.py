@@ -10,6 +10,8 @@ class BlockConfig(Protocol):
     prefetch  memory is asked for data some time before it is read
     streams   bytes of a result from which on its stores bypass the caches (0: never)
     teams     groups of threads that take turns in the iterations of a loop over columns (1: there are none)
+    online    a maximum and the sum of exponentials relative to it are found in one loop
+    groups    threads of one program
     masked    one masked block covers a chunk, instead of whole blocks and a tail
     """
 
@@ -27,3 +29,7 @@ class BlockConfig(Protocol):
     def masked(self) -> bool: ...
     @property
     def teams(self) -> int: ...
+    @property
+    def online(self) -> bool: ...
+    @property
+    def groups(self) -> int: ...

@@ -22,6 +22,8 @@ class Config:
     prefetch: bool = True
     streams: int = 1 << 23
     teams: int = 1
+    online: bool = False
+    groups: int = 1
     masked: bool = False
 
 

@@ -7,6 +7,7 @@ REGISTER_ELEMENTS = 32  # of a row that one thread holds, per input; more leave 
 CLUSTER_ELEMENTS = 32  # of a row that one thread of a cluster holds
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
 BUSY = 1024  # threads an SM should have work for
+WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
 SQUARE = 64  # side of the squares that are transposed through shared memory
 
@@ -36,6 +37,11 @@ class Config:
     prefetch: bool = False
     streams: int = 0
     masked: bool = True
+    online: bool = True
+
+    @property
+    def groups(self) -> int:
+        return self.threads * self.cluster
 
     @property
     def lanes(self) -> int:
@@ -63,6 +69,14 @@ def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int, most_c
         if cluster <= most_ctas and extent >= 4 * threads * vec:
             return Config(threads, vec, -(-extent // (threads * vec * cluster)), cluster=cluster)
         chunks = max(16 // vec, 1)  # does not fit in registers: loops over the row
+    return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+
+
+def row_walk(extent: int, vec: int) -> Config:
+    """One walk over rows that nothing needs again: enough accesses in flight, no row in registers."""
+    threads = min(MOST_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
+    threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
+    chunks = min(WALK_CHUNKS, -(-extent // (threads * vec)))
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
