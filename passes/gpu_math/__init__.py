@@ -14,11 +14,12 @@ from ..emit import Num
 from .error_function import erf
 from .exponential import exp, exp2
 from .hyperbolic import tanh
+from .power import powf
 
 LATE: dict[str, Callable[..., Num]] = {name: polynomials.F32[name] for name in ("math.sin", "math.cos", "math.tan")}
 F32: dict[str, Callable[..., Num]] = {
     **{name: function for name, function in polynomials.F32.items() if name not in LATE and name != "math.rsqrt"},
-    **{f"math.{function.__name__}": function for function in (erf, exp, exp2, tanh)},
+    **{f"math.{function.__name__}": function for function in (erf, exp, exp2, powf, tanh)},
 }
 # f64 functions that would be calls of a library
 REFUSED_F64 = (set(polynomials.F32) - set(polynomials.F64) - {"math.rsqrt"}) | {"math.fpowi"}

@@ -1,5 +1,8 @@
 """powf and rsqrt."""
 
+import operator
+from collections.abc import Callable
+
 from torch_mlir import ir
 
 from ..emit import Num
@@ -21,12 +24,12 @@ def rsqrt(x: Num) -> Num:
     return 1.0 / x.sqrt()
 
 
-def powf(x: Num, y: Num) -> Num:
+def powf(x: Num, y: Num, quotient: Callable[[Num, Num], Num] = operator.truediv) -> Num:
     """x**y, at most 1 ulp: 2**(y * log2|x|) in f64, where every f32 is normal and the product loses nothing that counts.
-    Signs and special values are those of C's pow."""
+    Signs and special values are those of C's pow. `quotient` divides f64 values by ones near 2, to 2**-40 or better."""
     e = x.at
     a = x.abs()
-    power = y.cast("arith.extf", ir.F64Type.get()) * _log2(a.cast("arith.extf", ir.F64Type.get()))
+    power = y.cast("arith.extf", ir.F64Type.get()) * _log2(a.cast("arith.extf", ir.F64Type.get()), quotient)
     value = _exp2(power).cast("arith.truncf", ir.F32Type.get())
     one = e.f32(1.0)
     value = one.where(a.compare("oeq", 1.0) & y.compare("ord", y), value)  # 0 * infinity above
@@ -44,12 +47,12 @@ def _truncated(x: Num) -> Num:
     return x.at.make("math.trunc", x.value.type, x)
 
 
-def _log2(x: Num) -> Num:
+def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
     """Of a non-negative f64 that is no denormal; 0 and infinity give -inf and inf."""
     e = x.at
     exponent = (x.bits() - 0x3FE5555555555555) & -(1 << 52)
     m = (x.bits() - exponent).as_float()
-    s = (m - 1.0) / (m + 1.0)
+    s = quotient(m - 1.0, m + 1.0)
     # the exponent is a small integer in the upper half: it converts by way of 32 bits, for which every target has vectors
     count = exponent.shr(52).cast("arith.trunci", ir.IntegerType.get_signless(32))
     k = ((count << 20) >> 20).cast("arith.sitofp", x.element)
