@@ -1,40 +1,18 @@
-"""Random functions of torch ops as source text, with inputs: `Writer(seed).function()`.
+"""Random functions of torch ops as source text, with inputs: `Writer(seed).program()`.
 
 Each statement is tried in eager when it is written, so that shapes fit and values stay in a range where float32 and float64 agree.
 Ops with jumps (comparisons, floor, argmax) apply to values that rounding has not touched.
 """
 
 import math
-import random
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from random_values import SIZES, Value, Values, broadcasts
 from torch import Tensor
 
-SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 257]
 NAMES = {"torch": torch, "F": torch.nn.functional}
-
-
-@dataclass
-class Value:
-    """A variable. exact: no rounding in it, so that eager in any precision gives the same."""
-
-    name: str
-    tensor: Tensor
-    exact: bool
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
-
-    @property
-    def floating(self) -> bool:
-        return self.tensor.is_floating_point()
-
-    @property
-    def top(self) -> float:
-        return float(self.tensor.abs().max()) if self.tensor.numel() and self.tensor.dtype is not torch.bool else 0.0
 
 
 @dataclass
@@ -57,26 +35,17 @@ class Program:
 
 
 @dataclass
-class Writer:
-    """limit: elements of one tensor at most; dtype: of floating inputs."""
+class Writer(Values):
+    """ops: statements at most."""
 
-    seed: int
-    limit: int = 40000
     ops: int = 14
-    dtype: torch.dtype = torch.float32
-    values: list[Value] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
-        self.generator = torch.Generator().manual_seed(self.seed)
-        self.inputs: dict[str, Tensor] = {}
 
     def program(self) -> Program:
         r = self.random
         sizes = [r.choice(SIZES) for _ in range(r.randint(2, 4))]
         for _ in range(r.randint(1, 4)):
-            self._input(sizes)
+            self.new_input(sizes)
         for _ in range(r.randint(2, self.ops)):
             for _ in range(20):
                 if self._statement(r.choices(*_CHOICES)[0]):
@@ -86,45 +55,6 @@ class Writer:
         outs = [v for v in made if f"{v.name}" not in used.replace("(", " ").replace(")", " ").replace(",", " ").split()]
         outs += r.sample(made, min(len(made), r.choice([0, 0, 1, 2])))
         return Program(self.inputs, self.lines, list(dict.fromkeys(v.name for v in outs)) or ["x0"])
-
-    # -- inputs
-
-    def _input(self, sizes: list[int]) -> None:
-        r = self.random
-        shape = [r.choice(sizes) for _ in range(r.choice([0, 1, 1, 2, 2, 2, 2, 3, 3, 4]))]
-        while math.prod(shape) > self.limit:
-            shape.pop(r.randrange(len(shape)))
-        self._add_input(self._strided(shape))
-
-    def _strided(self, shape: list[int]) -> Tensor:
-        """Normal numbers in one of the layouts that callers pass."""
-        r, kind = self.random, self.random.randint(0, 9)
-        if kind == 0 and len(shape) > 1:
-            order = r.sample(range(len(shape)), len(shape))
-            return self._normal([shape[d] for d in order]).permute([order.index(d) for d in range(len(shape))])
-        if kind == 1 and shape:
-            return self._normal([*shape[:-1], shape[-1] + 5])[..., 3 : 3 + shape[-1]]
-        if kind == 2 and shape:
-            return self._normal([*shape[:-1], 2 * shape[-1]])[..., ::2]
-        if kind == 3 and shape:
-            d = r.randrange(len(shape))
-            return self._normal([1 if i == d else n for i, n in enumerate(shape)]).expand(shape)
-        return self._normal(shape)
-
-    def _normal(self, shape: list[int]) -> Tensor:
-        return torch.randn(shape, generator=self.generator).to(self.dtype)
-
-    def _add_input(self, tensor: Tensor) -> str:
-        name = f"x{len(self.inputs)}"
-        self.inputs[name] = tensor
-        self.values.insert(len(self.inputs) - 1, Value(name, tensor, True))
-        return name
-
-    def _indices(self, shape: list[int], size: int) -> str:
-        low = -size if self.random.random() < 0.3 else 0
-        return self._add_input(torch.randint(low, size, shape, generator=self.generator))
-
-    # -- statements
 
     def _statement(self, kind: str) -> bool:
         """Writes one statement of a kind, if a value fits it."""
@@ -147,26 +77,8 @@ class Writer:
             self.values[-1] = Value(name, tensor / float(f"{self.values[-1].top:.0f}"), False)
         return True
 
-    def _any(self, **wants: Any) -> Value | None:
-        """A value, newer ones more often. floating, exact: as asked; rank: at least."""
-        fits = [
-            v
-            for v in self.values
-            if ("floating" not in wants or v.floating == wants["floating"])
-            and (not wants.get("exact") or v.exact)
-            and len(v.shape) >= wants.get("rank", 0)
-            and (not wants.get("filled") or v.tensor.numel())
-        ]
-        return self.random.choice(fits[-6:] if self.random.random() < 0.7 else fits) if fits else None
-
-    def _partner(self, v: Value) -> Value | None:
-        """A value that broadcasts with `v`."""
-        fits = [u for u in self.values if u.floating == v.floating and _broadcasts(u.shape, v.shape)]
-        others = [u for u in fits if u is not v]
-        return self.random.choice(others or fits) if fits else None
-
     def _unary(self) -> Any:
-        v = self._any(floating=True)
+        v = self.some(floating=True)
         if v is None:
             return None
         n = v.name
@@ -179,8 +91,8 @@ class Writer:
         return pick, v.exact and pick in (f"{n}.relu()", f"{n}.abs()", f"-{n}", f"{n}.clone()")
 
     def _binary(self) -> Any:
-        v = self._any(floating=True)
-        u = self._partner(v) if v else None
+        v = self.some(floating=True)
+        u = self.partner(v) if v else None
         if v is None or u is None:
             return None
         a, b = self.random.sample([v.name, u.name], 2)
@@ -192,8 +104,8 @@ class Writer:
         return pick, v.exact and u.exact and "imum" in pick
 
     def _mask(self) -> Any:
-        v = self._any(floating=True, exact=True)
-        u = self._partner(v) if v else None
+        v = self.some(floating=True, exact=True)
+        u = self.partner(v) if v else None
         if v is None or u is None or not u.exact:
             return None
         op = self.random.choice(["<", ">", "<=", "!="])
@@ -204,7 +116,7 @@ class Writer:
         if not masks:
             return None
         v = self.random.choice(masks)
-        u = self.random.choice([m for m in masks if _broadcasts(m.shape, v.shape)])
+        u = self.random.choice([m for m in masks if broadcasts(m.shape, v.shape)])
         n = v.name
         dim = self.random.randrange(len(v.shape)) if v.shape else 0
         texts = [f"{n} & {u.name}", f"{n} | {u.name}", f"~{n}", f"{n} ^ {u.name}", f"{n}.long()"]
@@ -213,9 +125,9 @@ class Writer:
         return self.random.choice(texts), True
 
     def _where(self) -> Any:
-        v = self._any(floating=True)
-        masks = [m for m in self.values if m.tensor.dtype is torch.bool and v and _broadcasts(m.shape, v.shape)]
-        u = self._partner(v) if v else None
+        v = self.some(floating=True)
+        masks = [m for m in self.values if m.tensor.dtype is torch.bool and v and broadcasts(m.shape, v.shape)]
+        u = self.partner(v) if v else None
         if not masks or u is None or v is None:
             return None
         m = self.random.choice(masks)
@@ -223,10 +135,10 @@ class Writer:
         return text, v.exact and u.exact
 
     def _integer(self) -> Any:
-        v = self._any(floating=False)
+        v = self.some(floating=False)
         if v is None or v.tensor.dtype is torch.bool:
             return None
-        n, floating = v.name, self._any(floating=True)
+        n, floating = v.name, self.some(floating=True)
         number = f"{n}.to({floating.name}.dtype)" if floating else f"{n}.float()"
         texts = [f"{n} + 3", f"{n} * 2 - 1", f"{n} % 5", f"{n} // 3", f"{n}.to(torch.int32)", f"{number} * 0.1", f"({n} > 1)", f"{n}.abs()",
                  f"{n} & 6", f"{n}.clamp(0, 3)", f"{n}.sum()", f"({number} * 0.25).sin()"]  # fmt: skip
@@ -234,20 +146,16 @@ class Writer:
         return pick, number not in pick
 
     def _round(self) -> Any:
-        v = self._any(floating=True, exact=True)
+        v = self.some(floating=True, exact=True)
         if v is None:
             return None
         return f"{v.name}.{self.random.choice(['floor', 'ceil', 'round', 'sign', 'long'])}()", True
 
-    def _dims(self, v: Value) -> list[int]:
-        some = self.random.sample(range(len(v.shape)), self.random.choice([1, 1, 1, 2, len(v.shape)]) if len(v.shape) > 1 else 1)
-        return sorted(some)
-
     def _reduction(self) -> Any:
-        v = self._any(floating=True, rank=1, filled=True)
+        v = self.some(floating=True, rank=1, filled=True)
         if v is None:
             return None
-        dims, keep, n = self._dims(v), self.random.random() < 0.6, v.name
+        dims, keep, n = self.dims(v), self.random.random() < 0.6, v.name
         args = f"{dims}, keepdim={keep}"
         texts = [f"{n}.sum({args})", f"{n}.mean({args})", f"{n}.amax({args})", f"{n}.amin({args})", f"torch.logsumexp({n}, {args})",
                  f"torch.linalg.vector_norm({n}, dim={dims}, keepdim={keep})", f"{n}.sum()", f"{n}.mean()", f"{n}.max()"]  # fmt: skip
@@ -259,11 +167,11 @@ class Writer:
         return pick, v.exact and ("amax" in pick or "amin" in pick or "max()" in pick)
 
     def _normalised(self) -> Any:
-        v = self._any(floating=True, rank=1, filled=True)
+        v = self.some(floating=True, rank=1, filled=True)
         if v is None:
             return None
         d, n = self.random.randrange(len(v.shape)), v.name
-        dims = self._dims(v)
+        dims = self.dims(v)
         tail = list(v.shape[self.random.randrange(len(v.shape)) :])
         texts = [f"{n}.softmax({d})", f"{n}.log_softmax({d})", f"{n} - {n}.mean({dims}, keepdim=True)",
                  f"{n} / ({n}.abs().sum({dims}, keepdim=True) + 1)", f"{n} - {n}.amax({dims}, keepdim=True)"]  # fmt: skip
@@ -272,18 +180,18 @@ class Writer:
         return self.random.choice(texts), False
 
     def _extremum(self) -> Any:
-        v = self._any(floating=True, exact=True, rank=1, filled=True)
+        v = self.some(floating=True, exact=True, rank=1, filled=True)
         if v is None:
             return None
         d = self.random.randrange(len(v.shape))
         return f"{v.name}.{self.random.choice(['argmax', 'argmin'])}({d}, keepdim={self.random.random() < 0.5})", True
 
     def _cumulate(self) -> Any:
-        v = self._any(floating=True, rank=1)
+        v = self.some(floating=True, rank=1)
         return (f"{v.name}.cumsum({self.random.randrange(len(v.shape))})", False) if v else None
 
     def _view(self) -> Any:
-        v = self._any(rank=1)
+        v = self.some(rank=1)
         if v is None:
             return None
         r, n, shape = self.random, v.name, list(v.shape)
@@ -314,7 +222,7 @@ class Writer:
         return r.choice(texts), v.exact
 
     def _join(self) -> Any:
-        v = self._any(rank=1)
+        v = self.some(rank=1)
         if v is None:
             return None
         d = self.random.randrange(len(v.shape))
@@ -324,7 +232,7 @@ class Writer:
         return f"torch.cat([{', '.join(u.name for u in parts)}], {d})", all(u.exact for u in parts)
 
     def _indexed(self) -> Any:
-        v = self._any(floating=True, rank=1, filled=True)
+        v = self.some(floating=True, rank=1, filled=True)
         if v is None:
             return None
         r, n, shape = self.random, v.name, list(v.shape)
@@ -332,23 +240,23 @@ class Writer:
         count = r.choice([1, 2, 3, 7, 16, 33])
         match r.randint(0, 3):
             case 0:
-                return f"{n}[{self._indices([count], shape[0])}]", v.exact
+                return f"{n}[{self.indices([count], shape[0])}]", v.exact
             case 1:
-                i = self._add_input(torch.randint(0, shape[d], [count], generator=self.generator))
+                i = self.add_input(torch.randint(0, shape[d], [count], generator=self.generator))
                 return f"{n}.index_select({d}, {i})", v.exact
             case 2:
                 wanted = [count if j == d else m for j, m in enumerate(shape)]
                 if math.prod(wanted) > self.limit:
                     return None
-                i = self._add_input(torch.randint(0, shape[d], wanted, generator=self.generator))
+                i = self.add_input(torch.randint(0, shape[d], wanted, generator=self.generator))
                 return f"{n}.gather({d}, {i})", v.exact
         if len(shape) != 2:
             return None
-        i = self._add_input(torch.randint(0, shape[0], [2, count], generator=self.generator))
+        i = self.add_input(torch.randint(0, shape[0], [2, count], generator=self.generator))
         return f"F.embedding({i}, {n})", v.exact
 
     def _position(self) -> Any:
-        v = self._any(floating=True, rank=1)
+        v = self.some(floating=True, rank=1)
         if v is None:
             return None
         size = v.shape[-1]
@@ -357,7 +265,7 @@ class Writer:
         ]), False  # fmt: skip
 
     def _product(self) -> Any:
-        v = self._any(floating=True, rank=2)
+        v = self.some(floating=True, rank=2)
         fits = [u for u in self.values if v and u.floating and len(u.shape) == 2 and u.shape[0] == v.shape[-1]]
         return (f"{v.name} @ {self.random.choice(fits).name}", False) if v and fits else None
 
@@ -367,7 +275,3 @@ _KINDS = {
     "cumulate": 1, "view": 9, "join": 2, "indexed": 3, "position": 1, "product": 1,
 }  # fmt: skip
 _CHOICES = (list(_KINDS), list(_KINDS.values()))
-
-
-def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    return all(x == y or x == 1 or y == 1 for x, y in zip(reversed(a), reversed(b), strict=False))
