@@ -62,10 +62,17 @@ def test_integers_and_bools(door: Any) -> None:
     check(lambda x: x.to(torch.int32) - 5, (x.to(torch.int8).to(torch.int64),), door)
 
 
+def chained(x: Tensor) -> Tensor:
+    return torch.tanh(x) * 2 + 1
+
+
 def test_strided_arguments_and_views() -> None:
     x = torch.randn(64, 256, device="cuda")
     check(lambda x: x * 2, (x.t(),), by_export)
     check(lambda x: x[:, 3:200:2] + 1, (x,), by_export)
+    flat = torch.randn(4097, device="cuda")
+    check(chained, (flat[1:],), by_export)  # not aligned to 16 bytes
+    check(lambda x: chained(x[3:]) + chained(x[:-3]), (flat,), by_export)
     run = by_export(lambda x: (x.view(-1), x + 1), (x,))
     view, _ = run(x)
     assert view.data_ptr() == x.data_ptr()

@@ -92,6 +92,23 @@ def test_a_launch_of_nothing(gpu: FakeGpu) -> None:
     assert run(like)[0].shape == (0,) and not gpu.launches()
 
 
+def test_kernels_get_memory_aligned_to_16_bytes(gpu: FakeGpu) -> None:
+    """Arguments, and what calls return, are copied where they are not."""
+    x = torch.randn(65)
+    flat = x[1:]
+    bufs = p.buffers(("input", 256), ("output", 256))
+    run = gpu.executable(p.program([flat], bufs, [p.inc(p.ref(0, flat), p.ref(1, flat))], [p.ref(1, flat), p.ref(0, flat)]))
+    for given in (flat, flat.clone(), flat):
+        y, same = run(given)
+        assert torch.equal(y, given + 1) and same is given
+    first, second, third = (launch.arguments[0] for launch in gpu.launches())
+    assert first != flat.data_ptr() and all(pointer % 16 == 0 for pointer in (first, second, third))
+    bufs = p.buffers(("input", 260), ("owned", 256), ("output", 256))
+    call = Call("aten.slice.Tensor", "fallback", (p.ref(0, x), 0, 1), (), (), (p.ref(1, flat),), "slice")
+    run = gpu.executable(p.program([x], bufs, [call, p.inc(p.ref(1, flat), p.ref(2, flat))], [p.ref(2, flat)]))
+    assert torch.equal(run(x)[0], flat + 1) and gpu.launches()[0].arguments[0] % 16 == 0
+
+
 def test_constants_and_results_of_every_kind(gpu: FakeGpu) -> None:
     """An argument, a view of one, one result and views of it, a constant, and two dtypes in one buffer."""
     x = torch.randn(4, 16)

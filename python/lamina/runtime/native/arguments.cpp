@@ -88,7 +88,10 @@ void read_inputs(const Plan &plan, PyObject *const *inputs, size_t count, Contex
     bool fits = (here || want.opaque) && given.dtype == want.dtype->dl && size_t(given.ndim) == want.shape.size();
     for (size_t d = 0; fits && d < want.shape.size(); ++d) fits = given.shape[d] == want.shape[d];
     if (!fits || (!strides_match(want, given) && !is_empty(want))) explain(plan, i, inputs[i]);
-    context.set_base(plan.of_kind[int(Kind::input)][i], static_cast<char *>(given.data) + given.byte_offset);
+    int buffer = plan.of_kind[int(Kind::input)][i];
+    void *data = static_cast<char *>(given.data) + given.byte_offset;
+    context.set_base(buffer, data);
+    if (!is_aligned(plan, buffer, data)) context.misaligned.push_back(int(i));
   }
   context.move_to(on >= 0 ? on : plan.device->current());
 }

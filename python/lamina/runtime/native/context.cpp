@@ -77,8 +77,25 @@ void Context::begin() {
   }
 }
 
+void Context::align() {
+  for (int index : misaligned) {
+    const Input &input = plan_.inputs[size_t(index)];
+    int buffer = plan_.of_kind[int(Kind::input)][size_t(index)];
+    Ref layout{buffer, 0, input.dtype, input.shape, input.strides};
+    dlpack::Tensor from{base_[buffer], on, int32_t(layout.shape.size()), input.dtype->dl, layout.shape.data(), layout.strides.data(), 0};
+    void *data = nullptr;
+    copies_.push_back(plan_.device->allocate(layout, plan_.buffers[buffer].bytes, on.id, &data));
+    plan_.device->copy(from, data, layout, *this);
+    set_base(buffer, data);
+  }
+  misaligned.clear();
+}
+
 void Context::end() {
   for (Memory &memory : outputs) memory.release();
+  for (Memory &memory : copies_) memory.release();
+  copies_.clear();
+  misaligned.clear();
   for (int b : plan_.of_kind[int(Kind::owned)]) drop(b);
   if (has_arena_ && !plan_.device->keeps(plan_.arena_bytes)) {
     arena_.release();

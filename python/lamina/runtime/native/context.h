@@ -31,6 +31,7 @@ public:
 
   void move_to(int index); // the run is on this one of the devices of its kind
   void begin();            // takes the arena and the outputs; throws as Device::allocate does
+  void align();            // copies the misaligned arguments; needs the GIL, throws as Device::copy does
   void end();              // gives all memory back; needs the GIL
 
   const Plan &plan() const { return plan_; }
@@ -39,6 +40,7 @@ public:
   void *stream = nullptr;     // of this run, on a GPU
   const void *loaded = nullptr; // what the device has bound the constants of
   bool entered = false;       // the device has to be left
+  std::vector<int> misaligned; // arguments of this run that kernels cannot take as they are
   std::vector<void *> slots;
   std::vector<void *> parameters; // on a GPU, by slot: its address, as the driver wants parameters
   std::vector<Memory> outputs; // of this run, by number
@@ -49,7 +51,7 @@ private:
   const Plan &plan_;
   std::vector<void *> base_;
   std::vector<Handle> handles_;
-  std::vector<Memory> owned_;
+  std::vector<Memory> owned_, copies_;
   Memory arena_;
   bool has_arena_ = false;
 };

@@ -30,7 +30,8 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
   void *data = nullptr;
   bool known = !torch.get_dim(result, &ndim) && !torch.get_sizes(result, &sizes) && !torch.get_strides(result, &strides) &&
                !torch.get_data_ptr(result, &data);
-  if (known && want.same_layout(sizes, strides, ndim)) return context.own(want.buffer, {.handle = result}, data);
+  if (known && want.same_layout(sizes, strides, ndim) && is_aligned(plan, want.buffer, data))
+    return context.own(want.buffer, {.handle = result}, data);
   try {
     Memory copy = copied(result, want, plan, context.on, &data);
     torch.delete_tensor(result);

@@ -156,4 +156,9 @@ struct Plan {
 // and they are handed from call to call as they are.
 bool may_lie_anywhere(const Plan &plan, const Ref &r);
 
+// Whether a buffer at `data` starts where kernels count on it: those of a GPU move 16 bytes at a time.
+inline bool is_aligned(const Plan &plan, int buffer, const void *data) {
+  return !plan.gpu || reinterpret_cast<uintptr_t>(data) % 16 == 0 || plan.fixups[size_t(buffer)].empty();
+}
+
 } // namespace lamina

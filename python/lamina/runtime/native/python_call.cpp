@@ -60,7 +60,7 @@ bool is_ours(const void *data, const Plan &plan, Context &context) {
 
 void own_result(PyObject *result, const Ref &want, const Plan &plan, Context &context, const std::string &name) {
   dlpack::Tensor t = memory_of(result);
-  bool stays = t.device == context.on || may_lie_anywhere(plan, want);
+  bool stays = (t.device == context.on || may_lie_anywhere(plan, want)) && is_aligned(plan, want.buffer, t.data);
   if (stays && t.dtype == want.dtype->dl && want.same_layout(t.shape, t.strides, t.ndim) &&
       !is_ours(t.data, plan, context)) {
     Py_INCREF(result);

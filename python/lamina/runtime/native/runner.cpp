@@ -136,6 +136,7 @@ PyObject *Runner::run(PyObject *const *inputs, size_t count) {
   Context &context = *lent;
   read_inputs(*plan_, inputs, count, context);
   plan_->device->enter(context);
+  if (!context.misaligned.empty()) context.align();
   if (!plan_->weights.empty()) packs_.observe(inputs, context);
   context.begin();
   run_steps(inputs, context);
