@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.core.program import Call, Program
+from lamina.core.program import Call, Launch, Program
 from lamina.frontend.decompositions import table
 from lamina.frontend.destination import check_devices, check_name, destination
 from lamina.frontend.normalise import normalise
@@ -157,3 +157,13 @@ def test_convolutions_are_library_calls() -> None:
 def test_random_numbers_are_torchs() -> None:
     program = planned(traced(lambda x: x + torch.rand_like(x), (64,)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["aten.rand_like.default"]
+
+
+def test_a_program_for_a_gpu_is_built_without_one() -> None:
+    built = build(traced(lambda x: (x + 1).relu(), (64, 64)), target="nvvm:sm_90a", options=Options(cache=False))
+    assert built.program.device == "cuda" and built.code.startswith(b"\x7fELF") and built.gpu == 0
+    (launch,) = built.program.steps
+    assert isinstance(launch, Launch) and launch.kernel in built.kernels
+    assert launch.threads % 32 == 0 and launch.grid >= 1
+    calls = build(traced(torch.mm, (64, 64), (64, 64)), target="nvvm:sm_90a", options=Options(cache=False))
+    assert calls.code == b"" and calls.kernels == ()

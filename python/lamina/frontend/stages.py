@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.core.program import ITEM_BYTES, Program, Ref
+from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
 from lamina.runtime.cache import Cache, Entry, cache_key
 
 from .aliases import View
@@ -127,6 +127,7 @@ def load(built: Built) -> Any:
 
 def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None) -> Built:
     from lamina.passes.emit_program import program_from
+    from lamina.targets import Artifact
 
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -138,7 +139,8 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
     keep_kernels(module)
-    artifact = target.compile(module)
+    empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
+    artifact = Artifact(target.name, b"", ()) if empty else target.compile(module)
     return Built(
         program=program,
         code=artifact.code,
