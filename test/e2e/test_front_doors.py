@@ -85,6 +85,22 @@ def test_expanded(door: Door) -> None:
     as_eager(door, lambda t: (t * 2).sum(0), x(1, 5).expand(7, 5))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: torch.softmax(a, 1),
+        lambda a: torch.log_softmax(a, -1),
+        lambda a: F.layer_norm(a, a.shape[-1:]),
+        lambda a: F.group_norm(a, 2),
+    ],
+    ids="softmax log_softmax layer_norm group_norm".split(),
+)
+def test_results_are_laid_out_as_in_eager(door: Door, function: Model) -> None:
+    for a in (x(2, 4, 6, 6).to(memory_format=torch.channels_last), x(6, 2, 6, 4).permute(1, 3, 0, 2)):
+        torch._dynamo.reset()
+        same(door(function, (a,))(a), function(a))
+
+
 def test_other_strides_at_a_later_call() -> None:
     with torch.no_grad():
         compiled = by_export(lambda a, b: (a + b).relu(), (x(4, 6), x(4, 6)))

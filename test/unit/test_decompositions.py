@@ -1,5 +1,6 @@
 """Every decomposition against float64, and what it leaves of an op: only what lowers, and library calls."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -307,3 +308,13 @@ def test_dropout_in_evaluation_is_no_call() -> None:
     with torch.no_grad():
         (gm,) = graphs(lambda a: F.dropout(a, 0.5, training=True) + 1, [x(3)])
     assert any("dropout" in op or "bernoulli" in op for op in fallbacks(gm))
+
+
+@pytest.mark.parametrize("op", [op for op, fn in table().items() if fn.__module__.startswith("lamina.")], ids=str)
+def test_arguments_are_those_of_the_op(op: torch._ops.OpOverload) -> None:
+    """Tracing leaves out what has a default."""
+    signature = inspect.signature(table()[op])
+    given = op._schema.arguments
+    for arguments in (given, [a for a in given if not a.has_default_value()]):
+        named = {a.name: None for a in arguments if a.kwarg_only}
+        signature.bind(*[None for a in arguments if not a.kwarg_only], **named)

@@ -1,10 +1,11 @@
-"""Softmax and the normalisations. Statistics are f32 (f64 for f64), in two passes."""
+"""Softmax and the normalisations. Statistics are f32 (f64 for f64), in two passes. Results are laid out as eager's."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
 from .half import HALF, wide, wide_dtype
 
@@ -16,7 +17,7 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     if x.dim() == 0 or x.numel() == 0:
         return torch.ones_like(w).to(w.dtype if half_to_float else x.dtype)
     e = torch.exp(w - torch.amax(w, [dim], True))
-    out = e / e.sum([dim], True)
+    out = (e / e.sum([dim], True)).contiguous()
     return out if half_to_float else out.to(x.dtype)
 
 
@@ -25,7 +26,7 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     if x.dim() == 0 or x.numel() == 0:
         return torch.zeros_like(w).to(w.dtype if half_to_float else x.dtype)
     d = w - torch.amax(w, [dim], True)
-    out = d - torch.log(torch.exp(d).sum([dim], True))
+    out = (d - torch.log(torch.exp(d).sum([dim], True))).contiguous()
     return out if half_to_float else out.to(x.dtype)
 
 
@@ -54,7 +55,7 @@ def layer_norm(
         y = y * wide(weight)
     if bias is not None:
         y = y + wide(bias)
-    return y.to(x.dtype), mean.to(_statistics(x)), rstd.to(_statistics(x))
+    return y.to(x.dtype).contiguous(), mean.to(_statistics(x)), rstd.to(_statistics(x))
 
 
 def group_norm(
@@ -67,10 +68,12 @@ def group_norm(
         y = y * wide(weight).view(shape)
     if bias is not None:
         y = y + wide(bias).view(shape)
-    return y.to(x.dtype), mean.reshape(n, group).to(_statistics(x)), rstd.reshape(n, group).to(_statistics(x))
+    layout = suggest_memory_format(x) if x.device.type == "cpu" else torch.contiguous_format
+    y = y.to(x.dtype).contiguous(memory_format=layout)
+    return y, mean.reshape(n, group).to(_statistics(x)), rstd.reshape(n, group).to(_statistics(x))
 
 
-def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> Tensor:
+def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     return fused_rms_norm(x, shape, weight, eps)[0]
 
 
