@@ -11,8 +11,7 @@ from lamina.core.errors import CompileError
 from . import gpu_math, polynomials
 from .base import Pass
 from .emit import Emit, Num
-from .gpu_math import hardware
-from .gpu_math.sigmoid import shorten
+from .gpu_math import hardware, shortcuts
 from .locations import where
 
 Formulas = dict[str, Callable[..., Num]]
@@ -26,8 +25,9 @@ class ExpandMath(Pass):
     LLVM calls the C library for each lane.
 
     With `target=nvvm` the formulas are those of a GPU: exponentials, divisions and roots of f32 that no integer is made of are the
-    hardware's approximations, marked `fastmath<afn>`, cheaper ones in x / (1 + exp(y)) and more so where that becomes f16 or bf16;
-    f32 sin, cos and tan stay for lamina-gpu-to-nvvm; functions of f64 that would be library calls are errors.
+    hardware's approximations, marked `fastmath<afn>`; divisors 1 + exp(y) and exponentials of which only f16 or bf16 is made take
+    shorter ways (passes/gpu_math/shortcuts.py). f32 sin, cos and tan stay for lamina-gpu-to-nvvm; functions of f64 that would be
+    library calls are errors.
 
     target  what the code is for: "cpu" or "nvvm"
     ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
@@ -47,8 +47,11 @@ class ExpandMath(Pass):
         gpu = family == "nvvm"
         with module.context:
             f32 = gpu_math.F32 if gpu else polynomials.F32
-            for op in _find(module, {"arith.divf"}) if gpu else ():
-                shorten(op)
+            if gpu:
+                for op in _find(module, {"arith.divf"}):
+                    shortcuts.by_reciprocal(op)
+                for op in _find(module, {"math.exp"}):
+                    shortcuts.short_exp(op)
             for op in _find(module, {*polynomials.F32, *polynomials.ANY}):
                 if not (gpu and hardware.is_marked(op)):
                     self._expand(op, f32, gpu)

@@ -89,3 +89,32 @@ func.func @sigmoid(%x: vector<8xf32>) -> vector<8xf32> {
   %q = arith.divf %one, %d : vector<8xf32>
   return %q : vector<8xf32>
 }
+
+// -----
+
+// An exponential that is summed up, or added to what may cancel it, is the whole one.
+// CHECK-LABEL: func.func @softmax
+// CHECK: arith.maxnumf
+// CHECK: math.exp2
+// CHECK: vector.reduction
+// CHECK-NOT: arith.maxnumf
+// CHECK: math.exp2
+// CHECK-LABEL: func.func @cancels
+// CHECK: arith.maxnumf
+// CHECK: math.exp2
+func.func @softmax(%x: vector<8xf32>) -> vector<8xbf16> {
+  %e = math.exp %x : vector<8xf32>
+  %s = vector.reduction <add>, %e : vector<8xf32> into f32
+  %b = vector.broadcast %s : f32 to vector<8xf32>
+  %f = math.exp %x : vector<8xf32>
+  %q = arith.divf %f, %b : vector<8xf32>
+  %t = arith.truncf %q : vector<8xf32> to vector<8xbf16>
+  return %t : vector<8xbf16>
+}
+func.func @cancels(%x: vector<8xf32>) -> vector<8xbf16> {
+  %one = arith.constant dense<-1.0> : vector<8xf32>
+  %e = math.exp %x : vector<8xf32>
+  %d = arith.addf %e, %one : vector<8xf32>
+  %t = arith.truncf %d : vector<8xf32> to vector<8xbf16>
+  return %t : vector<8xbf16>
+}
