@@ -66,8 +66,10 @@ class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
 
 class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
     """One step of an online sum of exp(x - max x). `largest` and `total` have an element for each thread of the program: the
-    largest x that its lanes have met, and the sum of exp(x - largest) over them; -inf and 0 before the first."""
+    largest x that its lanes have met, and the sum of exp(x - largest) over them; -inf and 0 before the first. `powers` are the
+    block's exponentials, relative to the new largest x of each lane's thread."""
 
+    powers: ext.Result[Any]
     new_largest: ext.Result[Any]
     new_total: ext.Result[Any]
     x: ext.Operand[Any]
@@ -76,9 +78,18 @@ class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
 
 
 class ExpTotal(Tile.Operation, name="exp_total", traits=[ext.Pure]):
-    """The largest x of all threads, and the sum of exp(x - largest) over all lanes, from what tile.exp_sum has left."""
+    """The largest x of all threads, and the sum of exp(x - largest) over all lanes, from what tile.exp_sum has left; and for each
+    thread the factor that makes its powers relative to the largest x of all."""
 
     max: ext.Result[ir.F32Type]
     sum: ext.Result[ir.F32Type]
+    scale: ext.Result[Any]
     largest: ext.Operand[Any]
     total: ext.Operand[Any]
+
+
+class Lanes(Tile.Operation, name="lanes", traits=[ext.Pure]):
+    """A block whose lanes hold their thread's element of `threads`."""
+
+    out: ext.Result[Any]
+    threads: ext.Operand[Any]

@@ -1,6 +1,7 @@
 """The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
 
 from collections.abc import Callable
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
@@ -10,6 +11,7 @@ from .affine import Affine, Axis
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
 from .expressions import Expr, Reduce, Scan
+from .grouping import walk
 from .nests import Nest, nests_of, worth_keeping
 from .prefetch import next_row, streams
 from .reading import neutral
@@ -161,13 +163,17 @@ class Loops:
         elif len(self.nests) == 1:
             b.ahead = streams(b, plan, self.space, self.results)
 
+        powers: list[tuple[ir.Value, dict[Any, ir.Value]]] = []
+
         def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
             b.saving = dict(saving)
             out = [self._combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=False)]
             b.stack[-1].memo.update(zip(nest.scans, out[len(nest.reductions) :], strict=True))
             b._depths = {}
             for i, (largest, _) in enumerate(nest.online):
-                out += online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
+                power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
+                out += state
+                powers.append((power, b.stack[-1].memo))
             for r, flat in nest.results:
                 b.store(r.expr, flat, r.dtype, r.at)
             return out
@@ -179,7 +185,11 @@ class Loops:
                 b.stack[-1].memo[r] = self._total(r, acc)
         for i, pair in enumerate(nest.online):
             with b.point():
-                b.stack[-1].memo.update(zip(pair, online.total(sums[len(nest.carried) + 2 * i :][:2]), strict=True))
+                largest, sum_, scale = online.total(sums[len(nest.carried) + 2 * i :][:2])
+                b.stack[-1].memo.update(zip(pair, (largest, sum_), strict=True))
+                if len(axes) == 1 and axes[0].extent <= plan.config.lanes:
+                    wanted = list(dict.fromkeys(e for n in self.nests[order + 1 :] for root in n.roots() for e in walk(root)))
+                    online.reuse(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
         b.kept.update(saving)
         b.vector = outer_vector
         b._depths = {}

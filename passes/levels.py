@@ -26,7 +26,7 @@ LINALG_TO_GRAPH = (
     "lamina-cse,lamina-dce,lamina-split-reductions{split},lamina-layout,lamina-fuse"
 )
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
-_SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=528}"}
+_SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
 
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 _STEPS = {

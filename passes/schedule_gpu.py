@@ -49,8 +49,7 @@ def _along_rows(space: Space, merged: Merged, vector: Axis, vec: int, rows: int,
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     if len(walks) == 1 and vector.extent * rows > nvvm.BUSY * device.sm_count * vec:
         return nvvm.row_walk(vector.extent, vec)
-    loads = _row_loads(space, merged, vector)
-    return nvvm.row_reduction(vector.extent, vec, rows, loads, device.sm_count, _ctas(merged, device))
+    return nvvm.row_reduction(vector.extent, vec, rows, device.sm_count, _ctas(merged, device))
 
 
 def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, results: list[int]) -> int:
@@ -77,12 +76,6 @@ def _whole(at: Affine, width_bits: int, aligned: int, width: int, vector: Axis) 
     if vector.extent % width or aligned % (step * size):
         return False
     return at.constant % step == 0 and all(c % step == 0 for t, c in at.terms if t is not vector)
-
-
-def _row_loads(space: Space, merged: Merged, vector: Axis) -> int:
-    """Inputs of which a row is held in registers."""
-    loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
-    return sum(e.at.rename(merged.rename).coefficient(vector) != 0 for e in loads)
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:

@@ -35,9 +35,9 @@ def program_id(k: "Kernel", op: ir.Operation) -> None:
 
 
 def broadcast(k: "Kernel", op: ir.Operation) -> None:
-    type_ = vector_type(k.shape.vec, element_of(op.results[0].type))
-    part = vector.broadcast(type_, k.uniform(op.operands[0]))
-    k.held[op.results[0]] = Spread((part,) * k.shape.chunks)
+    parts, vec = k.parts_of(op.results[0].type)
+    part = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), k.uniform(op.operands[0]))
+    k.held[op.results[0]] = Spread((part,) * parts)
     k.groups.visit(op, k.held)
 
 

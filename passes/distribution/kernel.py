@@ -134,7 +134,7 @@ class Kernel:
             return
         self.groups.visit(op, self.held)
         attributes = {a.name: a.attr for a in _attributes(op)}
-        result = vector_type(self.shape.vec, element_of(op.results[0].type))
+        result = vector_type(self.parts_of(op.results[0].type)[1], element_of(op.results[0].type))
         operands = [self.operand(v) for v in op.operands]
 
         def make(*parts: ir.Value) -> ir.Value:
@@ -172,6 +172,7 @@ class Kernel:
 
 _HANDLERS = {
     **blocks.HANDLERS, **control.HANDLERS, "tile.exp_sum": online.accumulate, "tile.exp_total": online.finish,
+    "tile.lanes": online.lanes,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from torch_mlir.dialects import arith, vector
 from .exchange import Exchange
 from .reductions import combine, own, tree
 from .threads import WARP
-from .values import Spread, per_part, together
+from .values import Spread, per_part, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -28,13 +28,14 @@ def accumulate(k: "Kernel", op: ir.Operation) -> None:
     base = vector.broadcast(x.parts[0].type, zero)
     powers = per_part(lambda part: _exp(arith.subf(part, base)), x)
     after = arith.addf(arith.mulf(before, _exp(arith.subf(old, zero))), own(powers, _add))
-    k.held[op.results[0]], k.held[op.results[1]] = Spread((together([new]),)), Spread((together([after]),))
+    k.held[op.results[0]] = powers
+    k.held[op.results[1]], k.held[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
 
 
 def finish(k: "Kernel", op: ir.Operation) -> None:
-    """tile.exp_total: the maximum and the sum of the whole program."""
+    """tile.exp_total: the maximum and the sum of the whole program, and what its own powers lack."""
     largest, total = (vector.extract(k.spread(v).parts[0], dynamic_position=[], static_position=[0]) for v in op.operands)
-    exchange, shape = k.exchange, k.shape
+    exchange, shape, own_largest = k.exchange, k.shape, largest
     exchange.repeated = k.depth > 0
     largest, total = _of_lanes(exchange, largest, total, min(shape.threads, WARP))
     if shape.threads > WARP:
@@ -46,7 +47,16 @@ def finish(k: "Kernel", op: ir.Operation) -> None:
         zero = _finite(largest)
         scaled = [arith.mulf(t, _exp(arith.subf(m, zero))) for m, t in zip(every_largest, every_total, strict=True)]
         total = tree(scaled, _add)
-    k.held[op.results[0]], k.held[op.results[1]] = largest, total
+    scale = _exp(arith.subf(own_largest, _finite(largest)))
+    k.held[op.results[0]], k.held[op.results[1]], k.held[op.results[2]] = largest, total, Spread((together([scale]),))
+
+
+def lanes(k: "Kernel", op: ir.Operation) -> None:
+    """tile.lanes: a thread's number for each of its lanes."""
+    (part,) = k.spread(op.operands[0]).parts
+    value = vector.extract(part, dynamic_position=[], static_position=[0])
+    wide = vector.broadcast(vector_type(k.shape.vec, value.type), value)
+    k.held[op.results[0]] = Spread((wide,) * k.shape.chunks)
 
 
 def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:

@@ -7,6 +7,7 @@ REGISTER_ELEMENTS = 32  # of a row that one thread holds, per input; more leave 
 CLUSTER_ELEMENTS = 32  # of a row that one thread of a cluster holds
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
 BUSY = 1024  # threads an SM should have work for
+WALK_THREADS = 256  # of a row that is walked over
 WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
 SQUARE = 64  # side of the squares that are transposed through shared memory
@@ -51,14 +52,14 @@ class Config:
 def pointwise(extent: int, vec: int, rows: int) -> Config:
     """No reduction: `extent` neighbouring elements, `rows` times."""
     threads = min(128, power_of_two(-(-extent // vec)))
-    chunks = 2 if extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
+    chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
-def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int, most_ctas: int) -> Config:
-    """Reductions along `extent` neighbouring elements, of `loads` inputs, for `rows` rows. most_ctas: of a cluster (1: there are
+def row_reduction(extent: int, vec: int, rows: int, sms: int, most_ctas: int) -> Config:
+    """Reductions along `extent` neighbouring elements for `rows` rows. most_ctas: of a cluster (1: there are
     no clusters)."""
-    wanted = REGISTER_ELEMENTS if loads <= 2 else REGISTER_ELEMENTS // 2
+    wanted = REGISTER_ELEMENTS
     threads = power_of_two(-(-extent // max(wanted, vec)))
     while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
         threads *= 2
@@ -74,7 +75,7 @@ def row_reduction(extent: int, vec: int, rows: int, loads: int, sms: int, most_c
 
 def row_walk(extent: int, vec: int) -> Config:
     """One walk over rows that nothing needs again: enough accesses in flight, no row in registers."""
-    threads = min(MOST_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
+    threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
     threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
     chunks = min(WALK_CHUNKS, -(-extent // (threads * vec)))
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
