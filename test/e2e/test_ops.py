@@ -118,7 +118,7 @@ def integer(x: Tensor, y: Tensor) -> list[Tensor]:
     return [
         x + y, x - y, x * y, 3 - x, torch.sub(x, y, alpha=3), x | 3, x ^ 5, x & 6, x // 7, torch.div(x, -3, rounding_mode="trunc"), x % 5, x % -5, torch.fmod(x, 5),
         x & y, x | y, x ^ y, ~x, -x, x.abs(), torch.maximum(x, y), torch.minimum(x, y), x.clamp(-3, 9), x == y, x < y, x >= y, x / 7, x > 3,
-        torch.where(x > y, x, y), x.sign(), x**2, x * True, torch.addcmul(x, x, y, value=2), x.sum(), x.amax(), x.amin(), x.cumsum(0), x + 2, x * 1.5, x.bool(), x.float().exp().clamp(0, 9),
+        torch.where(x > y, x, y), x.sign(), x**2, x * True, torch.addcmul(x, x, y, value=2), F.hardtanh(x, -3, 5), x.sum(), x.amax(), x.amin(), x.cumsum(0), x + 2, x * 1.5, x.bool(), x.float().exp().clamp(0, 9),
     ]  # fmt: skip
 
 
@@ -333,7 +333,7 @@ def test_indexing() -> None:
         return [
             x[i], x[:, j], x[i, j], x[i[:, None], j[None, :]], x[j - 1], x[-1 - i] * 2, x.index_select(0, i), x.index_select(1, j), x.gather(1, g),
             x.gather(0, g), F.embedding(i, x), F.embedding(m, x).sum(1), x[2:][i % 5].exp(), x.softmax(-1).gather(1, g), x[i] + x[j - 1],
-            torch.take_along_dim(x, g, 1), x.t()[j], F.embedding(m, x) * 2 + x[:4].unsqueeze(1)[:, :1], F.one_hot(i, 33).float() @ x,
+            torch.take_along_dim(x, g, 0), x.t()[j], F.embedding(m, x) * 2 + x[:4].unsqueeze(1)[:, :1], F.one_hot(i, 33).float() @ x,
         ]  # fmt: skip
 
     x, i, j = normal(33, 9), integers(9, low=0, high=33), integers(9, low=0, high=9)
@@ -383,7 +383,7 @@ def test_pooling(size: tuple[int, int]) -> None:
         return [
             F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, (3, 2), 1, (1, 0)), F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1),
             F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.adaptive_avg_pool2d(x, 1), F.max_pool1d(x[0], 3), F.avg_pool1d(x[0], 2),
-            F.relu(F.max_pool2d(x + 1, 2)) * 2, F.adaptive_avg_pool2d(x[..., :6, :6], 3),
+            F.relu(F.max_pool2d(x + 1, 2)) * 2, F.adaptive_avg_pool2d(x[..., :6, :6], 3), F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_avg_pool1d(x[0], 4),
         ]  # fmt: skip
 
     check(ops, normal(2, 3, *size))
@@ -420,3 +420,31 @@ def test_products() -> None:
                 (x @ y).t().sum(0), torch.einsum("ij,jk->ki", x, y), x @ y[:, 0], torch.outer(b, b)]  # fmt: skip
 
     check(ops, normal(33, 17), normal(17, 65), normal(65), absolute=256)
+
+
+def test_without_dimensions() -> None:
+    """Dimension 0 of a tensor without dimensions is legal in torch."""
+
+    def ops(x: Tensor) -> list[Tensor]:
+        return [x.amax(0), x.amin(-1, keepdim=True), *torch.aminmax(x, dim=0), x.sum(0), x.mean(0), x.logsumexp(0), x.cumsum(0), x.softmax(0),
+                x.squeeze((0,)) + 1, x.unsqueeze(0).squeeze(()) * 2]  # fmt: skip
+
+    check(ops, normal())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=name)
+def test_comparisons_of_constants(dtype: torch.dtype) -> None:
+    """torch-mlir's folder swaps some of them, and ends the process on others."""
+
+    def ops(x: Tensor) -> list[Tensor]:
+        out = []
+        for value, bound in itertools.product((0.75, -1, 2, 0), (0, 0.5, 1, -1)):
+            whole = torch.full_like(x, value) * torch.ones_like(x)
+            for holds in (torch.gt, torch.lt, torch.ge, torch.le, torch.eq, torch.ne):
+                out += [
+                    torch.where(holds(whole, bound), x, ~x if dtype is torch.bool else x + 1),
+                    holds(whole, torch.full_like(x, bound)),
+                ]
+        return out
+
+    check(ops, torch.tensor([1, 0, 1]).to(dtype))

@@ -98,6 +98,9 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
+    """Integers stay integers: their bounds lose what stands after the point."""
+    if not x.dtype.is_floating_point:
+        min_val, max_val = int(min_val), int(max_val)
     return torch.clamp(x, min_val, max_val)
 
 

@@ -86,7 +86,9 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
     """One by one: torch-mlir knows no other form."""
-    for d in sorted((d % x.dim() for d in dims), reverse=True) if x.dim() else ():
+    if not x.dim() or not dims:
+        return aten.alias.default(x)
+    for d in sorted((d % x.dim() for d in dims), reverse=True):
         x = x.squeeze(d)
     return x
 

@@ -101,7 +101,7 @@ def avg_pool2d(
     divisor_override: int | None = None,
 ) -> Any:
     window = _Window(x, kernel, stride, padding, 1, ceil_mode)
-    if len(window.taps) > _MAX_TAPS or x.numel() == 0:
+    if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
         return NotImplemented
     padded = window.padded(x, 0.0)
     first, *others = (window.tap(padded, i, j) for i, j in window.taps)

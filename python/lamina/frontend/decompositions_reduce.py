@@ -116,6 +116,11 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
     return whole, along, arg
 
 
+def _of_scalar(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """A tensor without dimensions is its own extreme, along dimension 0 too."""
+    return NotImplemented if x.dim() else x.clone()
+
+
 max_all, max_dim, argmax = _extreme(torch.amax)
 min_all, min_dim, argmin = _extreme(torch.amin)
 
@@ -170,6 +175,8 @@ def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
     out = _sum_dtype(x, dtype)
+    if not x.dim():
+        return x.to(out, copy=True)
     if x.dtype == out and out not in HALF:
         return NotImplemented
     return torch.cumsum(x.to(wide_dtype(out)), dim).to(out)
@@ -184,6 +191,8 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.var.correction: var,
     aten.std_mean.correction: std_mean,
     aten.std.correction: std,
+    aten.amax.default: _of_scalar,
+    aten.amin.default: _of_scalar,
     aten.max.default: max_all,
     aten.max.dim: max_dim,
     aten.argmax.default: argmax,

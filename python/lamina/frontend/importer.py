@@ -24,6 +24,7 @@ from . import externs, linalg, support
 from .half import HALF
 from .locations import origin_of, source_of, where
 from .repairs import repair
+from .uniform import fold_comparisons
 
 
 class _Locations(ContextCache):
@@ -48,6 +49,12 @@ class _Locations(ContextCache):
 
 class _Nodes(GraphNodeImporter):
     """Emits the nodes chosen as external calls as `func.call`s."""
+
+    def _import_argument(self, loc: ir.Location, arg: Any, expected_jit_type: Any = None) -> ir.Value:
+        """A constant is imported at its first use; torch-mlir would import it at each."""
+        if isinstance(arg, fx.Node) and arg.op == "get_attr" and (arg, 0) in self._v:
+            return self.resolve_node_value(arg)
+        return super()._import_argument(loc, arg, expected_jit_type)
 
     def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
         reason = self.fx_importer.reasons.get(node)
@@ -118,6 +125,7 @@ def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options
     location of torch-mlir's diagnostic, made an external call, and the import is repeated. `options.strict` makes both errors.
     """
     options = options or Options()
+    fold_comparisons(gm.graph)
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
     reasons = {node: reason for node in nodes if (reason := support.reason(node)) is not None}
     while True:
