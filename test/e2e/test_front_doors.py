@@ -109,6 +109,18 @@ def test_other_strides_at_a_later_call() -> None:
                 same(compiled(a, b), (a + b).relu())
 
 
+def test_other_strides_with_gradients() -> None:
+    """The gradients' graphs are compiled at the first call that needs them, whatever strides it comes with."""
+    model = nn.Linear(6, 3)
+    with torch.no_grad():
+        compiled = by_export(model, (x(4, 6),))
+    for a in (x(6, 4).t(), x(4, 6), x(4, 12)[:, ::2], x(6, 4).t()):
+        a = a.clone(memory_format=torch.preserve_format).requires_grad_()
+        (found,) = torch.autograd.grad(compiled(a).sin().sum(), a)
+        (expected,) = torch.autograd.grad(model(a).sin().sum(), a)
+        torch.testing.assert_close(found, expected)
+
+
 @dataclasses.dataclass
 class Pair:
     left: Tensor

@@ -78,13 +78,14 @@ class CompiledModel:
 
     def _variant(self, leaves: Sequence[Any]) -> Variant:
         """The variant for the strides of these inputs and the model's mode, traced if it is new."""
-        key = (self.module.training, *(leaves[i].stride() for i in self._arguments.tensors))
+        strides = tuple(leaves[i].stride() for i in self._arguments.tensors)
+        key = (self.module.training, strides)
         with COMPILING:
             if key not in self._variants:
                 args, kwargs = self._arguments.unflatten(leaves)
                 with torch.no_grad():
                     traced = trace(self.module, args, kwargs)
-                self._variants[key] = Variant(traced, self._arguments.flat, self.options, self.target)
+                self._variants[key] = Variant(traced, self._arguments.flat, strides, self.options, self.target)
                 while len(self._variants) > _VARIANTS:
                     self._variants.pop(next(iter(self._variants)))
             return self._variants[key]

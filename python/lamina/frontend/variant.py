@@ -28,11 +28,15 @@ class Variant:
 
     flat      the model's arguments are plain positional tensors
     training  the model's mode when it was traced
+    strides   those of the input tensors
     """
 
-    def __init__(self, traced: Traced, flat: bool, options: Options, target: str | None) -> None:
+    def __init__(
+        self, traced: Traced, flat: bool, strides: tuple[tuple[int, ...], ...], options: Options, target: str | None
+    ) -> None:
         self.traced = traced
         self.flat = flat
+        self.strides = strides
         self.training = traced.training
         self._options, self._target = options, target
         self._run: Run | None = None
@@ -45,7 +49,7 @@ class Variant:
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         if torch.is_grad_enabled() and self.wants_grad(tensors):
             args = self._grad_binding.arrange(tensors)
-            return self._finish(self.differentiable(args)(*args))
+            return self._finish(self.differentiable(args, tensors)(*args))
         run = self._run
         if run is None or not self._binding.is_current():
             run = self.load()
@@ -58,7 +62,7 @@ class Variant:
     def prepare(self, tensors: Sequence[Tensor]) -> None:
         """Compiles what a call now would run."""
         if torch.is_grad_enabled() and self.training and self.wants_grad(tensors):
-            self.differentiable(self._grad_binding.arrange(tensors))
+            self.differentiable(self._grad_binding.arrange(tensors), tensors)
         else:
             self.load()
 
@@ -80,12 +84,15 @@ class Variant:
         values = {i: slot.value for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
         return {i: v for i, v in values.items() if v.numel() * v.element_size() <= self._options.fold_weights}
 
-    def differentiable(self, args: Sequence[Any]) -> Run:
-        """The programs with gradients, as a function of all arguments of the traced graph."""
+    def differentiable(self, args: Sequence[Any], tensors: Sequence[Tensor]) -> Run:
+        """The programs with gradients, as a function of all arguments of the traced graph. They are compiled for the first call's
+        tensors, which have to be this variant's: ValueError otherwise."""
         key = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         if key not in self._with_grad:
             with COMPILING, torch.enable_grad():
                 if key not in self._with_grad:
+                    if tuple(t.stride() for t in tensors) != self.strides:
+                        raise ValueError("these strides have a variant of their own")
                     module = self.traced.program.graph_module
                     self._with_grad[key] = autograd(module, list(args), options=self._options, target=self._target)
         return self._with_grad[key]
