@@ -239,4 +239,4 @@ lamina.compile(lambda x: (x + 1).relu(), (x,), options={"cache": False})(x)
 """
     env = {**os.environ, "LAMINA_SYNC": "1"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode != 0 and "after relu: CUDA_ERROR_" in done.stderr, done.stderr[-2000:]
+    assert done.returncode != 0 and "after add_relu: CUDA_ERROR_" in done.stderr, done.stderr[-2000:]

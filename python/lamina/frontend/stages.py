@@ -77,7 +77,8 @@ def compile_graph(
         listener(built)
     captured = built.interface.tensors(gm)
     if built.gpu is not None:
-        captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
+        with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode
+            captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
     return adapt(load(built), built.interface, captured)
 
 
