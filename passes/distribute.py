@@ -57,6 +57,7 @@ def _kernel(tile: ir.Operation) -> None:
             "function_type": type_, "sym_name": tile.attributes["sym_name"], "gpu.kernel": ir.UnitAttr.get(),
             "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
             **cluster,
+            **_resident(tile),
             "gpu.grid": ir.IntegerAttr.get(i64, shape.ctas(grid)), **kept,
         },
     )  # fmt: skip
@@ -66,3 +67,11 @@ def _kernel(tile: ir.Operation) -> None:
     new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, len(kernel.workgroup))
     with ir.InsertionPoint(entry):
         ir.Operation.create("gpu.return")
+
+
+def _resident(tile: ir.Operation) -> dict[str, ir.Attribute]:
+    """The bound on registers that lets an SM hold so many CTAs."""
+    found = tile.attributes["tile.resident"] if "tile.resident" in tile.attributes else None
+    if found is None or not ir.IntegerAttr(found).value:
+        return {}
+    return {"nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), ir.IntegerAttr(found).value)}

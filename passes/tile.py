@@ -22,7 +22,7 @@ from .schedule import Schedule, bits, operations, schedule
 from .space import Space, find_space
 
 ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
-SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster"}
+SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
 Scheduler = Callable[[Space, dict[ir.Value, int], list[int]], Schedule]
 
 

@@ -23,6 +23,7 @@ class Config:
     pack     programs of one CTA
     teams    groups of `threads` that share the rows of one program
     cluster  CTAs that share one program
+    resident CTAs that an SM should hold at a time: bounds the registers of a thread (0: the assembler's choice)
 
     The rest is as in base.BlockConfig.
     """
@@ -33,6 +34,7 @@ class Config:
     pack: int = 1
     teams: int = 1
     cluster: int = 1
+    resident: int = 0
     scratch: int = 0
     reuse: int = 8
     prefetch: bool = False
