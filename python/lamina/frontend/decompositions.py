@@ -47,6 +47,13 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
+    return base | own()
+
+
+@cache
+def own() -> Table:
+    """Those of the table that are ours."""
+    found: Table = {}
     for part in (POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
-        base |= part
-    return base
+        found |= part
+    return found

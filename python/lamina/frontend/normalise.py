@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 # Checks of what the graph was traced for, which static shapes have settled.
 WEIGHT = "lamina.weight"  # on a get_attr node: a weight that counts as a constant, whatever its size
-_SETTLED = (aten._assert_tensor_metadata.default,)
+SETTLED = (aten._assert_tensor_metadata.default,)
 # The value itself: what eager's aliases are once `aliases` has read them off.
 _IDENTITIES = (aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
 # Constants with more elements become arguments; smaller ones are part of the module.
@@ -86,7 +86,7 @@ def normalise(gm: fx.GraphModule) -> Normalised:
         elif node.target in _IDENTITIES:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-        elif (node.target in _SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
+        elif (node.target in SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
             graph.erase_node(node)
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
     return Normalised(result, Interface(len(arguments), tuple(inputs), captured, outputs.outputs))

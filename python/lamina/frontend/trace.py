@@ -18,6 +18,7 @@ from lamina.core.errors import CompileError
 
 from .aliases import storage
 from .decompositions import table
+from .retrace import decomposed
 from .trace_errors import explain
 
 
@@ -133,18 +134,27 @@ def inference(traced: Traced) -> Inference:
     """`traced` functionalised and decomposed, with eager's aliases of inputs restored."""
     try:
         with torch.no_grad(), _quiet():
-            functional = traced.program.run_decompositions(table())
+            gm = decomposed(traced.program.graph_module)
+            functional = traced.program.run_decompositions(table()) if gm is None else traced.program
     except Exception as error:  # what its meta function accepts, a decomposition may refuse
         raise explain(error) from error
+    if gm is not None:
+        _restore_aliases(gm, traced.program, _names(traced.program), 0)
+        return Inference(gm, traced.slots, ())
     gm, specs = functional.graph_module, functional.graph_signature.output_specs
     slots = _slots(functional, traced.module)
-    names = {spec.arg.name: i for i, spec in enumerate(functional.graph_signature.input_specs) if hasattr(spec.arg, "name")}
+    names = _names(functional)
     targets = {spec.target: i for i, spec in enumerate(functional.graph_signature.input_specs) if spec.target is not None}
     changes = [s for s in specs if s.kind is not OutputKind.USER_OUTPUT]
     places = {OutputKind.USER_INPUT_MUTATION: names, OutputKind.BUFFER_MUTATION: targets, OutputKind.PARAMETER_MUTATION: targets}
     mutated = tuple(places[s.kind][s.target] if s.kind in places else None for s in changes)
     _restore_aliases(gm, traced.program, names, len(changes))
     return Inference(gm, slots, mutated)
+
+
+def _names(program: ExportedProgram) -> dict[str, int]:
+    """Numbers of the arguments of a program's graph."""
+    return {spec.arg.name: i for i, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")}
 
 
 def _slots(program: ExportedProgram, module: nn.Module) -> tuple[Slot, ...]:
