@@ -104,6 +104,12 @@ def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
     return torch.constant_pad_nd(x, kept, value) if any(kept) else x.clone()
 
 
+def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """From 64-bit positions: torch's own uses 8-bit unsigned ones, which torch-mlir lacks."""
+    rows, columns = torch.arange(n, device=device), torch.arange(n if m is None else m, device=device)
+    return (rows.unsqueeze(1) == columns).to(dtype or torch.get_default_dtype())
+
+
 INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
@@ -111,6 +117,8 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.select_scatter.default: select_scatter,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
+    aten.eye.default: eye,
+    aten.eye.m: eye,
     aten.squeeze.dims: squeeze_dims,
     aten.constant_pad_nd.default: constant_pad,
 }

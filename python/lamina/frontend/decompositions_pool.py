@@ -165,10 +165,18 @@ def upsample_nearest2d(x: Tensor, size: Sequence[int], scales_h: float | None = 
     return y.expand(*x.shape[:-2], h, oh // h, w, ow // w).reshape(*x.shape[:-2], oh, ow)
 
 
+def upsample_bilinear2d(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """By gathers of four neighbours."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return in_f32(decomposition_table[aten.upsample_bilinear2d.default])(x, *args, **kwargs)
+
+
 POOLS: dict[Any, Callable[..., Any]] = {
     aten.max_pool2d_with_indices.default: max_pool2d,
     aten.avg_pool2d.default: avg_pool2d,
     aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
     aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
     aten.upsample_nearest2d.default: upsample_nearest2d,
+    aten.upsample_bilinear2d.default: upsample_bilinear2d,
 }
