@@ -12,7 +12,6 @@ from . import gpu_math, polynomials
 from .base import Pass
 from .emit import Emit, Num
 from .gpu_math import hardware, shortcuts
-from .locations import where
 
 Formulas = dict[str, Callable[..., Num]]
 
@@ -26,8 +25,7 @@ class ExpandMath(Pass):
 
     With `target=nvvm` the formulas are those of a GPU: exponentials, divisions and roots of f32 that no integer is made of are the
     hardware's approximations, marked `fastmath<afn>`; divisors 1 + exp(y) and exponentials of which only f16 or bf16 is made take
-    shorter ways (passes/gpu_math/shortcuts.py). f32 sin, cos and tan stay for lamina-gpu-to-nvvm; functions of f64 that would be
-    library calls are errors.
+    shorter ways (passes/gpu_math/shortcuts.py). All functions of f64 have formulas. sin, cos and tan stay for lamina-gpu-to-nvvm.
 
     target  what the code is for: "cpu" or "nvvm"
     ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
@@ -46,7 +44,7 @@ class ExpandMath(Pass):
             raise CompileError(f"lamina-expand-math knows no target {self.target!r}", remedy='targets are "cpu" and "nvvm"')
         gpu = family == "nvvm"
         with module.context:
-            f32 = gpu_math.F32 if gpu else polynomials.F32
+            formulas = gpu_math if gpu else polynomials
             if gpu:
                 for op in _find(module, {"arith.divf"}):
                     shortcuts.by_reciprocal(op)
@@ -54,12 +52,12 @@ class ExpandMath(Pass):
                     shortcuts.short_exp(op)
             for op in _find(module, {*polynomials.F32, *polynomials.ANY}):
                 if not (gpu and hardware.is_marked(op)):
-                    self._expand(op, f32, gpu)
+                    self._expand(op, formulas.F32, formulas.F64)
             if gpu:
                 for op in _find(module, hardware.MARKABLE):
                     _approximate(op)
 
-    def _expand(self, op: ir.Operation, f32: Formulas, gpu: bool) -> None:
+    def _expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
         of = op.operands[0].type
         shape = of.shape if isinstance(of, ir.VectorType) else ()
         e = Emit(ir.InsertionPoint(op), op.location, shape, ldexp=self.ldexp)
@@ -68,11 +66,9 @@ class ExpandMath(Pass):
         if op.name in polynomials.ANY:
             result = polynomials.ANY[op.name](*operands)
         elif isinstance(element, ir.F64Type):
-            if gpu and op.name in gpu_math.REFUSED_F64:
-                raise _no_f64(op)
-            if op.name not in polynomials.F64:
+            if op.name not in f64:
                 return
-            result = polynomials.F64[op.name](*operands)
+            result = f64[op.name](*operands)
         elif op.name in f32:
             result = _narrowed(f32[op.name](*map(_widened, operands)), element)
         elif isinstance(element, ir.F32Type):
@@ -122,9 +118,3 @@ def _widened(x: Num) -> Num:
 
 def _narrowed(x: Num, element: ir.Type) -> Num:
     return x if x.element == element else x.cast("arith.truncf", element)
-
-
-def _no_f64(op: ir.Operation) -> CompileError:
-    return CompileError(
-        f"{op.name} of f64 has no GPU code", where=where(op.location), remedy="compute it in float32, or let the CPU do it"
-    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from ..emit import Emit, Num
-from ..gpu_math import LATE, hardware
+from ..gpu_math import LATE, LATE_F64, hardware
 
 
 def finish(op: ir.Operation, result: Num) -> None:
@@ -61,10 +61,12 @@ MARKED = {
 
 
 def lower_angle(op: ir.Operation) -> None:
-    """math.sin, math.cos and math.tan of f32 -> polynomials, with the branch for large angles taken by threads that have one."""
+    """math.sin, math.cos and math.tan -> polynomials, with the branch for large angles taken by threads that have one."""
     e = Emit.before(op)
-    result = LATE[op.name](e.wrap(op.operands[0]))
-    if result.value.owner.name in hardware.MARKABLE:  # the quotient that a tangent is
+    x = e.wrap(op.operands[0])
+    double = isinstance(x.element, ir.F64Type)
+    result = (LATE_F64 if double else LATE)[op.name](x)
+    if not double and result.value.owner.name in hardware.MARKABLE:  # the quotient that a tangent is
         hardware.mark(result.value.owner)
     finish(op, result)
 

@@ -66,7 +66,8 @@ MATH = [
     ("%r = math.tan %v : f32", "f32", {"div.full": 1}),
     ("%r = arith.divf %v, %v : vector<4xf32>", "vector<4xf32>", {"div.full": 4}),
     *[(f"%r = math.{name} %v : vector<4xf32>", "vector<4xf32>", {"cvt.r": 4}) for name in ("floor", "ceil", "trunc", "roundeven")],
-    *[(f"%r = math.{name} %v : f64", "f64", {}) for name in ("exp", "log", "tanh", "sqrt", "rsqrt", "absf", "floor")],
+    *[(f"%r = math.{name} %v : f64", "f64", {}) for name in ("exp", "log", "tanh", "sqrt", "rsqrt", "absf", "floor", "sin", "tan", "erf", "log2", "asin", "sinh")],
+    ("%r = math.powf %v, %v : f64", "f64", {}),
     ("%r = math.exp %v : vector<8xbf16>", "vector<8xbf16>", {"ex2.approx.ftz": 8, "cvt.rn.bf16x2": 4}),
     ("%r = arith.addf %v, %v : vector<4xf16>", "vector<4xf16>", {}),
     ("%r = arith.maximumf %v, %v : f16", "f16", {}),
@@ -138,7 +139,7 @@ def test_threads() -> None:
 @pytest.mark.parametrize(
     ("body", "arch", "message"),
     [
-        ("%r = math.sin %v : f64", "sm_90a", "math.sin of f64 has no GPU code"),
+        ("%r = math.cbrt %v : f64", "sm_90a", "__nv_cbrt is a function of a library"),
         ("%p = \"tile.program_id\"() : () -> index\n %n = arith.index_cast %p : index to i64\n %r = arith.sitofp %n : i64 to f64", "sm_90a", "tile.program_id did not lower to NVVM"),
         ("%r = arith.negf %v : f64\n nvvm.cluster.arrive", "sm_80", "needs clusters, which sm_80 has not.*sm_90"),
         ("%r = arith.negf %v : f64\n nvvm.wgmma.fence.aligned", "sm_90", "not sm_90 .compile for nvvm:sm_90a"),

@@ -152,7 +152,7 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     total = p + c
     part = total - p
     exact = total + (((p - (total - part)) + (c - part)) + below)
-    return np.where(np.isfinite(exact), exact, total)
+    return np.where(np.isfinite(exact) & (exact != 0), exact, total)  # -0 stays
 
 
 def _bits(count: Callable[[str], int]) -> Function:
