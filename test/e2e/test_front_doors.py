@@ -211,6 +211,14 @@ def test_every_size_has_its_program() -> None:
             same(compiled(a), model(a))
 
 
+def test_a_compiled_model_inside_another() -> None:
+    with torch.no_grad():
+        inner = by_export(nn.Linear(5, 3), (x(4, 5),))
+        outer = by_export(lambda a: inner(a).relu() * 2, (x(4, 5),))
+        a = x(4, 5)
+        same(outer(a), inner.module(a).relu() * 2)
+
+
 def test_a_function_that_closes_over_a_module() -> None:
     model = nn.Linear(4, 4)
     with torch.no_grad():

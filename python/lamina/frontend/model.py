@@ -53,6 +53,8 @@ class CompiledModel:
         try:
             return variant(tensors)
         except (TypeError, ValueError, AttributeError, RuntimeError):
+            if torch.compiler.is_compiling():  # part of a larger model that is being traced: tensors hold no data
+                return self.module(*args, **kwargs)
             other = self._recover(args, kwargs, variant)
             if other is None:
                 raise
