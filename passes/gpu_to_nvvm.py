@@ -23,7 +23,7 @@ class GpuToNvvm(Pass):
 
     - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
     - sums, products and differences marked `contract`, so that they become fused multiply-adds;
-    - vector.reduction as a tree of scalar ops;
+    - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
     - arith.remf as an exact loop;
@@ -94,7 +94,7 @@ def _always(_: ir.Operation) -> bool:
 STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
     (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
     (_always, {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)}),
-    (_always, {"vector.reduction": lanes.lower_reduction}),
+    (_always, {"vector.reduction": lanes.lower_reduction, "vector.extract_strided_slice": lanes.lower_slice}),
     (hardware.is_marked, dict.fromkeys(lanes.MARKED, lanes.lower_marked)),
     (_always, dict.fromkeys(lanes.INSTRUCTIONS, lanes.lower_instruction)),
 )

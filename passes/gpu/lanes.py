@@ -71,6 +71,17 @@ def lower_angle(op: ir.Operation) -> None:
     finish(op, result)
 
 
+def lower_slice(op: ir.Operation) -> None:
+    """vector.extract_strided_slice of rank 1 -> vector.shuffle, which upstream's conversion knows."""
+    e = Emit(ir.InsertionPoint(op), op.location)
+    (first,), (count,), (step,) = (
+        [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes[name])] for name in ("offsets", "sizes", "strides")
+    )
+    mask = ir.DenseI64ArrayAttr.get(list(range(first, first + count * step, step)))
+    source = op.operands[0]
+    finish(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [source, source], mask=mask).result))
+
+
 def lower_instruction(op: ir.Operation) -> None:
     """Functions that are instructions, or a few, to LLVM; upstream calls libdevice for each lane of them."""
     e = Emit.before(op)

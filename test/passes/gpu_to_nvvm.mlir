@@ -144,3 +144,18 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// CHECK-LABEL: gpu.func @slice
+// CHECK: vector.shuffle %[[X:[^ ]*]], %[[X]] [2, 3] : vector<4xf64>, vector<4xf64>
+// CHECK-NOT: extract_strided_slice
+gpu.module @kernels {
+  gpu.func @slice(%p: memref<8xf64>) kernel {
+    %i = gpu.thread_id x
+    %x = vector.load %p[%i] : memref<8xf64>, vector<4xf64>
+    %y = vector.extract_strided_slice %x {offsets = [2], sizes = [2], strides = [1]} : vector<4xf64> to vector<2xf64>
+    vector.store %y, %p[%i] : memref<8xf64>, vector<2xf64>
+    gpu.return
+  }
+}
