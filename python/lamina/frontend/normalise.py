@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from lamina.core.errors import CompileError
@@ -77,6 +78,7 @@ def normalise(gm: fx.GraphModule) -> Normalised:
             tensors.append(node)
         else:
             _substitute(node, value)
+    _inline_numbers(graph, gm)
     captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
     outputs = classify(graph, flat, tensors)
     graph.output(outputs.bases)
@@ -134,6 +136,22 @@ def _substitute(node: fx.Node, value: Any) -> None:
     for user in list(node.users):
         user.args = fx.map_arg(user.args, lambda n: value if n is node else n)
         user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
+
+
+def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule) -> None:
+    """A constant of one element is written as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
+    dimensions."""
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        value = attribute(gm, str(node.target))
+        if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
+            continue
+        with graph.inserting_before(node), unset_fake_temporarily():
+            number = graph.call_function(
+                aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype, "device": value.device}
+            )
+        number.meta = dict(node.meta)
+        node.replace_all_uses_with(number)
+        graph.erase_node(node)
 
 
 def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:

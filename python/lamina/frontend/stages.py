@@ -76,10 +76,12 @@ def compile_graph(
     if listener is not None:
         listener(built)
     captured = built.interface.tensors(gm)
-    if built.gpu is not None:
-        with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode
+    graphs = options is not None and options.cuda_graphs
+    with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
+        if built.gpu is not None:
             captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
-    return adapt(load(built), built.interface, captured)
+        executable = load(built, graphs)
+    return adapt(executable, built.interface, captured)
 
 
 def build(
@@ -116,11 +118,12 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
     return built
 
 
-def load(built: Built) -> Any:
-    """The program as an Executable, with its code in this process."""
+def load(built: Built, graphs: bool = False) -> Any:
+    """The program as an Executable, with its code in this process. `graphs`: on a GPU its runs are recorded as CUDA graphs."""
     from lamina.runtime.executable import Executable
+    from lamina.runtime.graphs import Recorder
 
-    executable = Executable(built.program, built)
+    executable = Executable(built.program, built, recorder=Recorder() if graphs else None)
     if built.gpu is not None:
         executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
     return executable
