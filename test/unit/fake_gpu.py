@@ -76,8 +76,34 @@ class FakeGpu:
         self["attribute_count"] = 0
         return found
 
-    def executable(self, program: Program, code: bytes = b"inc\0", kernels: Sequence[str] = ("inc",)) -> Executable:
-        return Executable(on_gpu(program), Cubin(code, tuple(kernels)), self.driver)
+    def executable(
+        self, program: Program, code: bytes = b"inc\0", kernels: Sequence[str] = ("inc",), recorder: Any = None
+    ) -> Executable:
+        return Executable(on_gpu(program), Cubin(code, tuple(kernels)), self.driver, recorder)
+
+    def recorder(self) -> "FakeRecorder":
+        return FakeRecorder(self.library)
+
+
+class FakeRecorder:
+    """lamina.runtime.graphs.Recorder for this driver."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self.library.fake_end.restype = ctypes.c_void_p
+        self.given_up: list[tuple[str, bool]] = []
+
+    def begin(self, gpu: int) -> object:
+        self.library.fake_begin()
+        return object()
+
+    def end(self, started: object) -> int:
+        return int(self.library.fake_end())
+
+    def give_up(self, program: str, why: str, started: object | None) -> None:
+        self.given_up.append((why, started is not None))
+        if started is not None:
+            self.end(started)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Options:
     fold_weights         bytes up to which parameters and buffers count as constants (0: none)
     round_intermediates  round half-type values inside kernels where eager stores them
     cache                use the on-disk cache
+    cuda_graphs          on a GPU, run programs that call nothing through Python as CUDA graphs once their arguments stay in place
     """
 
     strict: bool = field(default_factory=lambda: os.environ.get("LAMINA_STRICT", "") == "1")
@@ -37,9 +38,11 @@ class Options:
     fold_weights: int = 0
     round_intermediates: bool = False
     cache: bool = True
+    cuda_graphs: bool = False
 
     def __post_init__(self) -> None:
-        for name, kind in (("strict", bool), ("round_intermediates", bool), ("cache", bool), ("fold_weights", int)):
+        kinds = {"strict": bool, "round_intermediates": bool, "cache": bool, "cuda_graphs": bool, "fold_weights": int}
+        for name, kind in kinds.items():
             value = getattr(self, name)
             if type(value) is not kind:
                 raise CompileError(f"option {name!r} must be of type {kind.__name__}, {value!r} given")

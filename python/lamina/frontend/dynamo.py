@@ -14,7 +14,7 @@ from .decompositions import table
 from .per_size import PerSize, is_symbolic
 from .stages import compile_graph
 
-_MODES = (None, "default")
+_MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
 
 
 def backend(
@@ -27,7 +27,7 @@ def backend(
     """What torch.compile calls with each graph that Dynamo captured.
 
     options  as `torch.compile(options=...)`: the fields of lamina.Options, and "target"
-    mode     only "default"
+    mode     "default", or "reduce-overhead" for options with cuda_graphs (torch.compile takes a mode or options, not both)
     """
     with passed_on():
         if mode not in _MODES:
@@ -36,7 +36,7 @@ def backend(
             )
         given = dict(options) if isinstance(options, Mapping) else options
         target = given.pop("target", None) if isinstance(given, dict) else None
-        trace = functools.partial(autograd, options=Options.of(given), target=target)
+        trace = functools.partial(autograd, options=Options.of(_MODES[mode] or given), target=target)
         if any(is_symbolic(value) for value in example_inputs):
             return PerSize(gm, trace, example_inputs)
         return trace(gm, example_inputs)

@@ -6,6 +6,7 @@ from lamina import _native
 from lamina.core.program import Program
 
 from .gpu import NVIDIA, Driver, gpu_spec_of
+from .graphs import Recorder
 from .loader import Code
 from .spec import spec_of
 
@@ -32,10 +33,10 @@ class Executable(_native.Runner):
     range, where eager checks it, is an IndexError (on the CPU).
     """
 
-    def __init__(self, program: Program, artifact: Loadable, driver: Driver = NVIDIA) -> None:
-        """`driver`: what launches kernels of a GPU; of no account for the CPU."""
+    def __init__(self, program: Program, artifact: Loadable, driver: Driver = NVIDIA, recorder: Recorder | None = None) -> None:
+        """For a GPU: `driver`, what launches kernels, and `recorder`, through which runs are recorded as CUDA graphs."""
         if program.device == "cuda":
-            super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver))
+            super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver, recorder))
         else:
             self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
             super().__init__(spec_of(program, self._code.addresses, artifact.messages))

@@ -22,8 +22,13 @@ class Driver:
 NVIDIA = Driver("libcuda.so.1")
 
 
-def gpu_spec_of(program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver) -> dict[str, Any]:
-    """As spec_of, for a cubin. With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its kernel's name."""
+def gpu_spec_of(
+    program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Any | None = None
+) -> dict[str, Any]:
+    """As spec_of, for a cubin. With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its kernel's name.
+
+    recorder  runs are recorded as CUDA graphs through it (see graphs.Recorder)
+    """
     spec = spec_of(program, {name: i for i, name in enumerate(kernels)}, (), driver.tensors)
     most = dict.fromkeys(kernels, (0, 1))
     for step in program.steps:
@@ -38,5 +43,6 @@ def gpu_spec_of(program: Program, code: bytes, kernels: Sequence[str], target: s
         "code": code,
         "kernels": [(name, *limits) for name, limits in most.items()],
         "constants": spec["constants"],
+        "recorder": recorder,
     }
     return {**spec, "constants": []}

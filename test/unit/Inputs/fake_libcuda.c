@@ -2,6 +2,7 @@
 // it is told to. Device pointers are host pointers. One GPU, number 0.
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -25,7 +26,7 @@ typedef struct {
 } Record;
 Record fake_launches[256];
 int fake_launch_count, fake_loads, fake_synchronizations, fake_attribute_count, fake_capturing, fake_version = 13000, fake_major = 9,
-    fake_minor = 0, fake_depth, fake_relaxed_loads;
+    fake_minor = 0, fake_depth, fake_relaxed_loads, fake_recording, fake_graph_launches, fake_graphs, fake_copies, fake_changes;
 int fake_attributes[64][2];
 void *fake_stream;
 static char failing[64];
@@ -83,6 +84,79 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
   fake_attributes[fake_attribute_count++][1] = value;
   return 0;
 }
+// A graph is a list of nodes; one is recorded at a time.
+typedef struct {
+  unsigned threads;
+  void *arguments[2];
+} Node;
+static Node *nodes;
+static int node_count;
+typedef struct {
+  Node *originals, *nodes;
+  int count;
+} Graph;
+typedef struct {
+  void *function;
+  unsigned grid[3], block[3], shared;
+  void **parameters, **extra, *kernel, *context;
+} NodeParams;
+
+static void increment(const Node *node) {
+  const float *in = node->arguments[0];
+  float *out = node->arguments[1];
+  for (unsigned i = 0; i < node->threads; ++i) out[i] = in[i] + 1.0f;
+}
+
+void fake_begin(void) {
+  fake_recording = 1;
+  nodes = calloc(64, sizeof(Node));
+  node_count = 0;
+}
+void *fake_end(void) {
+  Graph *graph = malloc(sizeof *graph);
+  *graph = (Graph){nodes, nodes, node_count};
+  fake_recording = 0;
+  return graph;
+}
+int cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void **graph, void *const **last, size_t *count) {
+  static void *node;
+  (void)stream, (void)graph;
+  node = &nodes[node_count - 1];
+  *status = 1, *id = 1, *last = &node, *count = 1;
+  return 0;
+}
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+  MAY_FAIL("cuGraphInstantiateWithFlags");
+  Graph *copy = malloc(sizeof *copy);
+  *copy = *(Graph *)graph;
+  copy->nodes = calloc(64, sizeof(Node));
+  memcpy(copy->nodes, copy->originals, (size_t)copy->count * sizeof(Node));
+  fake_graphs++;
+  *exec = copy;
+  return (int)flags;
+}
+int cuGraphExecDestroy(void *exec) { free(((Graph *)exec)->nodes); free(exec); fake_graphs--; return 0; }
+int cuGraphExecKernelNodeSetParams_v2(Graph *exec, Node *node, const NodeParams *p) {
+  Node *changed = &exec->nodes[node - exec->originals];
+  if (changed->threads != p->grid[0] * p->block[0]) return 1;
+  for (int i = 0; i < 2; ++i) changed->arguments[i] = *(void **)p->parameters[i];
+  fake_changes++;
+  return 0;
+}
+int cuGraphLaunch(Graph *exec, void *stream) {
+  (void)stream;
+  MAY_FAIL("cuGraphLaunch");
+  for (int i = 0; i < exec->count; ++i) increment(&exec->nodes[i]);
+  fake_graph_launches++;
+  return 0;
+}
+int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
+  (void)stream;
+  memcpy((void *)to, (const void *)from, bytes);
+  fake_copies++;
+  return 0;
+}
+
 int cuLaunchKernelEx(const Config *c, void *function, void **parameters, void **extra) {
   MAY_FAIL("cuLaunchKernelEx");
   if (!depth || extra) return 201;
@@ -94,9 +168,9 @@ int cuLaunchKernelEx(const Config *c, void *function, void **parameters, void **
   r->stream = c->stream;
   r->cluster = c->attribute_count && c->attributes[0].id == 4 ? c->attributes[0].cluster.x : 1;
   for (int i = 0; i < 2; ++i) r->arguments[i] = *(void **)parameters[i];
-  const float *in = *(const float **)parameters[0];
-  float *out = *(float **)parameters[1];
-  for (unsigned i = 0; i < c->grid[0] * c->block[0]; ++i) out[i] = in[i] + 1.0f;
+  Node node = {c->grid[0] * c->block[0], {r->arguments[0], r->arguments[1]}};
+  if (fake_recording) nodes[node_count++] = node;
+  increment(&node); // while recording too: library calls run then, and not when the graph does
   return 0;
 }
 int cuStreamSynchronize(void *stream) { (void)stream; MAY_FAIL("cuStreamSynchronize"); fake_synchronizations++; return 0; }

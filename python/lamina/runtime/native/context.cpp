@@ -1,6 +1,9 @@
 #include "context.h"
 
+#include <utility>
+
 #include "calls.h"
+#include "recording.h"
 
 namespace lamina {
 
@@ -61,18 +64,27 @@ void Context::move_to(int index) {
   }
 }
 
-void Context::begin() {
-  error = 0;
-  Device &device = *plan_.device;
+void Context::begin() { error = 0; }
+
+void Context::take_arena() {
+  if (!plan_.arena_bytes || has_arena_) return;
   void *data = nullptr;
-  if (plan_.arena_bytes && !has_arena_) {
-    arena_ = device.allocate(plan_.arena, plan_.arena_bytes, on.id, &data);
-    has_arena_ = true;
-    for (int b : plan_.of_kind[int(Kind::arena)]) set_base(b, static_cast<char *>(data) + plan_.buffers[b].offset);
-  }
+  arena_ = plan_.device->allocate(plan_.arena, plan_.arena_bytes, on.id, &data);
+  has_arena_ = true;
+  for (int b : plan_.of_kind[int(Kind::arena)]) set_base(b, static_cast<char *>(data) + plan_.buffers[b].offset);
+}
+
+Memory Context::give_arena() {
+  has_arena_ = false;
+  return std::exchange(arena_, {});
+}
+
+void Context::take_outputs() {
+  void *data = nullptr;
   for (int b : plan_.of_kind[int(Kind::output)]) {
     const Buffer &buffer = plan_.buffers[b];
-    outputs[buffer.index] = device.allocate(plan_.fresh[buffer.index], buffer.bytes, on.id, &data);
+    if (outputs[buffer.index].any()) continue;
+    outputs[buffer.index] = plan_.device->allocate(plan_.fresh[buffer.index], buffer.bytes, on.id, &data);
     set_base(b, data);
   }
 }

@@ -13,6 +13,8 @@
 
 namespace lamina {
 
+class Recording;
+
 class Context {
 public:
   Context(const Plan &plan);
@@ -30,7 +32,10 @@ public:
   Memory &owned(int buffer) { return owned_[plan_.buffers[buffer].index]; }
 
   void move_to(int index); // the run is on this one of the devices of its kind
-  void begin();            // takes the arena and the outputs; throws as Device::allocate does
+  void begin();            // of a run
+  void take_outputs();     // those that it lacks; throws as Device::allocate does
+  void take_arena();       // likewise
+  Memory give_arena();     // to somebody else
   void align();            // copies the misaligned arguments; needs the GIL, throws as Device::copy does
   void end();              // gives all memory back; needs the GIL
 
@@ -41,6 +46,8 @@ public:
   const void *loaded = nullptr; // what the device has bound the constants of
   bool entered = false;       // the device has to be left
   std::vector<int> misaligned; // arguments of this run that kernels cannot take as they are
+  std::unique_ptr<Recording> recording; // of the steps, on a GPU
+  Recording *recording_now = nullptr;   // while they are recorded
   std::vector<void *> slots;
   std::vector<void *> parameters; // on a GPU, by slot: its address, as the driver wants parameters
   std::vector<Memory> outputs; // of this run, by number

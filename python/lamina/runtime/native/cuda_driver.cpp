@@ -55,6 +55,15 @@ Driver::Driver(const std::string &library) {
   find(synchronize, "cuStreamSynchronize");
   find(is_capturing, "cuStreamIsCapturing");
   find(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  auto find_if_there = [&](auto &function, const char *name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(lib, name));
+  };
+  find_if_there(capture_info, "cuStreamGetCaptureInfo_v2");
+  find_if_there(instantiate, "cuGraphInstantiateWithFlags");
+  find_if_there(destroy_exec, "cuGraphExecDestroy");
+  find_if_there(set_node, "cuGraphExecKernelNodeSetParams_v2");
+  find_if_there(launch_graph, "cuGraphLaunch");
+  find_if_there(copy, "cuMemcpyDtoDAsync_v2");
   if (driver_version) driver_version(&version_);
   if (!missing.empty() || version_ < kOldest)
     throw std::runtime_error("NVIDIA's driver is for CUDA " + dotted(version_) + "; Lamina needs one for CUDA " + dotted(kOldest) + " or newer" +

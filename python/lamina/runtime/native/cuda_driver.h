@@ -18,6 +18,9 @@ using ContextHandle = struct ContextOpaque *;
 using ModuleHandle = struct ModuleOpaque *;
 using FunctionHandle = struct FunctionOpaque *;
 using StreamHandle = void *;
+using GraphHandle = struct GraphOpaque *;
+using GraphExecHandle = struct GraphExecOpaque *;
+using NodeHandle = struct NodeOpaque *;
 
 constexpr Result kOutOfMemory = 2;
 constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;               // CUdevice_attribute
@@ -43,6 +46,14 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
+struct KernelNodeParams {
+  FunctionHandle function;
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void **parameters, **extra;
+  void *kernel; // instead of `function`
+  ContextHandle context;
+};
+
 class Driver {
 public:
   // The driver in a library; the same object for the same library. Throws std::runtime_error where there is none, or one that is
@@ -63,6 +74,16 @@ public:
   Result (*synchronize)(StreamHandle) = nullptr;
   Result (*is_capturing)(StreamHandle, int *) = nullptr;
   Result (*exchange_capture_mode)(int *) = nullptr;
+
+  // CUDA graphs; may be absent
+  Result (*capture_info)(StreamHandle, int *, uint64_t *, GraphHandle *, const NodeHandle **, size_t *) = nullptr;
+  Result (*instantiate)(GraphExecHandle *, GraphHandle, unsigned long long) = nullptr;
+  Result (*destroy_exec)(GraphExecHandle) = nullptr;
+  Result (*set_node)(GraphExecHandle, NodeHandle, const KernelNodeParams *) = nullptr;
+  Result (*launch_graph)(GraphExecHandle, StreamHandle) = nullptr;
+  Result (*copy)(uintptr_t, uintptr_t, size_t, StreamHandle) = nullptr;
+  bool has_graphs() const { return capture_info && instantiate && destroy_exec && set_node && launch_graph && copy; }
+
   int32_t (*current_stream)(int32_t, void **) = nullptr; // torch's; of the library itself where it has that (in tests)
 
   std::string text(Result) const; // "CUDA_ERROR_INVALID_VALUE: invalid argument"

@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include <functional>
 #include <string>
 
 #include "dlpack.h"
@@ -20,6 +21,7 @@ struct Memory {
   Handle handle = nullptr;    // the same from the C shim
   Block *block = nullptr;     // of the pool
   void release();             // needs the GIL for an object
+  bool any() const { return object || handle || block; }
 };
 
 // A routine of the C shim failed. It has printed why; the caller repeats the step through Python, which raises the real error.
@@ -48,6 +50,10 @@ public:
   // Neither needs the GIL; both throw std::runtime_error that names the step.
   virtual void launch(const Launch &, const std::string &name, Context &) = 0;
   virtual void wait(const std::string &name, Context &) = 0;
+
+  // All steps at once, where this run can do that instead of one after the other; the results have been taken, the arena has not.
+  // Needs the GIL; throws what the steps throw, and std::runtime_error.
+  virtual bool replay(Context &, const std::function<void()> &) { return false; }
 
   // Elements between two layouts of one shape and dtype, both on the device. Needs the GIL; throws nanobind::python_error.
   virtual void copy(const dlpack::Tensor &from, void *to, const Ref &want, Context &) = 0;

@@ -7,6 +7,7 @@
 
 #include "context.h"
 #include "cuda_driver.h"
+#include "recording.h"
 #include "tensors.h"
 
 namespace lamina {
@@ -102,6 +103,16 @@ public:
                               launch.cluster > 1 ? 1u : 0u};
     cuda::Result result = driver_.launch(&config, here.functions[size_t(launch.function)], &context.parameters[launch.slots], nullptr);
     if (result) [[unlikely]] fail(result, launch, name);
+    if (context.recording_now) [[unlikely]] context.recording_now->note(launch, here.functions[size_t(launch.function)], context.stream);
+  }
+
+  bool replay(Context &context, const std::function<void()> &steps) override {
+    int capturing = 0;
+    if (step_by_step || !driver_.has_graphs() || driver_.is_capturing(context.stream, &capturing) || capturing) return false;
+    if (!context.recording) context.recording = std::make_unique<Recording>(driver_, context.plan());
+    Recording &recording = *context.recording;
+    if (!recording.ready() && (!recording.wants(context) || !recording.record(context, code_.recorder, steps))) return false;
+    return recording.replay(context);
   }
 
   void wait(const std::string &name, Context &context) override {

@@ -22,6 +22,7 @@ struct GpuCode {
   };
   std::vector<Kernel> kernels;
   std::vector<nb::bytes> constants;
+  nb::object recorder; // lamina.runtime.graphs.Recorder: runs are recorded as CUDA graphs; None: they are not
 };
 
 // Throws std::runtime_error where there is no driver.

@@ -150,6 +150,7 @@ struct Plan {
   int n_packs = 0;
   bool heavy = false;     // enough work to give the GIL away
   bool calls_torch = false;
+  bool recordable = false; // as a CUDA graph
 };
 
 // Small integer tensors that no kernel reads, such as the seeds of attention: torch keeps them on the CPU or on the GPU as it likes,

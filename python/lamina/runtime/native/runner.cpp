@@ -139,7 +139,11 @@ PyObject *Runner::run(PyObject *const *inputs, size_t count) {
   if (!context.misaligned.empty()) context.align();
   if (!plan_->weights.empty()) packs_.observe(inputs, context);
   context.begin();
-  run_steps(inputs, context);
+  context.take_outputs();
+  if (!plan_->recordable || !plan_->device->replay(context, [&] { run_steps(inputs, context); })) {
+    context.take_arena();
+    run_steps(inputs, context);
+  }
   return wrap_outputs(*plan_, inputs, context);
 }
 

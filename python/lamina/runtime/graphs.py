@@ -1,0 +1,54 @@
+"""Recording a program's steps as a CUDA graph, through torch, whose allocator and libraries have to know of it."""
+
+import logging
+from typing import Any
+
+import torch
+
+_log = logging.getLogger("lamina")
+
+
+def _forget_workspaces() -> None:
+    """cuBLAS keeps a workspace for each stream: one made before a recording would be shared with others on that stream later, one
+    made while recording must stay the graph's own."""
+    forget = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if forget is not None:
+        forget()
+
+
+class Recorder:
+    """What native/recording.cpp calls. A recording goes on between `begin` and `end`, in the calling thread."""
+
+    def begin(self, gpu: int) -> Any:
+        """Starts on a stream of its own, which becomes torch's current one; what `end` takes."""
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        stream = torch.cuda.Stream(gpu)
+        stream.wait_stream(torch.cuda.current_stream(gpu))
+        _forget_workspaces()
+        scope = torch.cuda.stream(stream)
+        scope.__enter__()
+        try:
+            graph.capture_begin(capture_error_mode="thread_local")
+        except BaseException:
+            scope.__exit__(None, None, None)
+            raise
+        return graph, scope
+
+    def end(self, started: Any) -> int:
+        """The address of the graph (cudaGraph_t), which lives as long as `started`."""
+        graph, scope = started
+        try:
+            graph.capture_end()
+        finally:
+            scope.__exit__(None, None, None)
+            _forget_workspaces()
+        return int(graph.raw_cuda_graph())
+
+    def give_up(self, program: str, why: str, started: Any | None) -> None:
+        """After an error; `started` where `end` has not been called."""
+        _log.warning("lamina: %s is not recorded as a CUDA graph: %s", program, why)
+        if started is not None:
+            try:
+                self.end(started)
+            except RuntimeError as error:
+                _log.debug("lamina: %s", error)

@@ -1,0 +1,168 @@
+"""Programs recorded as CUDA graphs, on a driver that stands in for NVIDIA's: it runs the kernels of a graph, not its library calls."""
+
+import gc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import fake_gpu
+import programs as p
+import pytest
+import torch
+from fake_gpu import FakeGpu
+
+from lamina.core.program import Call, Constant, Program
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
+    return fake_gpu.build(tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture
+def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
+    for name in ("launch_count", "graph_launches", "copies", "changes", "capturing", "stream"):
+        library[name] = 0
+    yield library
+    library.fail("", 0)
+    gc.collect()
+    assert library["depth"] == 0 and library["graphs"] == 0, "a context or a graph was left"
+
+
+def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:
+    run = gpu.executable(p.inc_chain(128, 4), recorder=gpu.recorder())
+    kept = []
+    for i in range(8):
+        x = torch.full((128,), float(i))
+        kept.append((run(x)[0], x))
+    assert gpu["graph_launches"] == 6 and len(gpu.launches()) == 3 * 4  # two runs and the recorded one
+    assert all((y == i + 4).all() for i, (y, _) in enumerate(kept))
+    assert len({y.data_ptr() for y, _ in kept}) == 8 and gpu["copies"] == 0
+    changes = gpu["changes"]
+    kept_ones = [run(kept[0][1]) for _ in range(3)]
+    assert gpu["changes"] - changes <= 2 * len(kept_ones)
+
+
+def product(n: int = 64) -> tuple[Program, list[torch.Tensor]]:
+    """(x + 1) @ w, then + 1 from an owned result: a library call between kernels, its weight an argument."""
+    x, w = torch.randn(8, 8), torch.randn(8, 8)
+    flat, size = torch.empty(n), 4 * n
+    bufs = p.buffers(("input", size), ("input", size), ("output", size), ("output", size), ("arena", size))
+    mm = Call("aten.mm.default", "library", (p.ref(4, x), p.ref(1, w)), (), (p.ref(2, x),), (), "mm")
+    steps = [p.inc(p.ref(0, flat), p.ref(4, flat)), mm, p.inc(p.ref(2, flat), p.ref(3, flat))]
+    return p.program([x, w], bufs, steps, [p.ref(2, x), p.ref(3, x)]), [x, w]
+
+
+def test_results_of_libraries_are_copied_out(gpu: FakeGpu) -> None:
+    program, (x, w) = product()
+    run = gpu.executable(program, recorder=gpu.recorder())
+    found = [run(x.clone(), w) for _ in range(6)]
+    assert gpu["graph_launches"] == 4 and gpu["copies"] == 4
+    for y, z in found:
+        torch.testing.assert_close(y, (x + 1) @ w)
+        assert torch.equal(z, y + 1)
+    assert len({y.data_ptr() for y, _ in found}) == 6
+
+
+def test_a_moved_argument_of_a_library_drops_the_recording(gpu: FakeGpu) -> None:
+    program, (x, w) = product()
+    run = gpu.executable(program, recorder=gpu.recorder())
+    for _ in range(4):
+        run(x, w)
+    assert gpu["graphs"] == 1 and gpu["graph_launches"] == 2
+    other = w * 2
+    torch.testing.assert_close(run(x, other)[0], (x + 1) @ other)
+    assert gpu["graphs"] == 0
+    for i in range(8):  # now it takes twice as many runs
+        torch.testing.assert_close(run(x, other)[0], (x + 1) @ other)
+        assert gpu["graphs"] == int(i >= 5), i
+
+
+def test_what_calls_return_is_copied_out(gpu: FakeGpu) -> None:
+    x, w = torch.randn(1, 2, 8, 4), torch.randn(2, 2, 1, 1)
+    flat = torch.empty(64)
+    out = torch.empty(1, 2, 8, 4)
+    bufs = p.buffers(("input", 256), ("input", 16), ("owned", 256), ("arena", 256))
+    args: tuple[Any, ...] = (p.ref(3, x), p.ref(1, w), None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+    convolution = Call("aten.convolution.default", "library", args, (), (), (p.ref(2, out),), "convolution")
+    program = p.program([x, w], bufs, [p.inc(p.ref(0, flat), p.ref(3, flat)), convolution], [p.ref(2, out)])
+    run = gpu.executable(program, recorder=gpu.recorder())
+    found = [run(x, w)[0] for _ in range(6)]
+    assert gpu["graph_launches"] == 4
+    for y in found:
+        torch.testing.assert_close(y, torch.nn.functional.conv2d(x + 1, w))
+    assert len({y.data_ptr() for y in found}) == 6
+
+
+def test_constants_and_results_in_the_arena(gpu: FakeGpu) -> None:
+    flat = torch.empty(64)
+    bufs = p.buffers(("constant", 256), ("arena", 256), ("output", 256))
+    steps = [p.inc(p.ref(0, flat), p.ref(1, flat)), p.inc(p.ref(1, flat), p.ref(2, flat))]
+    constant = Constant("f32", (64,), torch.ones(64).numpy().tobytes())
+    run = gpu.executable(p.program([], bufs, steps, [p.ref(1, flat), p.ref(2, flat)], [constant]), recorder=gpu.recorder())
+    for i in range(8):
+        gpu["stream"] = 0x1000 if i == 5 else 0
+        a, b = run()
+        assert (a == 2).all() and (b == 3).all()
+        a.zero_()
+    assert gpu["graph_launches"] == 5
+
+
+def test_other_streams_and_captures_run_step_by_step(gpu: FakeGpu) -> None:
+    run = gpu.executable(p.inc_chain(64, 3), recorder=gpu.recorder())
+    x = torch.zeros(64)
+    for _ in range(4):
+        run(x)
+    assert gpu["graph_launches"] == 2
+    gpu["stream"] = 0x1000
+    assert run(x)[0].sum() == 192
+    gpu["stream"], gpu["capturing"] = 0, 1
+    assert run(x)[0].sum() == 192
+    assert gpu["graph_launches"] == 2
+    gpu["capturing"] = 0
+    assert run(x)[0].sum() == 192 and gpu["graph_launches"] == 3
+
+
+@pytest.mark.parametrize("function", ["cuGraphInstantiateWithFlags", "cuLaunchKernelEx"])
+def test_a_recording_that_fails_is_given_up(gpu: FakeGpu, function: str) -> None:
+    recorder = gpu.recorder()
+    run = gpu.executable(p.inc_chain(64, 3), recorder=recorder)
+    x = torch.zeros(64)
+    run(x), run(x)
+    gpu.fail(function, 1)
+    for _ in range(4):
+        assert run(x)[0].sum() == 192
+    ((why, begun),) = recorder.given_up
+    assert "CUDA_ERROR_INVALID_VALUE" in why and begun == (function == "cuLaunchKernelEx")
+    assert gpu["graph_launches"] == 0
+
+
+def test_a_graph_that_does_not_launch(gpu: FakeGpu) -> None:
+    run = gpu.executable(p.inc_chain(64, 3), recorder=gpu.recorder())
+    for _ in range(4):
+        run(torch.zeros(64))
+    gpu.fail("cuGraphLaunch", 700)
+    with pytest.raises(RuntimeError, match="the launch of test as a graph failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
+        run(torch.zeros(64))
+    assert run(torch.zeros(64))[0].sum() == 192
+
+
+def test_programs_with_python_calls_and_single_steps_are_not_recorded(gpu: FakeGpu) -> None:
+    x = torch.randn(64)
+    bufs = p.buffers(("input", 256), ("output", 256), ("output", 256))
+    call = Call("aten.digamma.default", "fallback", (p.ref(1, x),), (), (p.ref(2, x),), (), "digamma")
+    for steps in ([p.inc(p.ref(0, x), p.ref(1, x)), call], [p.inc(p.ref(0, x), p.ref(1, x))]):
+        run = gpu.executable(p.program([x], bufs, steps, [p.ref(1, x)]), recorder=gpu.recorder())
+        for _ in range(5):
+            assert torch.equal(run(x)[0], x + 1)
+    assert gpu["graph_launches"] == 0
+
+
+def test_threads_have_recordings_of_their_own(gpu: FakeGpu) -> None:
+    run = gpu.executable(p.inc_chain(256, 4), recorder=gpu.recorder())
+
+    def work(seed: int) -> bool:
+        return all(bool((run(torch.full((256,), float(seed + i)))[0] == seed + i + 4).all()) for i in range(40))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(work, range(4)))
