@@ -38,6 +38,7 @@ bool Recording::wants(const Context &context) {
 bool Recording::record(Context &context, nb::handle recorder, const std::function<void()> &steps) {
   stream_ = context.stream;
   index_ = context.on.id;
+  driver_.check(driver_.current_context(&context_), "no current CUDA context");
   context.take_arena();
   bool begun = false;
   std::string why;
@@ -100,12 +101,15 @@ void Recording::keep(Context &context) {
   context.take_outputs();
 }
 
-void Recording::drop() {
+void Recording::drop() noexcept {
   if (!exec_) return;
   int mode = cuda::kCaptureRelaxed; // others may be recording
   driver_.exchange_capture_mode(&mode);
-  driver_.synchronize(stream_); // its memory goes back to torch, for any stream
+  cuda::ContextHandle gone = nullptr;
+  bool pushed = !driver_.push_context(context_); // the thread may be any
+  driver_.synchronize(stream_);                  // its memory goes back to torch, for any stream
   driver_.destroy_exec(exec_);
+  if (pushed) driver_.pop_context(&gone);
   driver_.exchange_capture_mode(&mode);
   exec_ = nullptr;
   --recordings;

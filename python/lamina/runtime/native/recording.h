@@ -49,7 +49,7 @@ private:
   };
 
   void keep(Context &context);
-  void drop();
+  void drop() noexcept;
   void update(Context &context);
   void copy_out(Context &context);
 
@@ -68,6 +68,7 @@ private:
   Memory arena_;
   char *arena_data_ = nullptr;
   std::vector<Kept> outputs_, owned_;
+  cuda::ContextHandle context_ = nullptr;
   void *stream_ = nullptr;
   int index_ = 0;
 };
