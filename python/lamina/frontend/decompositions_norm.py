@@ -163,6 +163,24 @@ def batch_norm_no_stats(
     return batch_norm_training(x, weight, bias, None, None, momentum, eps)[:3]
 
 
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """The overload of graphs without gradients. With running statistics in training it writes to them: eager's op does that."""
+    if running_mean is None or running_var is None:
+        return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
+    if training:
+        return NotImplemented
+    return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+
+
 NORMS: dict[Any, Callable[..., Any]] = {
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
@@ -173,4 +191,5 @@ NORMS: dict[Any, Callable[..., Any]] = {
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten._native_batch_norm_legit_functional.default: batch_norm_functional,
     aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
+    aten.native_batch_norm.default: batch_norm,
 }
