@@ -33,7 +33,7 @@ def compile(
 
     example_inputs  positional arguments as a tuple, or keyword arguments as a dict; tensors fix shape, dtype and device, all else
                     (numbers, strings, None) is part of what is compiled
-    target          what to compile for: "cpu" (default: this machine) or "cpu:znver4"
+    target          what to compile for: "cpu" (this machine), "cpu:znver4" or "nvvm:sm_90a"; by default what the tensors are on
     options         `lamina.Options`, or a mapping with the same names
 
     Parameters are used as they are at each call, so an optimiser's step is seen. Where gradients are asked for (grad mode, and a
