@@ -54,7 +54,7 @@ def _kernel(tile: ir.Operation) -> None:
         "gpu.func",
         regions=1,
         attributes={
-            "function_type": type_, "sym_name": tile.attributes["sym_name"], "gpu.kernel": ir.UnitAttr.get(),
+            "function_type": type_, "sym_name": tile.attributes["sym_name"], "kernel": ir.UnitAttr.get(),
             "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
             **cluster,
             **_resident(tile),

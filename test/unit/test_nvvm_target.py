@@ -228,3 +228,27 @@ def test_pipeline_of_the_lit_test_is_the_target_s() -> None:
 def test_kernel_at_a_line() -> None:
     source = ".visible .entry a(\n)\n{\n}\n.visible .entry b(\n)\n{\n bad\n}\n"
     assert (kernel_at(source, 3), kernel_at(source, 8), kernel_at(source, 0)) == ("a", "b", "")
+
+
+TILE = """func.func private @double(%x: memref<4096xf32>, %o: memref<4096xf32>) attributes {
+    tile.grid = 8 : i64, tile.threads = 128 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64,
+    tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>, tile.outputs = 1 : i64} {
+  %p = "tile.program_id"() : () -> index
+  %n = arith.constant 512 : index
+  %i = arith.muli %p, %n : index
+  %z = arith.constant 0.0 : f32
+  %v = vector.transfer_read %x[%i], %z {in_bounds = [true]} : memref<4096xf32>, vector<512xf32>
+  %r = arith.addf %v, %v : vector<512xf32>
+  vector.transfer_write %r, %o[%i] {in_bounds = [true]} : vector<512xf32>, memref<4096xf32>
+  return
+}"""
+
+
+def test_every_level_from_a_tile_program() -> None:
+    """MLIR levels parse again."""
+    with context(), ir.Location.unknown():
+        reached = {level: text() for level, text in NvvmTarget.named("sm_90a").below(ir.Module.parse(TILE))}
+        for level in ("gpu", "nvvm"):
+            ir.Module.parse(reached[level])
+    assert list(reached) == ["gpu", "nvvm", "llvm", "ptx", "sass"]
+    assert "ld.global.nc.v4" in reached["ptx"] and "STG.E.128" in reached["sass"]

@@ -178,7 +178,7 @@ def device_module(module: ir.Module) -> ir.Operation:
 def kernels_of(module: ir.Module) -> tuple[str, ...]:
     """The names of the kernels, at the gpu level or lowered."""
     functions = [o.operation for o in device_module(module).regions[0].blocks[0].operations]
-    return tuple(_name(f) for f in functions if "gpu.kernel" in f.attributes or "nvvm.kernel" in f.attributes)
+    return tuple(_name(f) for f in functions if "kernel" in f.attributes or "nvvm.kernel" in f.attributes)
 
 
 def lines_of(module: ir.Module, kernel: str) -> list[str]:
