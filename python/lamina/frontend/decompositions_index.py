@@ -110,6 +110,13 @@ def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, devic
     return (rows.unsqueeze(1) == columns).to(dtype or torch.get_default_dtype())
 
 
+def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
+    """`src` in the shape and type of `x`: what an assignment leaves when it is no longer in place."""
+    if x.device != src.device:
+        return NotImplemented
+    return src.to(x.dtype).expand(x.shape).clone()
+
+
 INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
@@ -117,6 +124,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.select_scatter.default: select_scatter,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
+    aten.copy.default: copy,
     aten.eye.default: eye,
     aten.eye.m: eye,
     aten.squeeze.dims: squeeze_dims,

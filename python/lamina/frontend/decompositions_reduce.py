@@ -161,8 +161,10 @@ def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     dims = _dims(x, dim)
     if x.dtype is torch.uint8:
         return NotImplemented
-    if not dims or _count(x, list(range(x.dim()))) == 0:
+    if not dims:
         return NotImplemented
+    if _count(x, dims) == 0:
+        return (x != 0).sum(dims, keepdim) != 0
     return torch.amax((x != 0).to(torch.int8), dims, keepdim) != 0
 
 
