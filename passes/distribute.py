@@ -71,7 +71,7 @@ def _kernel(tile: ir.Operation) -> None:
 
 def _resident(tile: ir.Operation) -> dict[str, ir.Attribute]:
     """The bound on registers that lets an SM hold so many CTAs."""
-    found = tile.attributes["tile.resident"] if "tile.resident" in tile.attributes else None
-    if found is None or not ir.IntegerAttr(found).value:
+    if "tile.resident" not in tile.attributes:
         return {}
-    return {"nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), ir.IntegerAttr(found).value)}
+    wanted = ir.IntegerAttr(tile.attributes["tile.resident"]).value
+    return {"nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), wanted)} if wanted else {}

@@ -52,9 +52,12 @@ class Exchange:
         slots = [self.shared(ctas, v.type) for v in stored]
         if self.repeated:
             synchronize()
-        self._where(
-            at.below(self.thread, ctas), lambda: [send(v, s, rank, self.thread, at) for s, v in zip(slots, stored, strict=True)]
-        )
+
+        def share() -> None:
+            for slot, v in zip(slots, stored, strict=True):
+                send(v, slot, rank, self.thread, at)
+
+        self._where(at.below(self.thread, ctas), share)
         synchronize()
         return [
             [_as_computed(memref.load(slot, [at.number(i)]), v.type) for i in range(ctas)]

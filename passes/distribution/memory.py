@@ -4,6 +4,7 @@ Loads past a bound read the first address of the block instead, so that they nee
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
@@ -93,9 +94,9 @@ class Memory:
             place = self._place(first, c)
             if isinstance(mask, Spread):
                 for i, (m, e) in enumerate(zip(elements(mask.parts[c]), elements(part), strict=True)):
-                    self.when(m, lambda e=e, i=i, place=place: memref.store(e, target, [self.at.add(place, i)]))
+                    self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
             else:
-                self.when(mask.inside[c] if mask else None, lambda p=part, place=place: self.store(p, target, place, divisor))
+                self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor))
 
     def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int) -> None:
         count, stored = self.shape.vec, element_of(part.type)

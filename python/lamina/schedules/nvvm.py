@@ -70,7 +70,7 @@ def row_reduction(extent: int, vec: int, rows: int, sms: int, most_ctas: int) ->
     if chunks * vec > 2 * wanted:
         cluster = power_of_two(-(-extent // (threads * CLUSTER_ELEMENTS)))
         if cluster <= most_ctas and extent >= 4 * threads * vec:
-            return Config(threads, vec, -(-extent // (threads * vec * cluster)), cluster=cluster)
+            return Config(threads, vec, -(-extent // (threads * vec * cluster)), cluster=cluster, resident=2)
         chunks = max(16 // vec, 1)  # does not fit in registers: loops over the row
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
