@@ -11,8 +11,8 @@ import torch
 import lamina
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))  # the tables of the tests without a GPU
-from test_gpu_math import BOUNDS  # noqa: E402
-from test_math import FUNCTIONS, inputs, ulp_error  # noqa: E402
+from test_gpu_math import BOUNDS
+from test_math import FUNCTIONS, inputs, ulp_error
 
 CASES: dict[str, tuple[float, Callable[..., torch.Tensor]]] = {
     **{name: (BOUNDS.get(name, bound), reference) for name, (bound, reference) in FUNCTIONS.items()},
