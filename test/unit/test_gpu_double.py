@@ -31,7 +31,7 @@ SPECIAL = [
 FUNCTIONS: dict[str, tuple[float, Callable[..., np.ndarray]]] = {
     "exp2": (1.5, np.exp2), "log2": (2.5, np.log2), "log10": (2.5, np.log10), "sinh": (4, np.sinh), "cosh": (3, np.cosh), "asinh": (4, np.arcsinh),
     "acosh": (4, np.arccosh), "atanh": (4, np.arctanh), "atan": (2.5, np.arctan), "asin": (4, np.arcsin), "acos": (4, np.arccos),
-    "sin": (2, np.sin), "cos": (2, np.cos), "tan": (4, np.tan), "atan2": (3.5, np.arctan2), "powf": (32, np.power),
+    "sin": (3, np.sin), "cos": (3, np.cos), "tan": (4, np.tan), "atan2": (3.5, np.arctan2), "powf": (32, np.power),
 }  # fmt: skip
 wide = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="long double is no wider than double")
 

@@ -29,13 +29,13 @@ TURNS = (
 
 
 def sin(x: Num) -> Num:
-    """Sine, at most 2 ulp for every finite x."""
+    """Sine, at most 3 ulp for every finite x."""
     quadrant, r = _reduce(x)
     return _wave(r, quadrant)
 
 
 def cos(x: Num) -> Num:
-    """Cosine, at most 2 ulp for every finite x."""
+    """Cosine, at most 3 ulp for every finite x."""
     quadrant, r = _reduce(x)
     return _wave(r, quadrant + 1)
 
