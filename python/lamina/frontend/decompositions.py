@@ -13,6 +13,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 
 from .decompositions_activation import ACTIVATIONS
+from .decompositions_empty import EMPTY
 from .decompositions_index import INDEXING
 from .decompositions_integer import INTEGERS
 from .decompositions_loss import LOSSES
@@ -54,6 +55,6 @@ def table() -> Table:
 def own() -> Table:
     """Those of the table that are ours."""
     found: Table = {}
-    for part in (POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
+    for part in (EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
         found |= part
     return found

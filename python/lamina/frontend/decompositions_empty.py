@@ -1,0 +1,49 @@
+"""Tensors of any content are tensors of zeros: what is read of them, if anything, is then at least the same in every call."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def empty(size: Sequence[int], *, memory_format: torch.memory_format | None = None, **kwargs: Any) -> Tensor:
+    out = torch.full(size, 0, **_typed(kwargs))
+    return out if memory_format is None else out.contiguous(memory_format=memory_format)
+
+
+def empty_permuted(size: Sequence[int], physical: Sequence[int], **kwargs: Any) -> Tensor:
+    """`physical` names the dimensions in the order in which memory holds them."""
+    out = torch.full([size[d] for d in physical], 0, **_typed(kwargs))
+    return out if list(physical) == list(range(len(size))) else out.permute([list(physical).index(d) for d in range(len(size))])
+
+
+def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:
+    """Only of strides without gaps."""
+    physical = sorted(range(len(size)), key=lambda d: (-strides[d], d))
+    step = 1
+    for d in reversed(physical):
+        if strides[d] != step and size[d] != 1:
+            return NotImplemented
+        step *= size[d]
+    return empty_permuted(size, physical, **kwargs)
+
+
+def new_empty_strided(x: Tensor, size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    return empty_strided(size, strides, **({"dtype": x.dtype, "device": x.device} | given))
+
+
+def _typed(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """`full` takes its dtype from the number where none is named, `empty` takes the default."""
+    return {**kwargs, "dtype": kwargs.get("dtype") or torch.get_default_dtype()}
+
+
+EMPTY: dict[Any, Callable[..., Any]] = {
+    aten.empty.memory_format: empty,
+    aten.empty_permuted.default: empty_permuted,
+    aten.empty_strided.default: empty_strided,
+    aten.new_empty_strided.default: new_empty_strided,
+}
