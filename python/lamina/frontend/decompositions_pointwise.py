@@ -159,6 +159,11 @@ def full(size: Any, value: Any, **kwargs: Any) -> Any:
     return torch.full(size, bool(value), **kwargs)
 
 
+def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
+    """torch-mlir makes every number f64 first, and has no place for a literal of f64 without dimensions."""
+    return torch.full((), value, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     fill = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
     return torch.where(mask, fill, x)
@@ -225,6 +230,7 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.fmod.Tensor: fmod,
     aten.fmod.Scalar: fmod,
     aten.full.default: full,
+    aten.scalar_tensor.default: scalar_tensor,
     aten.masked_fill.Scalar: masked_fill,
     aten.masked_fill.Tensor: masked_fill,
     aten.eq.Tensor: equal,

@@ -11,6 +11,7 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx, set_original_aten_op
 from torch.utils import _pytree as pytree
 
+from .attention import ATTENTION, attend
 from .decompositions import own, table
 from .normalise import SETTLED
 
@@ -39,9 +40,23 @@ class _Run(fx.Interpreter):
     """Composite ops, which torch's dispatcher takes apart before the trace sees them, are taken apart as torch.export does: by us
     where we know how, else by torch's Python or C++."""
 
+    def run_node(self, n: fx.Node) -> Any:
+        self.node = n
+        return super().run_node(n)
+
+    @property
+    def graph_module(self) -> fx.GraphModule:
+        assert isinstance(self.module, fx.GraphModule)
+        return self.module
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target in SETTLED:
             return None
+        if target is ATTENTION:
+            with set_original_aten_op(target):
+                whole = attend(self.node, self.graph_module, args, kwargs)
+            if whole is not None:
+                return whole
         if not isinstance(target, torch._ops.OpOverload) or not _is_composite(target):
             return super().call_function(target, args, kwargs)
         if target not in own():

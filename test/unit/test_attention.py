@@ -1,0 +1,58 @@
+"""What masks of attention mean, without a GPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from lamina.frontend.attention import ATTENTION, concrete, meaning
+
+N = 7
+
+
+def by_comparisons(x: Tensor) -> Tensor:
+    at = torch.arange(x.shape[2])
+    return (at[None, :] <= at[:, None])[None, None]
+
+
+def bias(x: Tensor) -> Tensor:
+    hidden = torch.full((N, N), torch.finfo(torch.bfloat16).min).triu(1)
+    return hidden[None, None].expand(2, 1, N, N)
+
+
+def window(x: Tensor) -> Tensor:
+    at = torch.arange(N)
+    return by_comparisons(x) & (at[:, None] - at[None, :] < 3)
+
+
+def of_values(x: Tensor) -> Tensor:
+    return x[:, :, :, :1] > 0
+
+
+MASKS = {
+    "causal": [by_comparisons, bias],
+    "nothing": [lambda x: torch.arange(N)[None, None, None] >= 0, lambda x: torch.zeros(1, 1, N, N)],
+    "bias": [window, of_values, lambda x: torch.linspace(0, 1, N * N).reshape(N, N), lambda x: by_comparisons(x)[:, :, :, :5]],
+}
+
+
+@pytest.mark.parametrize(("kind", "number"), [(k, i) for k, v in MASKS.items() for i in range(len(v))])
+def test_meaning_of_a_mask_in_a_graph(kind: str, number: int) -> None:
+    mask = MASKS[kind][number]
+    size = mask(torch.zeros(2, 3, N, 4)).shape[-1]
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(x, y, y, attn_mask=mask(x))
+
+    graph = torch.export.export(Model(), (torch.randn(2, 3, N, 4), torch.randn(2, 3, size, 4))).graph_module
+    (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
+    given = node.args[3] if len(node.args) > 3 else node.kwargs["attn_mask"]
+    assert isinstance(given, fx.Node)
+    assert meaning(concrete(given, graph)) == kind
+
+
+def test_values_that_hide_all_but_not_quite_are_a_bias() -> None:
+    assert meaning(torch.full((3, 3), -1.0)) == "bias"
+    assert meaning(None) == "bias" and meaning(torch.zeros(3)) == "bias" and meaning(torch.zeros(0, 3)) == "bias"
+    assert meaning(torch.full((1, 1), -torch.inf)) == "bias"
