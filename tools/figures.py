@@ -27,7 +27,7 @@ def tables(found: Mapping[str, Any]) -> list[Figures]:
         _kernels({n: f for n, f in measured.items() if f["kind"] == "kernel" and "call" in f}),
         _models({n: f for n, f in measured.items() if f["kind"] == "model" and "call" in f}),
         _compile({n: f for n, f in measured.items() if f["kind"] != "call"}),
-        _call([f["call"] for f in measured.values() if f["kind"] == "call"]),
+        call_table("A call on 64 elements", [f["call"] for f in measured.values() if f["kind"] == "call"]),
         Figures("Failed", ("workload", "why"), [(n, f["failed"]) for n, f in found.items() if "failed" in f]),
     ]
     return [table for table in made if table.rows]
@@ -112,7 +112,7 @@ def _compile(found: Mapping[str, Any]) -> Figures:
     return Figures("Seconds from AOT graph to first result", columns, rows)
 
 
-def _call(calls: Sequence[Mapping[str, float]]) -> Figures:
+def call_table(title: str, calls: Sequence[Mapping[str, float]]) -> Figures:
     names = {
         "eager": "eager",
         "lamina.compile": "lamina.compile",
@@ -121,7 +121,7 @@ def _call(calls: Sequence[Mapping[str, float]]) -> Figures:
         "torch.compile": "torch.compile, Inductor",
     }
     rows = [[text, f"{call[key] * 1e6:.1f}"] for call in calls for key, text in names.items()]
-    return Figures("A call on 64 elements", ("through", "us"), rows)
+    return Figures(title, ("through", "us"), rows)
 
 
 def show(figures: Sequence[Figures], console: Console) -> None:
@@ -134,8 +134,8 @@ def show(figures: Sequence[Figures], console: Console) -> None:
         console.print(table)
 
 
-def markdown(figures: Sequence[Figures], machine: str) -> str:
-    parts = ["# Figures", "", f"Made by `make bench` on {machine}. [How](measuring.md).", ""]
+def markdown(figures: Sequence[Figures], machine: str, command: str = "make bench") -> str:
+    parts = ["# Figures", "", f"Made by `{command}` on {machine}. [How](measuring.md).", ""]
     for figure in figures:
         lines = [figure.columns, ["---", *["---:"] * (len(figure.columns) - 1)], *figure.rows]
         parts += [f"## {figure.title}", "", *(f"| {' | '.join(line)} |" for line in lines), ""]

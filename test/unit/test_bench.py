@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lamina.tools import bench, figures, timing
+from lamina.tools import figures, timing
+from lamina.tools.bench_suites import SUITES, store
 from lamina.tools.bench_workloads import CALL
 
 COMPILE = {
@@ -55,8 +56,10 @@ def test_tables() -> None:
 
 
 def test_stored_figures_keep_other_workloads(tmp_path: Path) -> None:
-    bench.store(tmp_path, {"MLP": FOUND["MLP"]})
-    data, page = bench.store(tmp_path, {"softmax": FOUND["softmax"]})
+    store(tmp_path, {"MLP": FOUND["MLP"]}, SUITES["cpu"])
+    lines = store(tmp_path, {"softmax": FOUND["softmax"]}, SUITES["cpu"])
+    data, page = tmp_path / "figures.json", tmp_path / "figures.md"
+    assert lines == [f"written: {data}", f"written: {page}"]
     assert list(json.loads(data.read_text())["workloads"]) == ["softmax", "MLP"]
     assert "softmax" in page.read_text() and "MLP" in page.read_text()
 

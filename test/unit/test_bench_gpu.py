@@ -1,0 +1,211 @@
+"""`bench.py --target nvvm` on figures made up here, and what of it needs no GPU: workloads' shapes, errors, XLA's profile."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import lamina
+from lamina.tools import bench_gpu_worker, figures, figures_gpu, gpu_clock, roofline_plot
+from lamina.tools.bench_gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkload
+from lamina.tools.bench_suites import SUITES, store
+
+ROOFS = {"bandwidth": 4e12, "flops": 8e14}
+COLD = {"eager": 0.1, "torch.compile": 9.0, "reduce-overhead": 2.0, "lamina": 2.0}
+ERRORS = {"eager": 2e-3, "torch.compile": 1e-3, "lamina": 1.5e-3}
+KERNEL = {
+    "kind": "kernel", "goals": {"best": 1.0, "torch.compile": 0.42}, "share": 0.88, "roofs": {"bandwidth": 4e12}, "cold": COLD, "errors": ERRORS,
+    "times": {"eager": 200e-6, "torch.compile": 160e-6, "reduce-overhead": 170e-6, "XLA": 82e-6, "lamina": 70e-6},
+    "work": {"bytes": 268_000_000, "flops": 500_000_000}, "made": {"kernels": 1, "calls": 0, "fallbacks": 0, "fallback_ops": []}, "notes": {},
+    "machine": "a GPU",
+}  # fmt: skip
+MODEL = {
+    **KERNEL, "kind": "model", "goals": {"reduce-overhead": 0.9}, "share": None, "roofs": ROOFS,
+    "times": {"eager": 4e-3, "torch.compile": 3e-3, "reduce-overhead": 0.8e-3, "lamina": 1e-3, "lamina graphs": 0.68e-3},
+    "work": {"bytes": 200_000_000, "flops": 400_000_000_000},
+    "made": {"kernels": 60, "calls": 80, "fallbacks": 1, "fallback_ops": ["aten.foo"]},
+}  # fmt: skip
+NO_LAMINA = {**KERNEL, "times": {"eager": 200e-6}, "errors": {"eager": 1e-7}, "cold": {}, "notes": {"lamina": "CompileError: no"}}
+del NO_LAMINA["made"]
+FOUND: dict[str, Any] = {
+    "softmax bf16 16384x4096": KERNEL,
+    "BERT-base b1 s128": MODEL,
+    "GELU bf16 8192^2": NO_LAMINA,
+    "ResNet-50 b64": {"failed": "took more than 150 s"},
+    GPU_CALL: {
+        "kind": "call",
+        "call": {"eager": 45e-6, "lamina.compile": 11e-6, "null": 25e-6, "lamina": 28e-6, "torch.compile": 44e-6},
+    },
+}
+
+
+def test_floors() -> None:
+    assert figures_gpu.floor(KERNEL) == pytest.approx(67e-6)
+    assert figures_gpu.floor(MODEL) == pytest.approx(500e-6)  # its products, not its 50 us of traffic
+    assert figures_gpu.floor({**MODEL, "roofs": {"bandwidth": 4e12}}) == pytest.approx(50e-6)
+
+
+def test_goals() -> None:
+    name = "softmax bf16 16384x4096"
+    assert figures_gpu.goals(FOUND) == [
+        (f"{name}: at most 1.0 of the best of torch.compile, reduce-overhead, XLA (is 0.85)", True),
+        (f"{name}: at most 0.42 of torch.compile (is 0.44)", False),
+        (f"{name}: at least 88% of copy bandwidth (is 95.7%)", True),
+        ("BERT-base b1 s128: at most 0.9 of reduce-overhead (is 0.85)", True),
+        ("BERT-base b1 s128: at most 1/3 of torch.compile's cold compile (is 0.22)", True),
+        ("GELU bf16 8192^2: runs", False),
+        ("ResNet-50 b64: runs", False),
+        ("lamina.compile: at most 10 us a call (is 11.0)", False),
+        ("torch.compile: at most 5 us above null (is 3.0)", True),
+    ]
+
+
+def test_a_goal_without_a_rival_is_missed() -> None:
+    alone = {"x": {**KERNEL, "times": {"lamina": 1e-6}}}
+    assert dict(figures_gpu.goals(alone))["x: at most 0.42 of torch.compile (not measured)"] is False
+
+
+def test_a_larger_model_has_eager_for_a_rival() -> None:
+    model = {**MODEL, "goals": {"best": 1.0}, "times": {"eager": 1e-3, "torch.compile": 2e-3, "lamina": 1.1e-3}}
+    assert ("x: at most 1.0 of the best of eager, torch.compile (is 1.10)", False) in figures_gpu.goals({"x": model})
+
+
+def test_tables() -> None:
+    text = figures.markdown(figures_gpu.tables(FOUND), "a GPU", "a command")
+    assert "Made by `a command` on a GPU" in text
+    row = "| softmax bf16 16384x4096 | 200.0 | 160.0 | 170.0 | 82.0 | 70.0 | 67.0 | 96% | 0.85 | 0.44 | 1.5e-03 | 2.0e-03 | 1 + 0 |"
+    assert row in text
+    made = "60 + 80 + 1 fallbacks (aten.foo)"
+    assert (
+        f"| BERT-base b1 s128 | 4.000 | 3.000 | 0.800 | 1.000 | 0.680 | 0.500 | 74% | 0.85 | 0.85 | 1.5e-03 | 2.0e-03 | {made} |"
+        in text
+    )
+    assert "| GELU bf16 8192^2 | 200.0 | - | - | - | - | 67.0 | - | - | - | - | 1.0e-07 | - |" in text
+    assert "| softmax bf16 16384x4096 | 9.00 | - | 2.00 | 0.22 |" in text
+    assert "| GELU bf16 8192^2 | lamina | CompileError: no |" in text
+    assert "| ResNet-50 b64 | all | took more than 150 s |" in text
+    assert "| torch.compile, Lamina | 28.0 |" in text
+
+
+def test_rows() -> None:
+    line = figures_gpu.row("softmax", KERNEL)
+    assert (
+        line.startswith("softmax: eager 200.0 us, ")
+        and "of best 0.85, of torch.compile 0.44, error 1.5e-03 (eager 2.0e-03)" in line
+    )
+    assert figures_gpu.row("x", NO_LAMINA).endswith("lamina: CompileError: no")
+    assert figures_gpu.row("x", {"failed": "why"}) == "x: failed: why"
+
+
+def test_points_under_the_roof() -> None:
+    found = {(name, contestant): rate for name, _, contestant, _, rate in roofline_plot.points(FOUND)}
+    assert found["BERT-base b1 s128", "lamina"] == pytest.approx(400e9 / 0.68e-3)
+    assert found["BERT-base b1 s128", "torch.compile"] == pytest.approx(400e9 / 0.8e-3)
+    assert roofline_plot.roofs(FOUND) == (4e12, 8e14)
+    assert roofline_plot.draw({"x": {"failed": "why"}}, Path("unused")) == "no picture: nothing to draw"
+
+
+def test_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "figures.png"
+    assert roofline_plot.draw(FOUND, file) == f"written: {file}"
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_there_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    lines = store(tmp_path, FOUND, SUITES["nvvm"])
+    assert lines[-1] == "no picture: matplotlib is not installed (pip install 'lamina[bench]')"
+    assert json.loads((tmp_path / "figures-gpu.json").read_text())["machine"] == "a GPU"
+
+
+@pytest.mark.parametrize("name", [name for name, w in GPU_WORKLOADS.items() if w.kind == "kernel"])
+def test_kernels_have_results(name: str) -> None:
+    with FakeTensorMode():
+        model, inputs = GPU_WORKLOADS[name].make("cpu")
+        assert all(isinstance(t, Tensor) for t in torch.utils._pytree.tree_leaves(model(*inputs)))
+    jax_side = Path(bench_gpu_worker.__file__).with_name("bench_xla.py").read_text()
+    assert f"def {model.__name__}(" in jax_side
+
+
+@pytest.mark.parametrize("function", [w.make for w in GPU_WORKLOADS.values() if w.kind == "kernel"])
+def test_xla_computes_the_same(function: Any) -> None:
+    pytest.importorskip("jax")
+    from lamina.tools import bench_xla
+
+    with FakeTensorMode():
+        model, shapes = function("cpu")
+    inputs = [torch.randint(8, (8,)) if x.dtype is torch.int64 else torch.randn([8, 4096][-x.dim() :]).to(x.dtype) for x in shapes]
+    if model.__name__ == "transpose_add_relu":
+        inputs[1] = inputs[1].reshape(4096, 8)
+    given = bench_xla.as_tensors(bench_xla.compiled(model.__name__, inputs)())
+    assert bench_gpu_worker.difference(given, bench_gpu_worker.in_double(model, tuple(inputs))) < 1e-2
+
+
+def test_a_profile_is_parted_by_its_flushes() -> None:
+    bench_xla = pytest.importorskip("lamina.tools.bench_xla", reason="jax is not installed", exc_type=ImportError)
+    ran = [(30.0, "flush", 9.0), (0.0, "flush", 9.0), (10.0, "a", 1.0), (11.0, "b", 2.0), (40.0, "a", 4.0)]
+    assert bench_xla.by_call(ran, 2) == [3.0, 4.0]
+    with pytest.raises(ValueError, match="has 2 calls, 2 with kernels, where 3 were made"):
+        bench_xla.by_call(ran, 3)
+
+
+def measured(model: Any, inputs: tuple[Any, ...], kind: str, **given: Any) -> dict[str, Any]:
+    workload = GpuWorkload(lambda device: (model, inputs), kind, share=0.9 if kind == "kernel" else None, **given)
+    roofs = {"bandwidth": 1e12, "flops": 1e12} if kind == "model" else {"bandwidth": 1e12}
+
+    def sampler(name: str, run: Any) -> gpu_clock.Sampler:
+        return lambda: [gpu_clock.statistics.mean((1e-3, 3e-3))] if run() is not None else []
+
+    with torch.no_grad():
+        return bench_gpu_worker.measure(workload, model, inputs, roofs=roofs, sampler=sampler, rounds=2)
+
+
+def doubled(x: Tensor) -> Tensor:
+    return (x + 1) * 2
+
+
+@pytest.fixture
+def without_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile needs no compiler on CPU tensors."""
+    monkeypatch.setattr(torch, "compile", lambda model, mode=None: model)
+
+
+@pytest.mark.usefixtures("without_inductor")
+def test_a_kernel_is_measured() -> None:
+    found = measured(doubled, (torch.randn(64, 64),), "kernel", reads=2)
+    assert found["work"]["bytes"] == 3 * 64 * 64 * 4 and found["work"]["flops"] == 2 * 64 * 64
+    assert found["times"]["lamina"] == 2e-3 and found["errors"]["lamina"] < 1e-6 and found["cold"]["lamina"] > 0
+    assert found["made"]["kernels"] == 1 and found["made"]["fallbacks"] == 0
+
+
+@pytest.mark.usefixtures("without_inductor")
+def test_a_model_is_measured_and_stays_as_it_is() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).bfloat16()
+    found = measured(model, (torch.randn(8, 64, dtype=torch.bfloat16),), "model")
+    assert found["work"] == {"bytes": 2 * (64 * 64 + 64 + 8 * 64 + 8 * 64), "flops": 2 * 8 * 64 * 64}
+    assert set(found["times"]) == {"eager", "torch.compile", "reduce-overhead", "lamina", "lamina graphs"}
+    assert model[0].weight.dtype is torch.bfloat16 and found["made"]["calls"] == 1
+    json.dumps(found)
+
+
+@pytest.mark.usefixtures("without_inductor")
+def test_a_contestant_that_fails_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
+        raise lamina.CompileError("not this one\nand more")
+
+    monkeypatch.setattr(lamina, "compile", refuses)
+    found = measured(doubled, (torch.randn(64, 64),), "kernel")
+    assert found["notes"]["lamina"] == "CompileError: not this one" and found["times"]["eager"] > 0
+    assert "made" not in found
+
+
+def test_turns_drop_what_fails() -> None:
+    def fails() -> list[float]:
+        raise RuntimeError("gone")
+
+    assert gpu_clock.in_turns({"a": lambda: [1.0, 3.0], "b": fails}, 2) == ({"a": 2.0}, {"b": "RuntimeError: gone"})
