@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from lamina.frontend.attention import ATTENTION, concrete, meaning
+from lamina.frontend.attention import ATTENTION, concrete, keep_whole, kind_of_mask, meaning
 
 N = 7
 
@@ -50,6 +50,25 @@ def test_meaning_of_a_mask_in_a_graph(kind: str, number: int) -> None:
     given = node.args[3] if len(node.args) > 3 else node.kwargs["attn_mask"]
     assert isinstance(given, fx.Node)
     assert meaning(concrete(given, graph)) == kind
+
+
+def test_dynamo_graphs_keep_what_is_on_the_cpu() -> None:
+    """Masks are read in Dynamo's form of a graph too; on the CPU torch's decomposition stays."""
+    seen: list[str] = []
+
+    def backend(gm: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
+        (node,) = (n for n in gm.graph.nodes if "attention" in str(n.target))
+        seen.append(kind_of_mask(node, gm))
+        keep_whole(gm)
+        return gm
+
+    def fn(x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=by_comparisons(x).expand(2, 1, N, N))
+
+    x = torch.randn(2, 3, N, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(fn, backend=backend)(x), fn(x))
+    assert seen == ["causal"]
 
 
 def test_values_that_hide_all_but_not_quite_are_a_bias() -> None:

@@ -5,33 +5,53 @@ Where it lets everything through it is dropped, where it is causal it becomes th
 What is left goes to the fused kernel that eager would take for these shapes.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.nn import functional as F
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .interface import attribute
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
+_FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, ATTENTION)
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
 _NODES = 256  # that a mask may be made of, to be computed here
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
 
-def attend(node: fx.Node, gm: fx.GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """The result of `node`, a call of ATTENTION with these (fake) tensors, by a fused kernel; None where torch has none for it, or
-    the tensors are not on a GPU."""
+def keep_whole(gm: fx.GraphModule) -> None:
+    """In place: the attention of a graph that Dynamo captured is kept whole when AOTAutograd traces it without gradients."""
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target in _FUNCTIONS:
+            node.args = (kind_of_mask(node, gm), *node.args)
+            node.target = whole
+    gm.recompile()
+
+
+def whole(kind: str, *args: Any, **kwargs: Any) -> Tensor:
+    """scaled_dot_product_attention, by `attend` where that knows how."""
+    found = attend(kind, args, kwargs)
+    return F.scaled_dot_product_attention(*args, **kwargs) if found is None else found
+
+
+def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
+    """What the mask of an attention node means; "bias" where it has none."""
+    mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    return meaning(concrete(mask, gm)) if isinstance(mask, fx.Node) else "bias"
+
+
+def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Attention of these (fake) tensors by a fused kernel; None where torch has none for it, or they are not on a GPU. kind: of the
+    mask, as `meaning` has it."""
     query, key, value, mask, dropout, causal = _positional(args, kwargs)
     scale, grouped = kwargs.get("scale"), bool(kwargs.get("enable_gqa", False))
     if query.device.type != "cuda" or query.dim() != 4 or dropout or grouped:
         return None
-    if mask is not None and not causal:
-        mask_node = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-        kind = meaning(concrete(mask_node, gm)) if isinstance(mask_node, fx.Node) else "bias"
-        mask, causal = (mask, False) if kind == "bias" else (None, kind == "causal" and query.shape[2] > 1)
+    if mask is not None and not causal and kind != "bias":
+        mask, causal = None, kind == "causal" and query.shape[2] > 1
     backend = _choice(query, key, value, mask, causal, scale)
     bias = None if mask is None else _bias(mask, query, key)
     if backend == _FLASH and mask is None:
@@ -58,20 +78,21 @@ def concrete(node: fx.Node, gm: fx.GraphModule) -> Tensor | None:
         n = stack.pop()
         if n in needed:
             continue
-        if n.op not in ("call_function", "get_attr") or len(needed) == _NODES:
+        if n.op not in ("call_function", "call_method", "get_attr") or len(needed) == _NODES:
             return None
         needed[n] = None
         stack += n.all_input_nodes
     values: dict[fx.Node, Any] = {}
-    with unset_fake_temporarily(), torch.no_grad():
+    with _disable_current_modes(), torch.no_grad():
         for n in gm.graph.nodes:
             if n not in needed:
                 continue
             if n.op == "get_attr":
                 values[n] = attribute(gm, str(n.target))
                 continue
-            target: Callable[..., Any] = n.target  # type: ignore[assignment]
-            values[n] = target(*fx.map_arg(n.args, values.__getitem__), **fx.map_arg(n.kwargs, values.__getitem__))
+            args, kwargs = fx.map_arg((n.args, n.kwargs), values.__getitem__)
+            target: Any = getattr(args[0], str(n.target)) if n.op == "call_method" else n.target
+            values[n] = target(*(args[1:] if n.op == "call_method" else args), **kwargs)
     found = values[node]
     return found if isinstance(found, Tensor) else None
 
@@ -94,7 +115,7 @@ def meaning(mask: Tensor | None) -> str:
 
 def _choice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> int:
     """What eager would take, asked with tensors that are there."""
-    with unset_fake_temporarily(), torch.no_grad():
+    with _disable_current_modes(), torch.no_grad():
         real = [
             None if t is None else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
             for t in (query, key, value, mask)

@@ -4,11 +4,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from .attention import keep_whole
 from .backend_error import passed_on
 from .decompositions import table
 from .per_size import PerSize, is_symbolic
@@ -56,6 +58,9 @@ def autograd(
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    if not torch.is_grad_enabled():
+        keep_whole(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         return compile(graph, inputs, options=options, target=target)

@@ -11,7 +11,7 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx, set_original_aten_op
 from torch.utils import _pytree as pytree
 
-from .attention import ATTENTION, attend
+from .attention import ATTENTION, attend, kind_of_mask
 from .decompositions import own, table
 from .normalise import SETTLED
 
@@ -54,7 +54,7 @@ class _Run(fx.Interpreter):
             return None
         if target is ATTENTION:
             with set_original_aten_op(target):
-                whole = attend(self.node, self.graph_module, args, kwargs)
+                whole = attend(kind_of_mask(self.node, self.graph_module), args, kwargs)
             if whole is not None:
                 return whole
         if not isinstance(target, torch._ops.OpOverload) or not _is_composite(target):
