@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
+from torch_mlir.dialects import tensor
 
 from .base import Pass
 
@@ -12,35 +13,84 @@ CONVOLUTION = "aten.convolution.default"
 
 @dataclass(frozen=True)
 class ChooseLayout(Pass):
-    """Let 2-D convolutions in f32 give their result with the channels last.
+    """Let 2-D convolutions give their result with the channels last.
 
-    oneDNN computes blocks of channels; with them last nothing is reordered between a convolution and the pointwise kernel
-    after it. The result's strides are set here; lamina-plan lets kernels that feed such a convolution write the same layout.
-    Applies where the weight is an argument of @main, which the runtime packs once.
+    Their libraries compute on channels; with them last nothing is reordered between a convolution and the pointwise kernel after
+    it. The result's strides are set here; lamina-plan lets kernels that feed such a convolution write the same layout.
 
         strides = [array<i64: 200704, 3136, 56, 1>]  ->  strides = [array<i64: 200704, 1, 3584, 64>]
+
+    types    element types that this is done for
+    packed   only where the weight is an argument of @main, which the CPU's runtime packs once
+    grouped  also where the graph has grouped convolutions, which cuDNN computes worse with the channels last
+    copied   images that no kernel makes are copied, for a library that gives its result in the layout of its image
     """
 
     name: ClassVar[str] = "lamina-layout"
+    types: tuple[str, ...] = ("f32",)
+    packed: bool = True
+    grouped: bool = True
+    copied: bool = False
 
     def run(self, module: ir.Module) -> None:
         for f in module.body.operations:
             if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
                 continue
+            found = [o.operation for o in f.operation.regions[0].blocks[0].operations if _is_plain(o.operation)]
+            if not self.grouped and any(_groups(op) > 1 for op in found):
+                continue
             with module.context:
-                for op in f.operation.regions[0].blocks[0].operations:
-                    if op.operation.name == "graph.extern" and _packs(op.operation):
-                        op.operation.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.operation.results[0])])
+                for op in found:
+                    if self._suits(op):
+                        self._change(op)
+
+    def _suits(self, op: ir.Operation) -> bool:
+        known = str(ir.RankedTensorType(op.results[0].type).element_type) in self.types
+        return known and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
+
+    def _change(self, op: ir.Operation) -> None:
+        op.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.results[0])])
+        if self.copied and not _is_made(op.operands[0]):
+            op.operands[0] = _copy(op)
 
 
-def _packs(op: ir.Operation) -> bool:
-    if ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
+def _is_plain(op: ir.Operation) -> bool:
+    """Whether this is a 2-D convolution, not transposed, of images that are there."""
+    if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
         return False
-    image, weight = op.operands[0], op.operands[1]
-    types = [ir.RankedTensorType(v.type) for v in (image, weight, op.results[0])]
-    plain = all(t.rank == 4 and isinstance(t.element_type, ir.F32Type) and 0 not in t.shape for t in types)
+    types = [ir.RankedTensorType(v.type) for v in (op.operands[0], op.operands[1], op.results[0])]
     transposed = ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[6]).value
-    return plain and not transposed and isinstance(weight, ir.BlockArgument)
+    return not transposed and all(t.rank == 4 and 0 not in t.shape for t in types)
+
+
+def _groups(op: ir.Operation) -> int:
+    return int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[8]).value)
+
+
+def _is_made(image: ir.Value) -> bool:
+    """Whether a kernel of ours or a call makes a value, in whatever layout is asked for."""
+    return not isinstance(image, ir.BlockArgument) and image.owner.name in ("linalg.generic", "graph.extern")
+
+
+def _copy(op: ir.Operation) -> ir.Value:
+    """The image of `op` as a kernel of its own gives it."""
+    image = op.operands[0]
+    type_ = ir.RankedTensorType(image.type)
+    identity = ir.AffineMap.get_identity(type_.rank)
+    with op.location, ir.InsertionPoint(op):
+        out = tensor.empty(list(type_.shape), type_.element_type)
+        generic = ir.Operation.create(
+            "linalg.generic", results=[type_], operands=[image, out], regions=1,
+            attributes={
+                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)] * 2),
+                "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * type_.rank),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+            },
+        )  # fmt: skip
+        block = generic.regions[0].blocks.append(type_.element_type, type_.element_type)
+        with ir.InsertionPoint(block):
+            ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
+    return generic.results[0]
 
 
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:

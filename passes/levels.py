@@ -23,9 +23,10 @@ TORCH_TO_LINALG = (
 )
 LINALG_TO_GRAPH = (
     "lamina-extern,lamina-demote-f64,lamina-fold-constants{fold},lamina-simplify{simplify},lamina-rewrite-patterns,"
-    "lamina-cse,lamina-dce,lamina-split-reductions{split},lamina-layout,lamina-fuse"
+    "lamina-cse,lamina-dce,lamina-split-reductions{split},lamina-layout{layout},lamina-fuse"
 )
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
+_LAYOUT = {"nvvm": "{types=f16,bf16 packed=false grouped=false copied=true}"}  # cuDNN's tensor cores want channels last
 _SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
 
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
@@ -56,5 +57,7 @@ def pipeline(
     fold = f"{{max-bytes={fold_bytes}}}" if fold_bytes else ""
     rounding = " round-intermediates=true" if round_intermediates else ""
     split = _SPLIT.get(target.partition(":")[0], "")
-    steps = [_STEPS[level].format(target=target, simplify=simplify, fold=fold, rounding=rounding, split=split) for level in way]
+    layout = _LAYOUT.get(target.partition(":")[0], "")
+    options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
+    steps = [_STEPS[level].format(**options) for level in way]
     return f"builtin.module({','.join(steps)})"

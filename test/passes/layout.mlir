@@ -1,6 +1,15 @@
 // A convolution whose weight is an argument gives its channels last; plan lets the kernel that feeds it write the same layout.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout)' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout,lamina-fuse,lamina-plan)' | FileCheck %s --check-prefix=PLAN
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout{packed=false copied=true})' | FileCheck %s --check-prefix=COPIED
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout{types=f16,bf16})' | FileCheck %s --check-prefix=TYPES
+
+// COPIED: strides = [array<i64: 512, 1, 64, 8>]
+// COPIED: strides = [array<i64: 256, 1, 32, 4>]
+// COPIED-LABEL: func.func @grouped
+// COPIED: %[[COPY:.*]] = linalg.generic {{.*}} ins(%arg0 : tensor<1x4x8x8xf32>)
+// COPIED: "graph.extern"(%[[COPY]], {{.*}}strides = [array<i64: 256, 1, 32, 4>]
+// TYPES-NOT: array<i64: 512, 1, 64, 8>
 
 #id = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 
@@ -28,4 +37,9 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x1x1xf32>, %v: tensor<4x8
   } -> tensor<4x8x1x1xf32>
   %d = "graph.extern"(%c, %n) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 256, 64, 8, 1>]} : (tensor<1x8x8x8xf32>, tensor<4x8x1x1xf32>) -> tensor<1x4x8x8xf32>
   return %d : tensor<1x4x8x8xf32>
+}
+
+func.func @grouped(%x: tensor<1x4x8x8xf32>, %w: tensor<4x1x1x1xf32>) -> tensor<1x4x8x8xf32> {
+  %c = "graph.extern"(%x, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 4], kwargs = {}, strides = [array<i64: 256, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<4x1x1x1xf32>) -> tensor<1x4x8x8xf32>
+  return %c : tensor<1x4x8x8xf32>
 }
