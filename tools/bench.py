@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from lamina.tools import figures
-from lamina.tools.bench_suites import SUITES, Suite, store
+from lamina.tools.bench_suites import SUITES, Suite, plot, store
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,22 +32,24 @@ def main() -> int:
     if not names:
         parser.error(f"no workload matches; there are {', '.join(suite.names)}")
     console = Console() if sys.stdout.isatty() else Console(width=220)
-    found = measure(suite, names, arguments.quick, console)
+    folder = ROOT / ("docs" if arguments.store else "build/bench")
+    found = measure(suite, names, arguments.quick, folder, console)
     figures.show(suite.tables(found), console)
     goals = suite.goals(found)
     missed = [goal for goal, reached in goals if not reached]
     console.print(f"{len(goals) - len(missed)} goals reached, {len(missed)} missed", *missed, sep="\n  ", highlight=False)
-    for line in store(ROOT / ("docs" if arguments.store else "build/bench"), found, suite):
-        console.print(line, highlight=False, soft_wrap=True)
+    files = store(folder, found, suite)
+    console.print(f"written: {files[0]}, {files[1]}", plot(folder, suite), sep="\n", highlight=False, soft_wrap=True)
     return 1 if any("failed" in f for f in found.values()) else 0
 
 
-def measure(suite: Suite, names: list[str], quick: bool, console: Console) -> dict[str, Any]:
-    """The figures by workload, each said as it is found."""
+def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: Console) -> dict[str, Any]:
+    """The figures by workload, each said and stored as it is found."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="lamina-bench-") as caches:
         for name, f in suite.run(names, quick, caches):
             found[name] = f
+            store(folder, found, suite)
             console.print(suite.row(name, f), highlight=False, soft_wrap=True, markup=False)
     return found
 

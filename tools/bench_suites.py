@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from lamina.tools.roofline_plot import draw
 
 Found = dict[str, Any]
 CPU_SECONDS, GPU_SECONDS = 1200, 150  # for one workload, where torch.compile is slow
+AHEAD = 2  # processes that import while another measures: the first import on a machine takes longer than a kernel's figures
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Suite:
     machine  what the figures were measured on
     file     name of the stored files, without what comes after the dot
     command  that makes them
-    plot     writes a picture beside them and says so
+    draw     writes a picture beside them and says so
     """
 
     names: Sequence[str]
@@ -38,10 +41,10 @@ class Suite:
     row: Callable[[str, Found], str]
     tables: Callable[[Mapping[str, Any]], list[figures.Figures]]
     goals: Callable[[Mapping[str, Any]], list[tuple[str, bool]]]
-    machine: Callable[[Mapping[str, Any]], str]
+    machine: Callable[[], str]
     file: str
     command: str
-    plot: Callable[[Mapping[str, Any], Path], str] | None = None
+    draw: Callable[[Mapping[str, Any], Path], str] | None = None
 
 
 def start(module: str, name: str, folders: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
@@ -77,7 +80,7 @@ def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
 
 
 def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
-    """Each process is started, to import what it needs, when the one before it begins to measure."""
+    """Processes are started, to import what they need, while those before them measure."""
     if not torch.cuda.is_available():
         sys.exit("--target nvvm measures on an NVIDIA GPU, and torch finds none here")
     arguments = ("--wait", "--quick") if quick else ("--wait",)
@@ -86,12 +89,10 @@ def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
     def begin(name: str) -> "subprocess.Popen[str]":
         return start("bench_gpu_worker", name, {**cache_folders(caches, name), **shared}, *arguments)
 
-    waiting = begin(names[0])
-    for name, after in zip(names, [*names[1:], None], strict=True):
-        process = waiting
-        if after is not None:
-            waiting = begin(after)
-        yield name, finish(process, GPU_SECONDS)
+    started = [begin(name) for name in names[:AHEAD]]
+    for i, name in enumerate(names):
+        started += [begin(later) for later in names[i + AHEAD : i + AHEAD + 1]]
+        yield name, finish(started[i], GPU_SECONDS)
 
 
 def cache_folders(caches: str, name: str) -> dict[str, str]:
@@ -99,31 +100,42 @@ def cache_folders(caches: str, name: str) -> dict[str, str]:
     return {"LAMINA_CACHE_DIR": f"{folder}/lamina", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
 
 
-def this_cpu(_: Mapping[str, Any]) -> str:
+def this_cpu() -> str:
     device = host()
     return f"{device.processor} ({device.simd_bits}-bit vectors, {torch.get_num_threads()} threads), torch {torch.__version__}"
 
 
-def that_gpu(found: Mapping[str, Any]) -> str:
-    return next((f["machine"] for f in found.values() if "machine" in f), "a GPU that measured nothing")
+def this_gpu() -> str:
+    versions = []
+    for package in ("torch", "triton", "jax", "transformers", "torchvision"):
+        with suppress(PackageNotFoundError):
+            versions.append(f"{package} {version(package)}")
+    return ", ".join([torch.cuda.get_device_name(), *versions])
 
 
 def row(name: str, found: Found) -> str:
     return f"{name}: failed: {found['failed']}" if "failed" in found else f"measured {name}"
 
 
-def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> list[str]:
-    """Writes the figures, with those of other workloads that this machine has stored before; lines that say what was written."""
+def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, Path]:
+    """Writes the figures as JSON and Markdown, with those of other workloads that this machine has stored before."""
     folder.mkdir(parents=True, exist_ok=True)
     data, page = folder / f"{suite.file}.json", folder / f"{suite.file}.md"
-    machine = suite.machine(found)
+    machine = suite.machine()
     if data.exists() and (before := json.loads(data.read_text()))["machine"] == machine:
         found = {**before["workloads"], **found}
     ordered = {name: found[name] for name in suite.names if name in found}
     data.write_text(json.dumps({"machine": machine, "workloads": ordered}, indent=1) + "\n")
     page.write_text(figures.markdown(suite.tables(ordered), machine, suite.command))
-    lines = [f"written: {data}", f"written: {page}"]
-    return lines if suite.plot is None else [*lines, suite.plot(ordered, folder / f"{suite.file}.png")]
+    return data, page
+
+
+def plot(folder: Path, suite: Suite) -> str:
+    """Draws what store() has written, where there is something to draw; a line that says so or why not."""
+    if suite.draw is None:
+        return ""
+    stored = json.loads((folder / f"{suite.file}.json").read_text())["workloads"]
+    return suite.draw(stored, folder / f"{suite.file}.png")
 
 
 SUITES = {
@@ -134,7 +146,7 @@ SUITES = {
         figures_gpu.row,
         figures_gpu.tables,
         figures_gpu.goals,
-        that_gpu,
+        this_gpu,
         "figures-gpu",
         "python tools/bench.py --target nvvm --store",
         draw,

@@ -64,7 +64,7 @@ def draw(found: Mapping[str, Any], file: Path) -> str:
         front = contestant == "lamina"
         axes.plot(intensity, rate, MARKS[kind], color=COLOURS[contestant], markersize=8 if front else 6, zorder=3 if front else 2)
         if front:
-            axes.annotate(str(numbers[name]), (intensity, rate), (6, -9), textcoords="offset points", fontsize=9)
+            axes.annotate(str(numbers[name]), (intensity, rate), (-12, 6), textcoords="offset points", fontsize=9)
     for contestant, colour in COLOURS.items():
         axes.plot([], [], "o", color=colour, label="Lamina" if contestant == "lamina" else contestant)
     axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="operations a second")
@@ -83,4 +83,4 @@ def _roof(axes: Any, found: Mapping[str, Any], drawn: list[Point]) -> None:
     ends = [least, *([rate / bandwidth] if rate and least < rate / bandwidth < most else []), most]
     axes.plot(ends, [min(bandwidth * x, rate or bandwidth * x) for x in ends], color="black", zorder=1)
     text = f"copy {bandwidth / 1e12:.2f} TB/s" + (f", cuBLAS bf16 {rate / 1e12:.0f} TFLOP/s" if rate else "")
-    axes.annotate(text, (least, bandwidth * least), (4, 12), textcoords="offset points")
+    axes.text(0.01, 0.98, text, transform=axes.transAxes, va="top")
