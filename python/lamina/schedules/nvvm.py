@@ -66,7 +66,7 @@ def row_reduction(extent: int, vec: int, rows: int, sms: int, most_ctas: int) ->
     while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
-    chunks = -(-extent // (threads * vec))
+    chunks = max(-(-extent // (threads * vec)), 1)
     if chunks * vec > 2 * wanted:
         cluster = power_of_two(-(-extent // (threads * CLUSTER_ELEMENTS)))
         if cluster <= most_ctas and extent >= 4 * threads * vec:
@@ -79,7 +79,7 @@ def row_walk(extent: int, vec: int) -> Config:
     """One walk over rows that nothing needs again: enough accesses in flight, no row in registers."""
     threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
     threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
-    chunks = min(WALK_CHUNKS, -(-extent // (threads * vec)))
+    chunks = max(min(WALK_CHUNKS, -(-extent // (threads * vec))), 1)
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
