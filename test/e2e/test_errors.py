@@ -162,6 +162,38 @@ def test_strict_allows_the_library() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda a: a.to(torch.complex32), "_to_copy.default has dtype torch.complex32"),
+        (lambda a: a.to(torch.uint32), "_to_copy.default has dtype torch.uint32"),
+        (lambda a: a.to(torch.float8_e8m0fnu), "_to_copy.default has dtype torch.float8_e8m0fnu"),
+        (lambda a: a.to(torch.complex64) * 1j, "takes an argument of type complex"),
+    ],
+)
+def test_a_dtype_that_no_program_carries(model: Any, message: str) -> None:
+    a = torch.rand(3)
+    for compiled in (
+        lambda: lamina.compile(model, (a,), options=NO_CACHE),
+        lambda: torch.compile(model, backend=BACKEND, options=NO_CACHE)(a),
+    ):
+        with pytest.raises(CompileError, match=message) as caught:
+            compiled()
+        assert caught.value.where.startswith(__file__) and "outside the compiled function" in caught.value.remedy
+    with pytest.raises(CompileError, match="input .* has dtype torch.uint16"):
+        lamina.compile(lambda a: a + 1, (torch.ones(3, dtype=torch.uint16),), options=NO_CACHE)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 1, 1)])
+def test_a_scalar_is_resized(shape: tuple[int, ...]) -> None:
+    def model(a: Tensor) -> Tensor:
+        return a.clone().resize_(shape) * 2
+
+    a = torch.randn(())
+    torch.testing.assert_close(lamina.compile(model, (a,), options=NO_CACHE)(a), model(a))
+    torch.testing.assert_close(torch.compile(model, backend=BACKEND, options=NO_CACHE)(a), model(a))
+
+
+@pytest.mark.parametrize(
     "read",
     [
         lambda table, i: nn.functional.embedding(i, table),

@@ -285,7 +285,7 @@ def views(x: Tensor) -> list[Tensor]:
         torch.cat([x, x * 2], 0), torch.cat([x, x[:, :1]], 1), torch.stack([x, x.exp()], 1), torch.stack([x, x], -1), F.pad(x, [1, 2]),
         F.pad(x, [1, 0, 2, 3], value=0.5), F.pad(x, [-1, -1]), F.pad(x, [-1, 2, 1, -1]), x.tril(), x.triu(1), x.tril(-1), x.expand(2, *x.shape),
         x.repeat(1, 2, 2), x.unsqueeze(-1).squeeze(-1), *x.chunk(2, 2), *x.split([1, x.shape[1] - 1], 1), x.diagonal(0, 1, 2), x.mT, x.clone(),
-        x.contiguous(), x.movedim(0, 2).contiguous(), x.unflatten(2, (1, -1)), x.swapaxes(1, 2)[:, ::3], x.unbind(1)[0], x.new_zeros(3) + x.sum(),
+        x.contiguous(), x.movedim(0, 2).contiguous(), x.unflatten(2, (1, -1)), x.swapaxes(1, 2)[:, ::3], x.unbind(1)[0], x.new_zeros(3) + x.abs().sum(),
     ]  # fmt: skip
 
 

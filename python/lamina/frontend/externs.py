@@ -7,8 +7,13 @@ import torch
 from torch import fx
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
+
 from . import support
 from .dtypes import CODES, NAMED
+from .locations import where
+
+_OUTSIDE = "do this outside the compiled function (after torch._dynamo.graph_break())"
 
 Template = tuple[list[Any], dict[str, Any]]
 
@@ -53,7 +58,13 @@ def tensor_results(node: fx.Node) -> list[torch.Tensor | None]:
 
 def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attribute]:
     """The attributes of `graph.extern` (see dialects/graph.py), for the node's private function."""
-    args, kwargs = given
+    try:
+        return _attributes(node, reason, *given)
+    except TypeError as error:
+        raise CompileError(f"{node.target} takes {error}", where=where(node), remedy=_OUTSIDE) from None
+
+
+def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, ir.Attribute]:
     results = tensor_results(node)
     none = ir.TypeAttr.get(ir.NoneType.get())
     found: dict[str, ir.Attribute] = {
@@ -94,7 +105,7 @@ _ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
 
 
 def attribute(value: Any) -> ir.Attribute:
-    """One argument of a call as an attribute."""
+    """One argument of a call as an attribute. TypeError for those that no program carries."""
     for kind, make in _ATTRIBUTES:
         if isinstance(value, kind):
             return make(value)

@@ -73,7 +73,6 @@ def normalise(gm: fx.GraphModule) -> Normalised:
     for i, node in enumerate(arguments):
         value = node.meta.get("val")
         if isinstance(value, Tensor):
-            _check_dtype(value, node.name)
             inputs.append(i)
             tensors.append(node)
         else:
@@ -90,8 +89,27 @@ def normalise(gm: fx.GraphModule) -> Normalised:
             graph.erase_node(node)
         elif (node.target in SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
             graph.erase_node(node)
+        elif node.target is aten.as_strided.default:
+            _expand_scalar(graph, node)
+    for node in graph.nodes:
+        _check_dtype(node)
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
     return Normalised(result, Interface(len(arguments), tuple(inputs), captured, outputs.outputs))
+
+
+def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:
+    """Strides over memory of one element, as resize_ leaves them: torch-mlir indexes a scalar by nothing and ends the process."""
+    source, value = node.args[0], node.meta["val"]
+    held = source.meta["val"]
+    if held.numel() != 1 or held.untyped_storage().nbytes() != held.element_size():
+        return
+    with graph.inserting_before(node):
+        one = graph.call_function(aten.view.default, (source, [1] * value.dim()))
+        expanded = graph.call_function(aten.expand.default, (one, list(value.shape)))
+    one.meta = {**node.meta, "val": held.view([1] * value.dim())}
+    expanded.meta = {**node.meta, "val": value.new_empty(value.shape)}
+    node.replace_all_uses_with(expanded)
+    graph.erase_node(node)
 
 
 def is_inline(node: fx.Node, value: Tensor) -> bool:
@@ -126,9 +144,19 @@ def _check_static(node: fx.Node) -> None:
             )
 
 
-def _check_dtype(value: Tensor, name: str) -> None:
-    if value.dtype not in support.CARRIED:
-        raise CompileError(f"input {name} has dtype {value.dtype}", remedy="convert it outside the compiled function")
+def _check_dtype(node: fx.Node) -> None:
+    value = node.meta.get("val")
+    for v in value if isinstance(value, list | tuple) else (value,):
+        if not isinstance(v, Tensor) or v.dtype in support.CARRIED:
+            continue
+        if node.op == "call_function":
+            raise CompileError(
+                f"the result of {node.target} has dtype {v.dtype}",
+                where=where(node),
+                remedy="use another dtype, or do this outside the compiled function (after torch._dynamo.graph_break())",
+            )
+        name = node.name if node.op == "placeholder" else node.target
+        raise CompileError(f"input {name} has dtype {v.dtype}", remedy="convert it outside the compiled function")
 
 
 def _substitute(node: fx.Node, value: Any) -> None:
@@ -165,7 +193,7 @@ def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors:
                 where=where(next(iter(node.users), node)),
                 remedy="use torch.compile's graph breaks around it",
             )
-        _check_dtype(value, str(node.target))
+        _check_dtype(node)
         if is_inline(node, value):
             continue
         if node.target not in captured:
