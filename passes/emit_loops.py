@@ -7,6 +7,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
 from . import online
+from .accumulators import Accumulators
 from .affine import Affine, Axis
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
@@ -14,7 +15,6 @@ from .expressions import Expr, Reduce, Scan
 from .grouping import walk
 from .nests import Nest, nests_of, worth_keeping
 from .prefetch import next_row, streams
-from .reading import neutral
 from .schedule import Schedule, bits
 from .space import Space
 from .squares import Squares
@@ -34,6 +34,7 @@ class Loops:
         self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
         self.results = list(zip(space.results, results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
+        self.sums = Accumulators(self.b, plan)
         self.keep = self._slots()
 
     def emit(self, program: ir.Value) -> None:
@@ -154,7 +155,7 @@ class Loops:
         if self.plan.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
         with b.point():
-            inits = [self._neutral(r) for r in nest.carried] + [v for _ in nest.online for v in online.start(b, plan.config)]
+            inits = [self.sums.neutral(r) for r in nest.carried] + [v for _ in nest.online for v in online.start(b, plan.config)]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
         axes = [a for a in nest.axes if a is not b.vector] + [a for a in nest.axes if a is b.vector]
         b.ahead = {}
@@ -167,8 +168,9 @@ class Loops:
 
         def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
             b.saving = dict(saving)
-            out = [self._combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=False)]
-            b.stack[-1].memo.update(zip(nest.scans, out[len(nest.reductions) :], strict=True))
+            out = [self.sums.combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=False)]
+            for scan, acc in zip(nest.scans, out[len(nest.reductions) :], strict=True):
+                b.stack[-1].memo[scan] = self.sums.narrow(scan, acc)
             b._depths = {}
             for i, (largest, _) in enumerate(nest.online):
                 power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
@@ -182,7 +184,7 @@ class Loops:
         sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried, shared)
         for r, acc in zip(nest.reductions, sums, strict=False):
             with b.point():
-                b.stack[-1].memo[r] = self._total(r, acc)
+                b.stack[-1].memo[r] = self.sums.total(r, acc)
         for i, pair in enumerate(nest.online):
             with b.point():
                 largest, sum_, scale = online.total(sums[len(nest.carried) + 2 * i :][:2])
@@ -233,7 +235,7 @@ class Loops:
         b = self.b
         end = b.number(axis.extent)
         with b.point():
-            neutrals = [self._neutral(r) for r in carried]
+            neutrals = [self.sums.neutral(r) for r in carried]
             loop = scf.ForOp(b.number(0), end, b.number(CASCADE), inits)
         with b.scope(loop.body, anchor=loop.operation):
             b.stack[-1].mask = b.stack[-2].mask
@@ -245,39 +247,6 @@ class Loops:
                 total = [arith.addf(acc, part) for acc, part in zip(loop.inner_iter_args, parts, strict=True)]
                 scf.YieldOp(total)
         return list(loop.results)
-
-    def _wide(self, r: Reduce | Scan) -> bool:
-        """Whether the accumulator is a block: blocks of columns are summed lane by lane, or every lane is a row."""
-        v = self.b.vector
-        over = {self.plan.merged.axis_of.get(a, a) for a in r.axes} if isinstance(r, Reduce) else set()
-        return v is not None and (v in over or self.b.is_block(r))
-
-    def _neutral(self, r: Reduce | Scan) -> ir.Value:
-        value, type_ = neutral(r.op, r.dtype), element(r.dtype)
-        return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
-
-    def _combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
-        b = self.b
-        wide = isinstance(acc.type, ir.VectorType)
-        x = b.block(r.arg) if wide else b.value(r.arg)
-        with b.point():
-            mask = b.stack[-1].mask
-            if wide and mask is not None:
-                x = arith.select(mask, x, b.splat(neutral(r.op, r.dtype), element(r.dtype)))
-            return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
-
-    def _total(self, r: Reduce, acc: ir.Value) -> ir.Value:
-        """A block of partial results along a column axis becomes one scalar."""
-        if not isinstance(acc.type, ir.VectorType) or self.b.vector not in {self.plan.merged.axis_of.get(a, a) for a in r.axes}:
-            return acc
-        kind = r.op.removeprefix("arith.")
-        kind = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and", "xori": "xor"}.get(
-            kind, kind
-        )
-        attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{kind}>")}
-        if kind in ("add", "mul"):
-            attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc>")  # lanes are summed as a tree
-        return ir.Operation.create("vector.reduction", results=[element(r.dtype)], operands=[acc], attributes=attributes).results[0]
 
     # -- what is kept between loops
 

@@ -374,7 +374,16 @@ def test_cumulative() -> None:
         ]
 
     for shape in ((33, 65), (1, 127), (1000, 3)):
-        check(ops, normal(*shape), integers(*shape), absolute=512)
+        check(ops, normal(*shape), integers(*shape), absolute=4)
+
+
+@pytest.mark.parametrize("n", [4097, 100000])
+def test_long_scans(n: int) -> None:
+    """Rows of one lane, lanes of many rows, half types: as exact as eager, which accumulates in double."""
+    check(lambda x: [x.cumsum(0), (x + 100).cumsum(0)], normal(n))
+    check(lambda x: [x.cumsum(0), x.cumsum(1)], normal(n, 3).abs())
+    check(lambda x: x.cumsum(1), normal(33, n // 20))
+    check(lambda x: x.cumsum(0), normal(n, dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("size", [(17, 19), (16, 16), (7, 33)], ids=name)

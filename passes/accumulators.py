@@ -1,0 +1,71 @@
+"""What loops of a tile program carry from one iteration to the next: partial results of reductions and of scans."""
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from .affine import Axis
+from .emit_scopes import element
+from .emit_tile import Blocks
+from .expressions import Reduce, Scan
+from .reading import neutral
+from .schedule import Schedule
+
+_KINDS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and", "xori": "xor"}
+
+
+class Accumulators:
+    """Accumulators are scalars or blocks (vectors of `lanes` elements), of the types that `accumulated` says."""
+
+    def __init__(self, b: Blocks, plan: Schedule) -> None:
+        self.b, self.plan = b, plan
+
+    def neutral(self, r: Reduce | Scan) -> ir.Value:
+        value, type_ = neutral(r.op, r.dtype), element(accumulated(r))
+        return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
+
+    def combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
+        b = self.b
+        wide = isinstance(acc.type, ir.VectorType)
+        x = b.block(r.arg) if wide else b.value(r.arg)
+        with b.point():
+            mask = b.stack[-1].mask
+            if wide and mask is not None:
+                x = arith.select(mask, x, b.splat(neutral(r.op, r.dtype), element(r.dtype)))
+            if accumulated(r) != r.dtype:
+                x = arith.extf(acc.type, x)
+            return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
+
+    def narrow(self, scan: Scan, acc: ir.Value) -> ir.Value:
+        """The scan's result at this step."""
+        if accumulated(scan) == scan.dtype:
+            return acc
+        type_ = element(scan.dtype)
+        if isinstance(acc.type, ir.VectorType):
+            type_ = ir.VectorType.get(acc.type.shape, type_)
+        with self.b.point():
+            return arith.truncf(type_, acc)
+
+    def total(self, r: Reduce, acc: ir.Value) -> ir.Value:
+        """A block of partial results along a column axis becomes one scalar."""
+        if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
+            return acc
+        kind = r.op.removeprefix("arith.")
+        kind = _KINDS.get(kind, kind)
+        attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{kind}>")}
+        if kind in ("add", "mul"):
+            attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc>")  # lanes are summed as a tree
+        return ir.Operation.create("vector.reduction", results=[element(r.dtype)], operands=[acc], attributes=attributes).results[0]
+
+    def _wide(self, r: Reduce | Scan) -> bool:
+        """Whether the accumulator is a block: blocks of columns are summed lane by lane, or every lane is a row."""
+        v = self.b.vector
+        over = self._axes(r) if isinstance(r, Reduce) else set()
+        return v is not None and (v in over or self.b.is_block(r))
+
+    def _axes(self, r: Reduce) -> set[Axis]:
+        return {self.plan.merged.axis_of.get(a, a) for a in r.axes}
+
+
+def accumulated(r: Reduce | Scan) -> str:
+    """The type of an accumulator. A scan has no tree to sum by: in f32 its error would grow with its length."""
+    return "f64" if isinstance(r, Scan) and r.dtype == "f32" and r.op in ("arith.addf", "arith.mulf") else r.dtype
