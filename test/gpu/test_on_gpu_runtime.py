@@ -331,3 +331,15 @@ class TestRecorded:
 def steps_without_calls(x: Tensor) -> Tensor:
     y = torch.softmax(x, 1)
     return (y.sum(0) * x).amax(1) + torch.softmax(y, 0).sum(1)
+
+
+def test_explain_measures_on_the_gpu() -> None:
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return torch.softmax(torch.mm(x, w) + 1, -1)
+
+    x, w = torch.randn(4096, 512, device="cuda"), torch.randn(512, 4096, device="cuda")
+    found = lamina.explain(fn, (x, w), measure=True, show=False)
+    (kernel,), (product,) = found.kernels, found.externals
+    assert kernel.seconds is not None and product.seconds is not None
+    assert kernel.bytes / kernel.seconds < 1.5 * found.peaks.bandwidth and 0 < product.seconds < 0.1
+    assert "multiprocessors" in found.text()

@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 from lamina.core.options import Options
 from lamina.report.collect import graph as graph_report
-from lamina.report.explanation import Break, Explanation, Graph, Guard, Recompile, Unfused
+from lamina.report.explanation import Break, Explanation, Graph, Guard, Peaks, Recompile, Unfused
+from lamina.report.gpu import gpu_peaks, step_seconds_on_gpu
 from lamina.report.measure import step_seconds
 from lamina.report.roofline import peaks
 from lamina.report.unfused import count
@@ -64,7 +65,7 @@ def explain(
         breaks=tuple(recorder.breaks),
         guards=tuple(recorder.guards),
         recompiles=recompiles,
-        peaks=peaks(again=measure),
+        peaks=recorder.peaks(measure),
     )
     if show:
         found.print()
@@ -114,9 +115,18 @@ class _Recorder:
             where = f"{frame.filename}:{frame.lineno}" if frame else ""
             self.guards.append(Guard(kind, guard.name, tuple(guard.code_list or ()), where))
 
+    def peaks(self, measure: bool) -> Peaks:
+        """Of what the first graph runs on."""
+        gpu = self.built[0][1].gpu if self.built else None
+        return peaks(again=measure) if gpu is None else gpu_peaks(gpu, again=measure)
+
     def graphs(self, measure: bool) -> Iterator[Graph]:
         for name, built, before in self.built:
-            times = step_seconds(load(built), built.program) if measure else ()
+            times: Sequence[float] = ()
+            if measure and built.gpu is None:
+                times = step_seconds(load(built), built.program)
+            elif measure and built.gpu is not None:
+                times = step_seconds_on_gpu(load(built), built.program, built.gpu)
             yield graph_report(name, built.program, before, built.seconds, times)
 
 

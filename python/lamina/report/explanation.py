@@ -9,12 +9,13 @@ from typing import Any
 @dataclass(frozen=True)
 class Peaks:
     """What the device reaches: `bandwidth` of a copy too large for its caches (read + written bytes a second), and `flops` a
-    second in f32 fused multiply-adds, both with `threads` threads."""
+    second in f32 fused multiply-adds, both with `threads` of `unit`."""
 
     device: str
     threads: int
     bandwidth: float
     flops: float
+    unit: str = "threads"
 
     def attainable(self, intensity: float) -> float:
         """Operations a second that the roof allows at `intensity` operations a byte."""

@@ -35,13 +35,13 @@ def peaks(threads: int | None = None, *, again: bool = False) -> Peaks:
     threads = threads or torch.get_num_threads()
     device = host()
     file = default_root() / f"peaks-{device.processor}-{threads}.json"
-    known = _read(file)
+    known = read(file)
     if known is not None and not again:
         return known
     found = measure(device, threads)
     if known is not None:
         found = Peaks(device.processor, threads, max(found.bandwidth, known.bandwidth), max(found.flops, known.flops))
-    _write(file, found)
+    write(file, found)
     return found
 
 
@@ -120,7 +120,8 @@ def _timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _read(file: Path) -> Peaks | None:
+def read(file: Path) -> Peaks | None:
+    """What `write` has kept; None where there is nothing, or nothing that this version wrote."""
     try:
         data = json.loads(file.read_text())
         return Peaks(**data["peaks"]) if data["format"] == _FORMAT else None
@@ -128,7 +129,7 @@ def _read(file: Path) -> Peaks | None:
         return None
 
 
-def _write(file: Path, found: Peaks) -> None:
+def write(file: Path, found: Peaks) -> None:
     """Beside the compiled programs; where that folder takes nothing the next process measures again."""
     with suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ def show(explanation: Explanation) -> None:
 def render(explanation: Explanation) -> RenderableType:
     p = explanation.peaks
     roof = f"copies {amount(p.bandwidth)}B/s, multiplies and adds {amount(p.flops)}flop/s in f32"
-    parts: list[RenderableType] = [Text(f"{p.device}, {p.threads} threads: {roof}")]
+    parts: list[RenderableType] = [Text(f"{p.device}, {p.threads} {p.unit}: {roof}")]
     for graph in explanation.graphs:
         parts += ["", *_graph(graph, p)]
     return Group(*parts, "", *_dynamo(explanation))

@@ -1,0 +1,114 @@
+"""What a GPU reaches, and the time of every step of a program there."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from lamina.core.gpu import Gpu
+from lamina.core.program import Launch, Program, Step
+from lamina.runtime.cache import default_root
+
+from .explanation import Peaks
+from .measure import make
+from .roofline import read, write
+
+COPY_BYTES = 1 << 29  # one tensor, larger than any cache; the copy moves twice as much
+_RUNS = 10
+
+
+def gpu_peaks(index: int, *, again: bool = False) -> Peaks:
+    """The peaks of GPU number `index`: bandwidth measured once and kept beside the compiled programs, f32 operations of its model.
+
+    again  measure now in any case; what was found before counts where it is higher
+    """
+    name = torch.cuda.get_device_name(index)
+    gpu = Gpu.of_capability(*torch.cuda.get_device_capability(index))
+    file = default_root() / f"peaks-{gpu.arch}-{name.replace(' ', '-').replace('/', '-')}.json"
+    known = read(file)
+    if known is not None and not again:
+        return known
+    bandwidth = max(_copy_bandwidth(index), known.bandwidth if known else 0.0)
+    sms = torch.cuda.get_device_properties(index).multi_processor_count
+    flops = dict(gpu.peaks)["f32"] * sms / gpu.sm_count
+    found = Peaks(f"{name} ({gpu.arch})", sms, bandwidth, flops, "multiprocessors")
+    write(file, found)
+    return found
+
+
+def _copy_bandwidth(index: int) -> float:
+    """Bytes a second, read and written, of `out.copy_(x)`: the best of several runs."""
+    x = torch.ones(COPY_BYTES // 4, device=f"cuda:{index}")
+    out = torch.empty_like(x)
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(_RUNS + 1)]
+    with torch.cuda.device(index):
+        out.copy_(x)
+        for mark in marks[:-1]:
+            mark.record()
+            out.copy_(x)
+        marks[-1].record()
+        torch.cuda.synchronize()
+    return 2 * COPY_BYTES / (min(a.elapsed_time(b) for a, b in itertools.pairwise(marks)) * 1e-3)
+
+
+def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *, repeat: int = 10) -> list[float]:
+    """Least seconds that the GPU worked on every step of a loaded program over `repeat` calls, on inputs made for it."""
+    inputs = [make(spec).to(f"cuda:{index}") for spec in program.inputs]
+    with torch.no_grad():
+        for _ in range(2):
+            run(*inputs)
+        torch.cuda.synchronize(index)
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as watched:
+            for _ in range(repeat):
+                run(*inputs)
+            torch.cuda.synchronize(index)
+    events = [e for e in watched.events() if e.device_type == DeviceType.CUDA]
+    return by_step(program.steps, [(e.name, e.time_range.start, e.time_range.end) for e in events], repeat)
+
+
+def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], repeat: int) -> list[float]:
+    """Seconds of every step from what the GPU did (name, start, end in microseconds) in `repeat` calls.
+
+    Kernels of ours carry their names; what lies between two of them is the calls between them. Calls that follow each other share
+    their time evenly, as nothing tells their kernels apart.
+    """
+    ordered = sorted(events, key=lambda e: e[1])
+    if len(ordered) % repeat:
+        raise RuntimeError(f"torch.profiler saw {len(ordered)} kernels in {repeat} calls that do the same")
+    each = len(ordered) // repeat
+    calls = [_one_call(steps, ordered[i : i + each]) for i in range(0, len(ordered), each)] if each else []
+    return [min(times) for times in zip(*calls, strict=True)] if calls else [0.0] * len(steps)
+
+
+def _one_call(steps: Sequence[Step], events: Sequence[tuple[str, float, float]]) -> list[float]:
+    """Seconds of every step in one call."""
+    found: list[float] = []
+    at = 0
+    for ours, run in itertools.groupby(enumerate(steps), lambda s: isinstance(s[1], Launch)):
+        group = [step for _, step in run]
+        if ours:
+            for step in group:
+                assert isinstance(step, Launch)
+                if not step.grid:
+                    found.append(0.0)
+                    continue
+                if at == len(events) or events[at][0] != step.kernel:
+                    seen = events[at][0] if at < len(events) else "nothing"
+                    raise RuntimeError(f"torch.profiler saw {seen} where {step.kernel} was expected")
+                found.append(_seconds(events[at : at + 1]))
+                at += 1
+            continue
+        rest = steps[len(found) + len(group) :]
+        following = next((s.kernel for s in rest if isinstance(s, Launch) and s.grid), None)
+        begin = at
+        while at < len(events) and events[at][0] != following:
+            at += 1
+        found += [_seconds(events[begin:at]) / len(group)] * len(group)
+    return found
+
+
+def _seconds(events: Sequence[tuple[str, float, float]]) -> float:
+    return sum(end - start for _, start, end in events) * 1e-6
