@@ -342,4 +342,4 @@ def test_explain_measures_on_the_gpu() -> None:
     (kernel,), (product,) = found.kernels, found.externals
     assert kernel.seconds is not None and product.seconds is not None
     assert kernel.bytes / kernel.seconds < 1.5 * found.peaks.bandwidth and 0 < product.seconds < 0.1
-    assert "multiprocessors" in found.text()
+    assert "multiprocessors" in str(found)
