@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+import lamina
 from lamina.frontend.attention import ATTENTION, concrete, keep_whole, kind_of_mask, meaning
 
 N = 7
@@ -75,3 +76,12 @@ def test_values_that_hide_all_but_not_quite_are_a_bias() -> None:
     assert meaning(torch.full((3, 3), -1.0)) == "bias"
     assert meaning(None) == "bias" and meaning(torch.zeros(3)) == "bias" and meaning(torch.zeros(0, 3)) == "bias"
     assert meaning(torch.full((1, 1), -torch.inf)) == "bias"
+
+
+def test_a_mask_has_its_values_while_a_graph_is_traced() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=by_comparisons(x).expand(2, 1, N, N))
+
+    x = torch.randn(2, 3, N, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(lamina.compile(fn, (x,), options={"cache": False})(x), fn(x))

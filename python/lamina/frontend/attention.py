@@ -40,7 +40,8 @@ def whole(kind: str, *args: Any, **kwargs: Any) -> Tensor:
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
     """What the mask of an attention node means; "bias" where it has none."""
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-    return meaning(concrete(mask, gm)) if isinstance(mask, fx.Node) else "bias"
+    with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
+        return meaning(concrete(mask, gm)) if isinstance(mask, fx.Node) else "bias"
 
 
 def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
