@@ -119,12 +119,11 @@ class Reduce(Expr):
 
 @dataclass(eq=False)
 class Scan(Expr):
-    """`arg` combined by `op` over `axis` up to and including its current position (exclusive: up to it)."""
+    """`arg` combined by `op` over `axis` up to and including its current position."""
 
     op: str
     arg: Expr
     axis: Axis
-    inclusive: bool
     dtype: str
 
     def __post_init__(self) -> None:
@@ -177,8 +176,8 @@ class Interner:
     def reduce(self, op: str, arg: Expr, axes: tuple[Axis, ...]) -> Expr:
         return self._make(Reduce, op, arg, axes, arg.dtype)
 
-    def scan(self, op: str, arg: Expr, axis: Axis, inclusive: bool) -> Expr:
-        return self._make(Scan, op, arg, axis, inclusive, arg.dtype)
+    def scan(self, op: str, arg: Expr, axis: Axis) -> Expr:
+        return self._make(Scan, op, arg, axis, arg.dtype)
 
     def apply(self, op: str, operands: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr:
         folded = _fold(self, op, operands, predicate, dtype)

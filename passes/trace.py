@@ -9,6 +9,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from . import trace_moves
 from .affine import Affine, Axis, NotAffine, offset, row_major, unflatten
 from .expressions import HALF, Bound, Expr, Guard, Interner, mentions
 from .reading import (
@@ -22,7 +23,6 @@ from .reading import (
     place,
     producer,
     shape_of,
-    static,
     viewed,
 )
 
@@ -132,13 +132,13 @@ class Tracer:
                     source = [Affine()] * len(shape)
                 return self.element(op.operands[0], tuple(source), guard)
             case "tensor.insert_slice":
-                return self._inserted(op, index, guard)
+                return trace_moves.inserted(self, op, index, guard)
             case "tm_tensor.scan" if ir.OpResult(value).result_number == 0:
-                return self._scanned(op, index, guard)
+                return trace_moves.scanned(self, op, index, guard)
             case "tensor.pad":
-                return self._padded(op, index, guard)
+                return trace_moves.padded(self, op, index, guard)
             case "tensor.concat":
-                return self._concatenated(op, index, guard)
+                return trace_moves.concatenated(self, op, index, guard)
             case "tensor.splat" | "tensor.from_elements" if len(op.operands) == 1:
                 return self.scalar(op.operands[0], {}, (), guard)
             case "tensor.empty":  # anything will do
@@ -152,69 +152,6 @@ class Tracer:
     def _const(self, attribute: ir.Attribute, dtype: str) -> Expr:
         number: Any = attribute.value  # type: ignore[attr-defined]
         return self.make.const(bool(number) if dtype == "i1" else number, compute_type(dtype))
-
-    def _where(self, inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
-        if any(b.never for b in inside):
-            return no()
-        needed = tuple(b for b in inside if not b.always)
-        if not needed:
-            return yes()
-        a = yes()
-        return self.make.apply("arith.select", (self.make.in_bounds(needed), a, no()), None, a.dtype)
-
-    def _inserted(self, op: ir.Operation, index: Index, guard: Guard) -> Expr:
-        if any(s != 1 for s in static(op, "static_strides")):
-            raise Untraceable(op.results[0], "tensor.insert_slice with steps")
-        starts, sizes = static(op, "static_offsets"), static(op, "static_sizes")
-        small, local, d = shape_of(op.operands[0]), [], 0
-        for at, start, n in zip(index, starts, sizes, strict=True):
-            if d < len(small) and small[d] == n:
-                local.append(at + -start)
-                d += 1
-        inside = tuple(Bound(at, s, s + n) for at, s, n in zip(index, starts, sizes, strict=True))
-        return self._where(
-            inside,
-            lambda: self.element(op.operands[0], tuple(local), guard + inside),
-            lambda: self.element(op.operands[1], index, guard),
-        )
-
-    def _scanned(self, op: ir.Operation, index: Index, guard: Guard) -> Expr:
-        dim = ir.IntegerAttr(op.attributes["dimension"]).value
-        combine = op.regions[0].blocks[0].operations[0].operation
-        start = self.element(op.operands[2], index[:dim] + index[dim + 1 :], guard, root=True)
-        if combine.name not in REDUCERS or getattr(start, "value", None) != neutral(combine.name, start.dtype):
-            raise Untraceable(op.results[0], "a scan by something else than one associative operation from its neutral value")
-        arg = self.element(op.operands[0], index, guard)
-        terms = index[dim].terms
-        axis = terms[0][0] if terms else None  # a scan along one element is that element
-        return arg if axis is None else self.make.scan(combine.name, arg, axis, ir.BoolAttr(op.attributes["inclusive"]).value)
-
-    def _padded(self, op: ir.Operation, index: Index, guard: Guard) -> Expr:
-        low, shape = static(op, "static_low"), shape_of(op.operands[0])
-        inside = tuple(Bound(at, lo, lo + n) for at, lo, n in zip(index, low, shape, strict=True))
-        filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
-        return self._where(
-            inside,
-            lambda: self.element(op.operands[0], tuple(at + -lo for at, lo in zip(index, low, strict=True)), guard + inside),
-            lambda: self.scalar(filler, {}, (), guard),
-        )
-
-    def _concatenated(self, op: ir.Operation, index: Index, guard: Guard) -> Expr:
-        d, parts = ir.IntegerAttr(op.attributes["dim"]).value, []
-        start = 0
-        for part in op.operands:
-            parts.append((start, shape_of(part)[d], part))
-            start += shape_of(part)[d]
-
-        def rest(i: int) -> Expr:
-            begin, n, part = parts[i]
-            local = (*index[:d], index[d] + -begin, *index[d + 1 :])
-            inside = (Bound(index[d], begin, begin + n),)
-            if i == len(parts) - 1:
-                return self.element(part, local, guard + inside)
-            return self._where(inside, lambda: self.element(part, local, guard + inside), lambda: rest(i + 1))
-
-        return rest(0)
 
     def _generic_element(self, g: Generic, k: int, index: Index, guard: Guard) -> Expr:
         loops: list[Affine | None] = [None] * len(g.extents)

@@ -1,0 +1,87 @@
+"""Elements of ops that place tensors inside others: slices inserted, pads, concatenations; and of scans.
+
+Each takes the tracer, the op, the index of the element that is asked for and the guard under which it is.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from .expressions import Bound, Expr, Guard
+from .reading import REDUCERS, Index, Untraceable, neutral, shape_of, static
+
+if TYPE_CHECKING:
+    from .trace import Tracer
+
+
+def where(t: "Tracer", inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
+    if any(b.never for b in inside):
+        return no()
+    needed = tuple(b for b in inside if not b.always)
+    if not needed:
+        return yes()
+    a = yes()
+    return t.make.apply("arith.select", (t.make.in_bounds(needed), a, no()), None, a.dtype)
+
+
+def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    if any(s != 1 for s in static(op, "static_strides")):
+        raise Untraceable(op.results[0], "tensor.insert_slice with steps")
+    starts, sizes = static(op, "static_offsets"), static(op, "static_sizes")
+    small, local, d = shape_of(op.operands[0]), [], 0
+    for at, start, n in zip(index, starts, sizes, strict=True):
+        if d < len(small) and small[d] == n:
+            local.append(at + -start)
+            d += 1
+    inside = tuple(Bound(at, s, s + n) for at, s, n in zip(index, starts, sizes, strict=True))
+    return where(
+        t,
+        inside,
+        lambda: t.element(op.operands[0], tuple(local), guard + inside),
+        lambda: t.element(op.operands[1], index, guard),
+    )
+
+
+def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    if not ir.BoolAttr(op.attributes["inclusive"]).value:
+        raise Untraceable(op.results[0], "an exclusive scan")
+    dim = ir.IntegerAttr(op.attributes["dimension"]).value
+    combine = op.regions[0].blocks[0].operations[0].operation
+    start = t.element(op.operands[2], index[:dim] + index[dim + 1 :], guard, root=True)
+    if combine.name not in REDUCERS or getattr(start, "value", None) != neutral(combine.name, start.dtype):
+        raise Untraceable(op.results[0], "a scan by something else than one associative operation from its neutral value")
+    arg = t.element(op.operands[0], index, guard)
+    terms = index[dim].terms
+    axis = terms[0][0] if terms else None  # a scan along one element is that element
+    return arg if axis is None else t.make.scan(combine.name, arg, axis)
+
+
+def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    low, shape = static(op, "static_low"), shape_of(op.operands[0])
+    inside = tuple(Bound(at, lo, lo + n) for at, lo, n in zip(index, low, shape, strict=True))
+    filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
+    return where(
+        t,
+        inside,
+        lambda: t.element(op.operands[0], tuple(at + -lo for at, lo in zip(index, low, strict=True)), guard + inside),
+        lambda: t.scalar(filler, {}, (), guard),
+    )
+
+
+def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    d, parts = ir.IntegerAttr(op.attributes["dim"]).value, []
+    start = 0
+    for part in op.operands:
+        parts.append((start, shape_of(part)[d], part))
+        start += shape_of(part)[d]
+
+    def rest(i: int) -> Expr:
+        begin, n, part = parts[i]
+        local = (*index[:d], index[d] + -begin, *index[d + 1 :])
+        inside = (Bound(index[d], begin, begin + n),)
+        if i == len(parts) - 1:
+            return t.element(part, local, guard + inside)
+        return where(t, inside, lambda: t.element(part, local, guard + inside), lambda: rest(i + 1))
+
+    return rest(0)

@@ -1,0 +1,84 @@
+"""Index arithmetic over axes: every quotient and remainder against integers, and which axis has to be split."""
+
+import itertools
+import math
+
+import pytest
+
+from lamina.passes.affine import Affine, Axis, NotAffine, SplitAxis, offset, refine, row_major, unflatten
+
+I, J, K = Axis(3, "i"), Axis(4, "j"), Axis(5, "k")
+
+
+def value(at: Affine, where: dict[Axis, int]) -> int:
+    return at.constant + sum(c * where[axis] for axis, c in at.terms)
+
+
+def everywhere(*axes: Axis) -> list[dict[Axis, int]]:
+    return [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(a.extent) for a in axes))]
+
+
+def test_sums_are_equal_in_any_order() -> None:
+    a, b = Affine.of(I, 20) + Affine.of(J, 5) + 7, Affine.of(J, 5) + 7 + Affine.of(I, 20)
+    assert a == b and hash(a) == hash(b)
+    assert a + a == a * 2 and a + a * -1 == Affine() and a * 0 == Affine()
+    assert (a + Affine.of(J, -5)).coefficient(J) == 0 and a.coefficient(I) == 20
+
+
+def test_an_axis_of_one_iteration_is_zero() -> None:
+    assert Affine.of(Axis(1)) == Affine() == Affine.of(I, 0)
+
+
+def test_bounds() -> None:
+    at = Affine.of(I, 20) + Affine.of(J, -5) + 7
+    values = [value(at, where) for where in everywhere(I, J)]
+    assert at.bounds() == (min(values), max(values)) == (-8, 47)
+
+
+@pytest.mark.parametrize("k", [1, 5, 20, 60, 1000])
+def test_divmod_where_it_is_affine(k: int) -> None:
+    at = Affine.of(I, 20) + Affine.of(J, 5) + Affine.of(K)
+    quotient, remainder = at.divmod(k)
+    for where in everywhere(I, J, K):
+        assert divmod(value(at, where), k) == (value(quotient, where), value(remainder, where))
+
+
+def test_divmod_names_the_axis_to_split() -> None:
+    flat = Axis(12, "flat")
+    with pytest.raises(SplitAxis, match="split flat<12> by 4") as caught:
+        Affine.of(flat).divmod(4)
+    assert caught.value.axis is flat and caught.value.inner == 4
+    outer, inner = Axis(3), Axis(4)
+    at = Affine.of(flat).rename({flat: Affine.of(outer, 4) + Affine.of(inner)})
+    assert at.divmod(4) == (Affine.of(outer), Affine.of(inner))
+
+
+@pytest.mark.parametrize("at", [Affine.of(Axis(10)), Affine.of(I, -1), Affine.of("a run-time index")])
+def test_divmod_that_is_not_affine(at: Affine) -> None:
+    with pytest.raises(NotAffine):
+        at.divmod(4)
+
+
+def test_unflatten_inverts_offset() -> None:
+    shape = (3, 4, 5)
+    index = tuple(map(Affine.of, (I, J, K)))
+    assert row_major(shape) == (20, 5, 1)
+    assert unflatten(offset(index, row_major(shape)), shape) == index
+    assert unflatten(Affine(), ()) == () and row_major((2, 0, 3)) == (3, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "want"),
+    [
+        ([(12,), (3, 4)], (3, 4)),
+        ([(2, 6), (4, 3)], (2, 2, 3)),
+        ([(6, 4), (2, 3, 4), (24,)], (2, 3, 4)),
+        ([(2, 3), (3, 2)], None),
+        ([()], (1,)),
+        ([(0, 3), (0, 3)], (0, 3)),
+        ([(0, 3), (3, 0)], None),
+    ],
+)
+def test_refine(shapes: list[tuple[int, ...]], want: tuple[int, ...] | None) -> None:
+    assert refine(shapes) == want
+    assert want is None or math.prod(want) == math.prod(shapes[0])
