@@ -7,7 +7,8 @@
 // CHECK: %[[T:.*]] = gpu.thread_id x
 // CHECK: %[[P:.*]] = gpu.block_id x
 // CHECK: %[[OWN:.*]] = arith.muli %[[T]], %c4
-// CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %[[OWN]], %[[LEFT:.*]] : index
+// CHECK: %[[LEFT:.*]] = arith.minui
+// CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %[[OWN]], %[[LEFT]] : index
 // CHECK: %[[AT:.*]] = arith.addi %[[FIRST:.*]], %[[OWN]]
 // CHECK: %[[SAFE:.*]] = arith.select %[[INSIDE]], %[[AT]], %c0
 // CHECK: vector.load %arg0[%[[SAFE]]] {alignment = 16 : i64} : memref<200xf32>, vector<4xf32>
