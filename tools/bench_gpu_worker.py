@@ -32,6 +32,7 @@ from lamina.tools.bench_worker import call_overhead
 from lamina.tools.gpu_clock import Sampler, reason
 
 Run = Callable[[], Any]
+SETTLED = 4  # calls after which CUDA graphs are recorded
 COLD = lamina.Options(cache=False)
 GRAPHS = lamina.Options(cache=False, cuda_graphs=True)
 
@@ -136,12 +137,16 @@ def measure(
 
 
 def cold(make: Callable[[], Run], exact: Any) -> tuple[Run, float, float]:
-    """What `make` compiles, the seconds until its first results, and their difference from float64's."""
+    """What `make` compiles, the seconds until its first results, and the difference from float64's of those it has once it has
+    settled."""
     start = time.perf_counter()
     run = make()
-    results = run()
+    run()
     synchronize()
-    return run, time.perf_counter() - start, difference(results, exact)
+    taken = time.perf_counter() - start
+    for _ in range(SETTLED):
+        run()
+    return run, taken, difference(run(), exact)
 
 
 def contestants(kind: str, model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Callable[[], Run]]:

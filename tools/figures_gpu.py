@@ -88,7 +88,7 @@ def row(name: str, f: Found) -> str:
     if "made" in f:
         parts.append(f"made {_made(f)}")
     parts += [f"of {of} {_ratio(ours(f), rival(f, of))}" for of in f["goals"]]
-    parts.append(f"error {_error(f, 'lamina')} (eager {_error(f, 'eager')})")
+    parts.append(f"error {_error(f, *OURS)} (eager {_error(f, 'eager')})")
     parts += [f"{key}: {why}" for key, why in f["notes"].items()]
     return f"{name}: {', '.join(parts)}"
 
@@ -135,7 +135,7 @@ def _against(f: Found, scale: float, digits: int, of: str) -> list[str]:
     mine, least = ours(f), floor(f)
     share = f"{least / mine:.0%}" if mine else NONE
     ratios = [_ratio(mine, rival(f)), _ratio(mine, rival(f, of))]
-    return [_number(least, scale, digits), share, *ratios, _error(f, "lamina"), _error(f, "eager")]
+    return [_number(least, scale, digits), share, *ratios, _error(f, *OURS), _error(f, "eager")]
 
 
 def _cold(name: str, f: Found) -> list[str]:
@@ -159,9 +159,10 @@ def _made(f: Found) -> str:
     return f"{made['kernels']} + {made['calls']}{fallbacks}"
 
 
-def _error(f: Found, name: str) -> str:
-    error = f["errors"].get(name)
-    return NONE if error is None else f"{error:.1e}"
+def _error(f: Found, *names: str) -> str:
+    """The largest of these contestants."""
+    errors = [f["errors"][name] for name in names if name in f["errors"]]
+    return f"{max(errors):.1e}" if errors else NONE
 
 
 def _number(seconds: float | None, scale: float, digits: int) -> str:
