@@ -7,7 +7,7 @@ import pytest
 
 from lamina.passes.affine import Affine, Axis, NotAffine, SplitAxis, offset, refine, row_major, unflatten
 
-I, J, K = Axis(3, "i"), Axis(4, "j"), Axis(5, "k")
+A, B, C = Axis(3, "a"), Axis(4, "b"), Axis(5, "c")
 
 
 def value(at: Affine, where: dict[Axis, int]) -> int:
@@ -19,27 +19,27 @@ def everywhere(*axes: Axis) -> list[dict[Axis, int]]:
 
 
 def test_sums_are_equal_in_any_order() -> None:
-    a, b = Affine.of(I, 20) + Affine.of(J, 5) + 7, Affine.of(J, 5) + 7 + Affine.of(I, 20)
+    a, b = Affine.of(A, 20) + Affine.of(B, 5) + 7, Affine.of(B, 5) + 7 + Affine.of(A, 20)
     assert a == b and hash(a) == hash(b)
     assert a + a == a * 2 and a + a * -1 == Affine() and a * 0 == Affine()
-    assert (a + Affine.of(J, -5)).coefficient(J) == 0 and a.coefficient(I) == 20
+    assert (a + Affine.of(B, -5)).coefficient(B) == 0 and a.coefficient(A) == 20
 
 
 def test_an_axis_of_one_iteration_is_zero() -> None:
-    assert Affine.of(Axis(1)) == Affine() == Affine.of(I, 0)
+    assert Affine.of(Axis(1)) == Affine() == Affine.of(A, 0)
 
 
 def test_bounds() -> None:
-    at = Affine.of(I, 20) + Affine.of(J, -5) + 7
-    values = [value(at, where) for where in everywhere(I, J)]
+    at = Affine.of(A, 20) + Affine.of(B, -5) + 7
+    values = [value(at, where) for where in everywhere(A, B)]
     assert at.bounds() == (min(values), max(values)) == (-8, 47)
 
 
 @pytest.mark.parametrize("k", [1, 5, 20, 60, 1000])
 def test_divmod_where_it_is_affine(k: int) -> None:
-    at = Affine.of(I, 20) + Affine.of(J, 5) + Affine.of(K)
+    at = Affine.of(A, 20) + Affine.of(B, 5) + Affine.of(C)
     quotient, remainder = at.divmod(k)
-    for where in everywhere(I, J, K):
+    for where in everywhere(A, B, C):
         assert divmod(value(at, where), k) == (value(quotient, where), value(remainder, where))
 
 
@@ -53,7 +53,7 @@ def test_divmod_names_the_axis_to_split() -> None:
     assert at.divmod(4) == (Affine.of(outer), Affine.of(inner))
 
 
-@pytest.mark.parametrize("at", [Affine.of(Axis(10)), Affine.of(I, -1), Affine.of("a run-time index")])
+@pytest.mark.parametrize("at", [Affine.of(Axis(10)), Affine.of(A, -1), Affine.of("a run-time index")])
 def test_divmod_that_is_not_affine(at: Affine) -> None:
     with pytest.raises(NotAffine):
         at.divmod(4)
@@ -61,7 +61,7 @@ def test_divmod_that_is_not_affine(at: Affine) -> None:
 
 def test_unflatten_inverts_offset() -> None:
     shape = (3, 4, 5)
-    index = tuple(map(Affine.of, (I, J, K)))
+    index = tuple(map(Affine.of, (A, B, C)))
     assert row_major(shape) == (20, 5, 1)
     assert unflatten(offset(index, row_major(shape)), shape) == index
     assert unflatten(Affine(), ()) == () and row_major((2, 0, 3)) == (3, 3, 1)
