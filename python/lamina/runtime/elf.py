@@ -1,42 +1,106 @@
-"""As much of the ELF format as it takes to tell whether an object file is whole and which symbols it leaves to others."""
+"""As much of the ELF format as it takes to load an object file made by LLVM: sections, symbols, relocations (System V ABI, AMD64
+supplement; 64-bit, little-endian)."""
 
 import struct
+from dataclasses import dataclass
 
-_SYMBOL_TABLE, _NO_BITS, _UNDEFINED = 2, 8, 0
-_RELOCATABLE = 1
+_SYMBOL_TABLE, _RELOCATIONS, _NO_BITS = 2, 4, 8
+_ALLOCATED, EXECUTABLE = 2, 4
+_RELOCATABLE, _AMD64 = 1, 62
+_UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
 
 
 class Malformed(ValueError):
-    """Bytes that are no whole relocatable 64-bit ELF object."""
+    """Bytes that are no whole relocatable 64-bit ELF object for this machine."""
 
 
-def undefined_symbols(code: bytes) -> tuple[str, ...]:
-    """Names that a 64-bit ELF object refers to and does not define. Raises Malformed; LLVM's loader would read past the end."""
+@dataclass(frozen=True)
+class Section:
+    """One that takes memory. data: its bytes (zeros where the file has none); executable: it holds code."""
+
+    number: int
+    data: bytes
+    align: int
+    executable: bool
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """section: its number, None where the symbol is defined elsewhere; value: bytes from the section's start."""
+
+    name: str
+    section: int | None
+    value: int
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """At `offset` of section `section`: of `kind` (R_X86_64_...), to `symbol` + `addend`."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: Symbol
+    addend: int
+
+
+@dataclass(frozen=True)
+class Object:
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+    relocations: tuple[Relocation, ...]
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """Names that the object refers to and does not define."""
+        return tuple(s.name for s in self.symbols if s.section is None and s.name)
+
+
+def read(code: bytes) -> Object:
+    """The object that `code` is. Malformed for anything else."""
     try:
-        return _undefined_symbols(code)
+        return _read(code)
     except (struct.error, ValueError, IndexError) as error:
         raise Malformed(str(error)) from error
 
 
-def _undefined_symbols(code: bytes) -> tuple[str, ...]:
+def _read(code: bytes) -> Object:
     if code[:5] != b"\x7fELF\x02":
         raise Malformed("no 64-bit ELF header")
-    (kind,) = struct.unpack_from("<H", code, 0x10)
+    kind, machine = struct.unpack_from("<HH", code, 0x10)
     (sections_at,) = struct.unpack_from("<Q", code, 0x28)
     entry_size, count = struct.unpack_from("<HH", code, 0x3A)
-    if kind != _RELOCATABLE or entry_size != 64:
-        raise Malformed("not a relocatable object")
-    sections = [struct.unpack_from("<IIQQQQIIQQ", code, sections_at + i * entry_size) for i in range(count)]
-    names: list[str] = []
-    for _, kind, _, _, offset, size, link, _, _, each in sections:
+    if kind != _RELOCATABLE or machine != _AMD64 or entry_size != 64:
+        raise Malformed("not a relocatable object for x86-64")
+    headers = [struct.unpack_from("<IIQQQQIIQQ", code, sections_at + i * entry_size) for i in range(count)]
+    sections: list[Section] = []
+    symbols: list[Symbol] = []
+    for number, (_, kind, flags, _, offset, size, link, _, align, each) in enumerate(headers):
         if kind != _NO_BITS and offset + size > len(code):
             raise Malformed("a section ends beyond the file")
-        if kind != _SYMBOL_TABLE:
-            continue
-        strings = sections[link][4]
-        for at in range(offset, offset + size, each):
-            name, _, _, section = struct.unpack_from("<IBBH", code, at)
-            if section == _UNDEFINED and name:
-                start = strings + name
-                names.append(code[start : code.index(b"\0", start)].decode())
-    return tuple(names)
+        if flags & _ALLOCATED:
+            data = bytes(size) if kind == _NO_BITS else code[offset : offset + size]
+            sections.append(Section(number, data, max(align, 1), bool(flags & EXECUTABLE)))
+        if kind == _SYMBOL_TABLE:
+            symbols = [_symbol(code, at, headers[link][4]) for at in range(offset, offset + size, each)]
+    placed = {s.number: s for s in sections}
+    relocations = []
+    for _, kind, _, _, offset, size, _, target, _, each in headers:
+        if kind == _RELOCATIONS and target in placed:
+            for at in range(offset, offset + size, each):
+                where, info, addend = struct.unpack_from("<QQq", code, at)
+                if where + 4 > len(placed[target].data):
+                    raise Malformed("a relocation lies beyond its section")
+                relocations.append(Relocation(target, where, info & 0xFFFFFFFF, symbols[info >> 32], addend))
+    return Object(tuple(sections), tuple(symbols), tuple(relocations))
+
+
+def _symbol(code: bytes, at: int, strings: int) -> Symbol:
+    name_at, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", code, at)
+    start = strings + name_at
+    name = code[start : code.index(b"\0", start)].decode()
+    if section in (_ABSOLUTE, _COMMON):
+        if name and section == _COMMON:
+            raise Malformed(f"{name} has no place")
+        return Symbol("", None, value)
+    return Symbol(name, None if section == _UNDEFINED else section, value)

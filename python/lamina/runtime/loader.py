@@ -1,14 +1,15 @@
-"""Object files into this process. Imports neither MLIR nor torch: a warm start pays for LLVM's loader alone."""
+"""Object files into this process. Imports neither LLVM nor MLIR nor torch."""
 
 from __future__ import annotations
 
+import ctypes
+import platform
 from functools import cache
-
-import llvmlite.binding as llvm
 
 from lamina.core.errors import CompileError
 
-from .elf import Malformed, undefined_symbols
+from .elf import Malformed, read
+from .image import Image
 
 
 class Code:
@@ -18,41 +19,36 @@ class Code:
     """
 
     def __init__(self, code: bytes, kernels: tuple[str, ...]) -> None:
-        _initialise()
         try:
-            unknown = [name for name in undefined_symbols(code) if not _known(name)]
+            made = read(code)
         except Malformed as error:
-            raise CompileError(f"not a whole object file: {error}", remedy="clear the cache") from error
-        if unknown:  # LLVM's loader would end the process
+            raise CompileError(f"not a whole object file for this machine: {error}", remedy="clear the cache") from error
+        if platform.machine() != "x86_64":
+            raise CompileError(f"compiled code is for x86-64; this machine is {platform.machine()}")
+        outside = {name: _address(name) for name in made.undefined}
+        if unknown := [name for name, address in outside.items() if not address]:
             raise CompileError(
                 f"compiled code calls {', '.join(unknown)}, which no loaded library has",
                 remedy="load the library first, or compile the kernels that call it for another target",
             )
-        machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="small")
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        try:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        except (RuntimeError, ValueError) as error:
-            raise CompileError(f"not an object file for this machine: {error}", remedy="clear the cache") from error
-        self._engine.finalize_object()
-        self.addresses: dict[str, int] = {name: self._engine.get_function_address(name) for name in kernels}
-        absent = [name for name, address in self.addresses.items() if not address]
-        if absent:
+        self._image = Image(made, outside)
+        own = {s.name: s for s in made.symbols if s.section is not None}
+        if absent := [name for name in kernels if name not in own]:
             raise CompileError(f"the object file has no kernel {', '.join(absent)}", remedy="clear the cache")
+        self.addresses: dict[str, int] = {name: self._image.address(own[name]) for name in kernels}
 
 
 @cache
-def _initialise() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """Where functions are looked for: what the process has loaded, and the C math library."""
+    return ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
 
 
-def _known(name: str) -> bool:
-    """Whether the dynamic linker finds a symbol, in the C math library too."""
-    if llvm.address_of_symbol(name):
-        return True
-    try:
-        llvm.load_library_permanently("libm.so.6")
-    except RuntimeError:
-        return False
-    return bool(llvm.address_of_symbol(name))
+def _address(name: str) -> int:
+    """0 where no library has the symbol."""
+    for library in _libraries():
+        try:
+            return ctypes.cast(library[name], ctypes.c_void_p).value or 0
+        except AttributeError:
+            continue
+    return 0

@@ -1,0 +1,87 @@
+"""An object file in memory: its sections in one block, so that code reaches everything by 32-bit offsets.
+
+LLVM's own loader places sections wherever it finds room, and ends the process where they come to lie more than 2 GiB apart.
+"""
+
+import ctypes
+import mmap
+import struct
+from collections.abc import Mapping
+
+from lamina.core.errors import CompileError
+
+from .elf import Object, Relocation, Symbol
+
+PAGE = mmap.PAGESIZE
+_READ_EXECUTE = 5  # PROT_READ | PROT_EXEC
+_STUB = b"\xff\x25\0\0\0\0"  # jmp [rip]: to the address in the eight bytes that follow
+_SLOT = 16  # bytes of a stub with its address
+
+# R_X86_64_...: value stored, and in how many bytes
+_64, _PC32, _PLT32, _GOTPCREL, _PC64, _GOTPCRELX, _REX_GOTPCRELX = 1, 2, 4, 9, 24, 41, 42
+_THROUGH_TABLE = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
+
+
+class Image:
+    """The object `made`, placed and linked. addresses: of the symbols it leaves to others. Memory lives as long as this does."""
+
+    def __init__(self, made: Object, addresses: Mapping[str, int]) -> None:
+        self.addresses = addresses
+        self._offsets: dict[int, int] = {}
+        end = self._place(made, executable=True, start=0)
+        self._stubs = -(-end // _SLOT) * _SLOT
+        self._names = list(dict.fromkeys(made.undefined))
+        code_end = -(-(self._stubs + _SLOT * len(self._names)) // PAGE) * PAGE
+        size = max(self._place(made, executable=False, start=code_end), PAGE)
+        self._memory = mmap.mmap(-1, size)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        for section in made.sections:
+            at = self._offsets[section.number]
+            self._memory[at : at + len(section.data)] = section.data
+        for i, name in enumerate(self._names):
+            at = self._stubs + i * _SLOT
+            self._memory[at : at + 14] = _STUB + struct.pack("<Q", addresses[name])
+        for relocation in made.relocations:
+            self._apply(relocation)
+        if code_end and ctypes.CDLL(None, use_errno=True).mprotect(
+            ctypes.c_void_p(self._base), ctypes.c_size_t(code_end), _READ_EXECUTE
+        ):
+            raise OSError(ctypes.get_errno(), "this system does not let compiled code be executed")
+
+    def address(self, symbol: Symbol) -> int:
+        """Where a symbol of the object lies."""
+        assert symbol.section is not None
+        return self._base + self._offsets[symbol.section] + symbol.value
+
+    def _place(self, made: Object, *, executable: bool, start: int) -> int:
+        for section in made.sections:
+            if section.executable is executable:
+                start = -(-start // section.align) * section.align
+                self._offsets[section.number] = start
+                start += len(section.data)
+        return start
+
+    def _apply(self, r: Relocation) -> None:
+        at = self._offsets[r.section] + r.offset
+        here = self._base + at
+        if r.kind == _64:
+            target = self.addresses[r.symbol.name] if self._is_outside(r.symbol) else self.address(r.symbol)
+            self._memory[at : at + 8] = struct.pack("<Q", (target + r.addend) & (1 << 64) - 1)
+        elif r.kind == _PC64:
+            self._memory[at : at + 8] = struct.pack("<q", self._near(r.symbol) + r.addend - here)
+        elif r.kind in (_PC32, _PLT32):
+            self._memory[at : at + 4] = struct.pack("<i", self._near(r.symbol) + r.addend - here)
+        elif r.kind in _THROUGH_TABLE and self._is_outside(r.symbol):
+            table = self._near(r.symbol) + len(_STUB)
+            self._memory[at : at + 4] = struct.pack("<i", table + r.addend - here)
+        else:
+            raise CompileError(f"compiled code has a relocation of kind {r.kind}", remedy="compile it as LLVM's small PIC code")
+
+    def _is_outside(self, symbol: Symbol) -> bool:
+        return symbol.section is None
+
+    def _near(self, symbol: Symbol) -> int:
+        """An address that 32-bit offsets reach: of the symbol, or of the stub that jumps to it."""
+        if not self._is_outside(symbol):
+            return self.address(symbol)
+        return self._base + self._stubs + _SLOT * self._names.index(symbol.name)
