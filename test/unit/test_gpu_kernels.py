@@ -65,7 +65,9 @@ def test_values(name: str) -> None:
     run(fn, *inputs)
 
 
-@pytest.mark.parametrize(("rows", "width", "dtype"), [(64, 4096, torch.float32), (64, 4096, BF16), (8, 768, BF16), (33, 32768, BF16)])
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype"), [(64, 4096, torch.float32), (64, 4096, BF16), (8, 768, BF16), (33, 32768, BF16)]
+)
 def test_softmax_reads_its_row_once(rows: int, width: int, dtype: torch.dtype) -> None:
     """Whole accesses of 16 bytes, every sector once, rows in registers: of a CTA, or of a cluster."""
     (found,) = run(lambda a: torch.softmax(a, -1), x(rows, width, dtype=dtype)).results
