@@ -39,7 +39,7 @@ def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Optio
     run(pipeline("linalg", "tile", target=TARGET), module)
     with module.context:
         program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
-    run("builtin.module(lamina-distribute)", module)
+    run("builtin.module(lamina-expand-math{target=nvvm},lamina-distribute,lamina-expand-math{target=nvvm})", module)
     module.operation.verify()
     return module, program
 
