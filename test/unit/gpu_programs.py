@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
 from lamina.core.options import Options
-from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
+from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.dtypes import CODES
@@ -45,7 +45,8 @@ def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Optio
 
 
 class Simulated:
-    """Runs the steps of a program one after the other; `results` are what each launch did."""
+    """Runs the steps of a program one after the other: kernels in the simulator, calls by torch on the CPU. `results` are what each
+    launch did."""
 
     def __init__(self, module: ir.Module, program: Program) -> None:
         self.module, self.program = module, program
@@ -54,12 +55,28 @@ class Simulated:
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         memory = [self._buffer(i, inputs) for i in range(len(self.program.buffers))]
         for step in self.program.steps:
-            assert isinstance(step, Launch), f"{step.name} is not a kernel"
+            if isinstance(step, Call):
+                self._call(step, memory)
+                continue
             arrays = [self._part(memory, ref) for ref in step.args]
-            self.results.append(
-                simulate(self.module, step.kernel, arrays, step.grid // step.cluster, block=step.threads, cluster=step.cluster)
-            )
+            grid = step.grid // step.cluster
+            self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
         return [self._tensor(memory, ref) for ref in self.program.outputs]
+
+    def _call(self, step: Call, memory: list[np.ndarray]) -> None:
+        def value(arg: Arg) -> Any:
+            if isinstance(arg, Ref):
+                return self._tensor(memory, arg)
+            return [value(a) for a in arg] if isinstance(arg, tuple) else arg
+
+        namespace, name, overload = step.callee.split(".")
+        routine = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        found = routine(*map(value, step.args), **{k: value(v) for k, v in step.kwargs})
+        results = [found] if isinstance(found, Tensor) else list(found)
+        for ref, result in zip(step.outs or step.owned, results, strict=True):
+            if ref is not None:
+                place = torch.from_numpy(self._part(memory, ref))
+                torch.as_strided(place, ref.shape, ref.strides).copy_(result)
 
     def _buffer(self, number: int, inputs: Sequence[Tensor]) -> np.ndarray:
         buffer = self.program.buffers[number]
@@ -77,7 +94,8 @@ class Simulated:
         return poison(buffer.bytes // ITEM_BYTES[dtype], DTYPES[dtype])
 
     def _refs(self) -> list[Ref]:
-        return [a for s in self.program.steps if isinstance(s, Launch) for a in s.args] + list(self.program.outputs)
+        made = [r for s in self.program.steps if isinstance(s, Call) for r in (*s.outs, *s.owned) if r is not None]
+        return [a for s in self.program.steps if isinstance(s, Launch) for a in s.args] + made + list(self.program.outputs)
 
     def _part(self, memory: list[np.ndarray], ref: Ref) -> np.ndarray:
         return memory[ref.buffer][ref.offset // ITEM_BYTES[ref.dtype] :]

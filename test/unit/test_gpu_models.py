@@ -1,0 +1,71 @@
+"""Whole programs for GPUs: kernels in the simulator, library calls by torch on the CPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated, distributed
+from torch import Tensor, nn
+
+from lamina.core.program import Call
+
+BF16 = torch.bfloat16
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.first = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(32, 32, 3, 1, 1, bias=False), nn.BatchNorm2d(32))
+        self.short = nn.Sequential(nn.Conv2d(16, 32, 1, 2, bias=False), nn.BatchNorm2d(32))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = F.relu(self.second(self.first(x)) + self.short(x))
+        return self.head(x.mean((2, 3)))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.out, self.qkv = nn.LayerNorm(64), nn.Linear(64, 64), nn.Linear(64, 192)
+        self.mlp = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.view(*x.shape[:2], 4, 16).transpose(1, 2) for t in self.qkv(self.norm(x)).split(64, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        return x + self.mlp(x)
+
+
+def errors(model: nn.Module, x: Tensor) -> tuple[float, float, Simulated]:
+    """Ours and eager's, relative to float64, and the program that ran."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+
+    def fn(x: Tensor, *values: Tensor) -> Tensor:
+        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
+
+    inputs = (x, *state.values())
+    with torch.no_grad():
+        program = Simulated(*distributed(fn, inputs))
+        (mine,), eager = program(*inputs), fn(*inputs)
+        exact = fn(*(t.double() if t.is_floating_point() else t for t in inputs))
+    return *(((t.double() - exact).norm() / exact.norm()).item() for t in (mine, eager)), program  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+def test_transformer_block(dtype: torch.dtype) -> None:
+    mine, eager, program = errors(Block().to(dtype), torch.randn(2, 33, 64).to(dtype))
+    assert mine <= 1.5 * eager + 1e-6
+    assert {s.reason for s in program.program.steps if isinstance(s, Call)} == {"library"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+def test_residual_network(dtype: torch.dtype) -> None:
+    """Convolutions of half types take and give their channels last, from the image on."""
+    mine, eager, program = errors(Residual().eval().to(dtype), torch.randn(2, 3, 64, 64).to(dtype))
+    assert mine <= 1.5 * eager + 1e-6
+    calls = [s for s in program.program.steps if isinstance(s, Call) and "convolution" in s.callee]
+    layouts = {s.owned[0].strides[1] == 1 for s in calls if s.owned[0] is not None}
+    assert len(calls) == 4 and layouts == {dtype is BF16}
