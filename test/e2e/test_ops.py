@@ -322,10 +322,10 @@ def test_layouts(layout: str, shape: tuple[int, int]) -> None:
             x.amax(1),
             x.flip(0),
             x.t() + y.t(),
-            x.reshape(-1)[:64].cumsum(0),
+            x.reshape(-1).cumsum(0),
         ]
 
-    check(ops, LAYOUTS[layout](*shape), normal(*shape), absolute=512)
+    check(ops, LAYOUTS[layout](*shape), normal(*shape), absolute=64)
 
 
 def test_indexing() -> None:
@@ -355,7 +355,9 @@ def test_index_out_of_range(case: str) -> None:
     for place in (0, 8, 16):
         i = integers(17, low=0, high=9)
         x = normal(33, 9)
-        torch.testing.assert_close(run(x, i)[0], fn(x, i))
+        got = run(x, i)
+        compare(fn, (x, i), got)
+        assert case in ("second", "in a sum") or torch.equal(got[0], fn(x, i)), "values that nothing sums are eager's own"
         i[place] = bad
         with pytest.raises(IndexError, match="index out of range"):
             run(x, i)
