@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import lamina
-from lamina.frontend.attention import ATTENTION, concrete, keep_whole, kind_of_mask, meaning
+from lamina.frontend.attention import ATTENTION, concrete, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
 
 N = 7
 
@@ -28,6 +28,14 @@ def window(x: Tensor) -> Tensor:
 
 def of_values(x: Tensor) -> Tensor:
     return x[:, :, :, :1] > 0
+
+
+class OnGpu(Tensor):
+    """A tensor that says it is on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 0)
 
 
 MASKS = {
@@ -60,7 +68,14 @@ def test_dynamo_graphs_keep_what_is_on_the_cpu() -> None:
     def backend(gm: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
         (node,) = (n for n in gm.graph.nodes if "attention" in str(n.target))
         seen.append(kind_of_mask(node, gm))
+        query = node.args[0]
+        assert isinstance(query, fx.Node) and not is_on_gpu(node)
         keep_whole(gm)
+        assert whole not in [n.target for n in gm.graph.nodes]
+        query.meta["example_value"] = OnGpu()  # what Dynamo says there of a tensor on a GPU
+        assert is_on_gpu(node)
+        keep_whole(gm)
+        assert whole in [n.target for n in gm.graph.nodes]
         return gm
 
     def fn(x: Tensor) -> Tensor:

@@ -25,10 +25,17 @@ _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float ty
 def keep_whole(gm: fx.GraphModule) -> None:
     """In place: the attention of a graph that Dynamo captured is kept whole when AOTAutograd traces it without gradients."""
     for node in gm.graph.nodes:
-        if node.op == "call_function" and node.target in _FUNCTIONS:
+        if node.op == "call_function" and node.target in _FUNCTIONS and is_on_gpu(node):
             node.args = (kind_of_mask(node, gm), *node.args)
             node.target = whole
     gm.recompile()
+
+
+def is_on_gpu(node: fx.Node) -> bool:
+    """Whether it is worth finding out what the mask means: on the CPU torch's own decomposition stays."""
+    query = node.args[0] if node.args else node.kwargs["query"]
+    value = query.meta.get("example_value", query.meta.get("val")) if isinstance(query, fx.Node) else None
+    return value.device.type == "cuda" if isinstance(value, Tensor) else torch.cuda.is_available()
 
 
 def whole(kind: str, *args: Any, **kwargs: Any) -> Tensor:

@@ -11,7 +11,7 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx, set_original_aten_op
 from torch.utils import _pytree as pytree
 
-from .attention import ATTENTION, attend, kind_of_mask
+from .attention import ATTENTION, attend, is_on_gpu, kind_of_mask
 from .decompositions import own, table
 from .normalise import SETTLED
 
@@ -52,7 +52,7 @@ class _Run(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target in SETTLED:
             return None
-        if target is ATTENTION:
+        if target is ATTENTION and is_on_gpu(self.node):
             with set_original_aten_op(target):
                 whole = attend(kind_of_mask(self.node, self.graph_module), args, kwargs)
             if whole is not None:
