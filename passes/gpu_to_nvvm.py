@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from .base import Pass
+from .by_name import by_name
 from .gpu import halves, indices, lanes
 from .gpu.remainder import lower_remainder
 from .gpu.signature import annotate
@@ -51,7 +52,7 @@ class GpuToNvvm(Pass):
                             self._lower(inner.operation)
 
     def _lower(self, function: ir.Operation) -> None:
-        ops = _by_name(function)
+        ops = by_name(function)
         annotate(function, ops)
         if self.index_bits == indices.NARROW:
             for op in ops.get("arith.index_cast", ()):
@@ -62,7 +63,7 @@ class GpuToNvvm(Pass):
             for rewrite, op in wanted:
                 rewrite(op)
             if wanted:
-                ops = _by_name(function)
+                ops = by_name(function)
         if self.contract:
             _contract(ops)
 
@@ -73,17 +74,6 @@ def _contract(ops: dict[str, list[ir.Operation]]) -> None:
         for op in ops.get(name, ()):
             flags = op.attributes.get("fastmath", none)
             op.attributes["fastmath"] = alone if flags == none else tree if "reassoc" in str(flags) else flags
-
-
-def _by_name(function: ir.Operation) -> dict[str, list[ir.Operation]]:
-    found: dict[str, list[ir.Operation]] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        found.setdefault(op.name, []).append(op)
-        return ir.WalkResult.ADVANCE
-
-    function.walk(visit)
-    return found
 
 
 def _always(_: ir.Operation) -> bool:

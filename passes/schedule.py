@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from lamina.schedules.base import BlockConfig
+from lamina.schedules.base import SQUARE, BlockConfig
 from lamina.schedules.cpu import Config, choose
 
 from .affine import Affine, Axis
@@ -13,7 +13,6 @@ from .grouping import walk
 from .realise import COST
 from .space import Space
 
-SQUARE = 64  # side of the squares that are transposed: whole cache lines and few pages on both sides
 BITS = {"index": 64, "i1": 8}
 
 
@@ -107,6 +106,16 @@ def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | No
                 if a is not vector and a.extent >= 8 and at.coefficient(a) == 1:
                     return a
     return None
+
+
+def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
+    """What a program that has `crossed` reads across its vector axis, by squares."""
+    found = []
+    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
+        at = e.at.rename(plan.merged.rename)
+        if plan.vector is not None and crosses(e, at, plan.vector) and at.coefficient(plan.crossed) == 1:
+            found.append(e)
+    return found
 
 
 def crosses(e: Load, at: Affine, vector: Axis) -> bool:

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
+from lamina.schedules.base import SQUARE
+
 from .affine import Affine, Axis
 from .emit_tile import Blocks
 from .expressions import Load
 from .grouping import walk
-from .schedule import SQUARE, Schedule, crosses
+from .schedule import Schedule, crossing_loads
 from .space import Space
 
 if TYPE_CHECKING:
@@ -31,11 +33,7 @@ class Squares:
         self.early = any(ir.MemRefType(blocks.memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
         if self.early:
             blocks.ahead = {e: SQUARE for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
-        self.loads = [
-            e
-            for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
-            if crosses(e, self._at(e), self.vector) and self._at(e).coefficient(self.crossed) == 1
-        ]
+        self.loads = crossing_loads(space, plan)
 
     def _at(self, e: Load) -> Affine:
         return e.at.rename(self.plan.merged.rename)

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
+from lamina.schedules.base import SQUARE
+
 from .affine import Affine, Axis
 from .emit_tile import Blocks
 from .expressions import Load
-from .grouping import walk
-from .schedule import SQUARE, Schedule, crosses
+from .schedule import Schedule, crossing_loads
 from .space import Space
 
 if TYPE_CHECKING:
@@ -26,11 +27,7 @@ class SharedSquares:
         self.b, self.plan = blocks, plan
         self.crossed: Axis = plan.crossed
         self.vector: Axis = plan.vector
-        loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
-        self.loads = [e for e in loads if crosses(e, self._at(e), self.vector) and self._at(e).coefficient(self.crossed) == 1]
-
-    def _at(self, e: Load) -> Affine:
-        return e.at.rename(self.plan.merged.rename)
+        self.loads = crossing_loads(space, plan)
 
     def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         b = self.b
@@ -60,7 +57,7 @@ class SharedSquares:
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
         """The square of `e` in scratch memory, row by row of `crossed`."""
-        b, at = self.b, self._at(e)
+        b, at = self.b, e.at.rename(self.plan.merged.rename)
         flat, _ = b.memory[e.tensor]
         step = at.coefficient(self.vector)
         rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))

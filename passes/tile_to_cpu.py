@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from .base import Pass
+from .by_name import by_name
 from .cpu import abi, arithmetic, bf16, memory
 from .cpu.transfers import Transfers, guard_streaming
 from .emit import Emit
@@ -39,18 +40,6 @@ class TileToCpu(Pass):
                 if "tile.grid" in op.operation.attributes:
                     _lower(op.operation, messages)
             module.operation.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(m) for m in messages])
-
-
-def by_name(function: ir.Operation) -> dict[str, list[ir.Operation]]:
-    """Every op below `function`, in one walk: callbacks from MLIR cost more than the dictionary."""
-    found: dict[str, list[ir.Operation]] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        found.setdefault(op.name, []).append(op)
-        return ir.WalkResult.ADVANCE
-
-    function.walk(visit)
-    return found
 
 
 def _lower(function: ir.Operation, messages: list[str]) -> None:

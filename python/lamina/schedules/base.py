@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+SQUARE = 64  # side of the squares that are transposed on every target: whole cache lines and few pages on both sides
+
 
 class BlockConfig(Protocol):
     """lanes     elements of one block

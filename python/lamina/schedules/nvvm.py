@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
+from .base import SQUARE
+
 WARP = 32
-REGISTER_ELEMENTS = 32  # of a row that one thread holds, per input; more leave too few warps to hide memory's latency
-CLUSTER_ELEMENTS = 32  # of a row that one thread of a cluster holds
+REGISTER_ELEMENTS = 32  # of a row that one thread holds; more leave too few warps to hide memory's latency
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
 BUSY = 1024  # threads an SM should have work for
 WALK_THREADS = 256  # of a row that is walked over
 WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
-SQUARE = 64  # side of the squares that are transposed through shared memory
+SQUARE_THREADS = 256  # of a CTA that transposes a square
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,14 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
 
 
 def row_reduction(extent: int, vec: int, rows: int, sms: int, most_ctas: int) -> Config:
-    """Reductions along `extent` neighbouring elements for `rows` rows. most_ctas: of a cluster (1: there are
-    no clusters)."""
-    wanted = REGISTER_ELEMENTS
-    threads = power_of_two(-(-extent // max(wanted, vec)))
+    """Reductions along `extent` neighbouring elements for `rows` rows. most_ctas: of a cluster (1: there are no clusters)."""
+    threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
     while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
     chunks = max(-(-extent // (threads * vec)), 1)
-    if chunks * vec > 2 * wanted:
-        cluster = power_of_two(-(-extent // (threads * CLUSTER_ELEMENTS)))
+    if chunks * vec > 2 * REGISTER_ELEMENTS:
+        cluster = power_of_two(-(-extent // (threads * REGISTER_ELEMENTS)))
         if cluster <= most_ctas and extent >= 4 * threads * vec:
             return Config(threads, vec, -(-extent // (threads * vec * cluster)), cluster=cluster, resident=2)
         chunks = max(16 // vec, 1)  # does not fit in registers: loops over the row
@@ -92,7 +91,7 @@ def column_reduction(extent: int, vec: int, reduced: int) -> Config:
 
 def squares(vec: int) -> Config:
     """Reads across the vector axis: squares of SQUARE lanes, by rows of them shared among the threads."""
-    return Config(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * 256 // SQUARE)
+    return Config(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
 
 
 def scalar() -> Config:
