@@ -1,5 +1,6 @@
 """sin, cos and tan."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from torch_mlir import ir
@@ -32,9 +33,7 @@ def cos(x: Num) -> Num:
 def tan(x: Num) -> Num:
     """Tangent, at most 3.5 ulp for every finite x."""
     quadrant, r = reduce(x)
-    s, c = _sin(r), _cos(r)
-    odd = (quadrant & 1).compare("ne", 0)
-    return (-c).where(odd, s) / s.where(odd, c)
+    return slope(_sin(r), _cos(r), quadrant)
 
 
 def _sin(r: Num) -> Num:
@@ -49,25 +48,43 @@ def _cos(r: Num) -> Num:
 
 
 def _wave(r: Num, quadrant: Num) -> Num:
-    """sin(r + quadrant * pi/2)."""
-    value = _cos(r).where((quadrant & 1).compare("ne", 0), _sin(r))
-    return (value.bits() ^ ((quadrant & 2) << 30)).as_float()
+    return wave(_sin(r), _cos(r), quadrant)
+
+
+def wave(sine: Num, cosine: Num, quadrant: Num) -> Num:
+    """sin(r + quadrant * pi/2) of sin(r) and cos(r), in f32 or f64."""
+    value = cosine.where((quadrant & 1).compare("ne", 0), sine)
+    return (value.bits() ^ ((quadrant & 2) << (value.element.width - 2))).as_float()
+
+
+def slope(sine: Num, cosine: Num, quadrant: Num) -> Num:
+    """tan(r + quadrant * pi/2) of sin(r) and cos(r)."""
+    odd = (quadrant & 1).compare("ne", 0)
+    return (-cosine).where(odd, sine) / sine.where(odd, cosine)
 
 
 def reduce(x: Num) -> tuple[Num, Num]:
-    """q and r with x = q*pi/2 + r (q modulo 4), |r| <= pi/4: by parts of pi/2, and where any |x| > 1e5 by `_exact`."""
+    """q and r with x = q*pi/2 + r (q modulo 4), |r| <= pi/4."""
+    return by_parts(x, ROUND, HALF_PI, LARGEST, _exact)
+
+
+def by_parts(
+    x: Num, rounding: float, parts: tuple[float, ...], largest: float, exact: Callable[[Num], tuple[Num, Num]]
+) -> tuple[Num, Num]:
+    """q and r with x = q*pi/2 + r (the two lowest bits of q count), |r| <= pi/4: by `parts` of pi/2, and by `exact` where any
+    |x| > `largest`. rounding: 1.5 times the power of two that leaves no bits for a fraction."""
     e = x.at
-    whole = e.fma(x, TWO_OVER_PI, ROUND)
-    n = whole - ROUND
+    whole = e.fma(x, TWO_OVER_PI, rounding)
+    n = whole - rounding
     r = x
-    for part in HALF_PI:
+    for part in parts:
         r = e.fma(n, -part, r)
-    far = x.abs() > LARGEST
+    far = x.abs() > largest
     usual = [whole.bits().value, r.value]
     types = [v.type for v in usual]
     branch = ir.Operation.create("scf.if", types, [e.any(far).value], regions=2, loc=e.loc, ip=e.ip)
     then, otherwise = (Emit(ir.InsertionPoint(region.blocks.append()), e.loc, e.shape) for region in branch.regions)
-    chosen = [v.where(then.wrap(far.value), then.wrap(u)).value for v, u in zip(_exact(then.wrap(x.value)), usual, strict=True)]
+    chosen = [v.where(then.wrap(far.value), then.wrap(u)).value for v, u in zip(exact(then.wrap(x.value)), usual, strict=True)]
     then.op("scf.yield", [], chosen)
     otherwise.op("scf.yield", [], usual)
     return e.wrap(branch.results[0]), e.wrap(branch.results[1])

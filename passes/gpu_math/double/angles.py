@@ -4,11 +4,11 @@ from itertools import pairwise
 
 from torch_mlir import ir
 
-from ...emit import Emit, Num
+from ...emit import Num
+from ...polynomials.trigonometric import by_parts, slope, wave
 
-TWO_OVER_PI = 0.6366197723675814
 HALF_PI = 1.5707963267948966, 6.123233995736765e-17, 1.082856673921914e-32  # its parts, all positive so that -0 stays
-ROUND, ROUND_BITS = 1.5 * 2.0**52, 0x4338000000000000
+ROUND = 1.5 * 2.0**52
 LARGEST = 2.0**20  # up to here three parts of pi/2 suffice
 # sin(r) = r + r**3*q(r*r) for |r| <= pi/4, error of q 2**-55.4; cos(r) = 1 - r*r/2 + r**4*q(r*r), 2**-59.4
 SIN = (
@@ -43,9 +43,7 @@ def cos(x: Num) -> Num:
 def tan(x: Num) -> Num:
     """Tangent, at most 4 ulp for every finite x."""
     quadrant, r = _reduce(x)
-    s, c = _sin(r), _cos(r)
-    odd = (quadrant & 1).compare("ne", 0)
-    return (-c).where(odd, s) / s.where(odd, c)
+    return slope(_sin(r), _cos(r), quadrant)
 
 
 def _sin(r: Num) -> Num:
@@ -62,28 +60,11 @@ def _cos(r: Num) -> Num:
 
 
 def _wave(r: Num, quadrant: Num) -> Num:
-    """sin(r + quadrant * pi/2)."""
-    value = _cos(r).where((quadrant & 1).compare("ne", 0), _sin(r))
-    return (value.bits() ^ ((quadrant & 2) << 62)).as_float()
+    return wave(_sin(r), _cos(r), quadrant)
 
 
 def _reduce(x: Num) -> tuple[Num, Num]:
-    """q and r with x = q*pi/2 + r (q modulo 4), |r| <= pi/4: by parts of pi/2, and by `_exact` where any |x| is large."""
-    e = x.at
-    whole = e.fma(x, TWO_OVER_PI, ROUND)
-    n = whole - ROUND
-    r = x
-    for part in HALF_PI:
-        r = e.fma(n, -part, r)
-    far = x.abs() > LARGEST
-    usual = [(whole.bits() - ROUND_BITS).value, r.value]
-    types = [v.type for v in usual]
-    branch = ir.Operation.create("scf.if", types, [e.any(far).value], regions=2, loc=e.loc, ip=e.ip)
-    then, otherwise = (Emit(ir.InsertionPoint(region.blocks.append()), e.loc, e.shape) for region in branch.regions)
-    chosen = [v.where(then.wrap(far.value), then.wrap(u)).value for v, u in zip(_exact(then.wrap(x.value)), usual, strict=True)]
-    then.op("scf.yield", [], chosen)
-    otherwise.op("scf.yield", [], usual)
-    return e.wrap(branch.results[0]), e.wrap(branch.results[1])
+    return by_parts(x, ROUND, HALF_PI, LARGEST, _exact)
 
 
 def _exact(x: Num) -> tuple[Num, Num]:
