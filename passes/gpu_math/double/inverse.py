@@ -1,6 +1,7 @@
 """Inverse trigonometric functions."""
 
 from ...emit import Num
+from ...polynomials.inverse_trigonometric import angle, arc
 
 HALF_PI = 1.5707963267948966, 6.123233995736766e-17  # in two parts
 QUARTER_PI = 0.7853981633974483, 3.061616997868383e-17
@@ -15,26 +16,13 @@ ATAN = (
 
 
 def atan(x: Num) -> Num:
-    """Arc tangent, at most 2.5 ulp; pi/2 - atan(1/x) above 1."""
-    a = x.abs()
-    outside = a > 1.0
-    near = _atan((1.0 / a).where(outside, a))
-    return (HALF_PI[0] - (near - HALF_PI[1])).where(outside, near).copysign(x)
+    """Arc tangent, at most 2.5 ulp."""
+    return arc(x, _atan, HALF_PI)
 
 
 def atan2(y: Num, x: Num) -> Num:
     """The angle of (x, y), at most 3.5 ulp, with the usual values at zeros and infinities."""
-    a, b = y.abs(), x.abs()
-    steep = a > b
-    quotient = b.where(steep, a) / a.where(steep, b)
-    quotient = a.like(0.0).where(a.compare("oeq", 0.0) & b.compare("oeq", 0.0), quotient)
-    infinite = a.like(float("inf"))
-    quotient = a.like(1.0).where(a.compare("oeq", infinite) & b.compare("oeq", infinite), quotient)
-    angle = _atan(quotient)
-    angle = (HALF_PI[0] - (angle - HALF_PI[1])).where(steep, angle)
-    angle = (PI[0] - (angle - PI[1])).where(x.bits() < 0, angle)
-    angle = (x + y).where(x.is_nan() | y.is_nan(), angle)
-    return angle.where(angle.is_nan(), angle.copysign(y))
+    return angle(y, x, _atan, HALF_PI, PI)
 
 
 def asin(x: Num) -> Num:
