@@ -201,6 +201,3 @@ class Num:
 
     def copysign(self, sign: Num) -> Num:
         return self.at.make("math.copysign", self.value.type, self, sign)
-
-    def round_even(self) -> Num:
-        return self.at.make("math.roundeven", self.value.type, self)
