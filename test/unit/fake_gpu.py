@@ -25,6 +25,7 @@ class _Record(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("shared", ctypes.c_uint),
         ("cluster", ctypes.c_uint),
+        ("dependent", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
         ("arguments", ctypes.c_void_p * 4),
     ]
@@ -37,6 +38,7 @@ class Launched:
     threads: int
     shared: int
     cluster: int
+    dependent: bool
     stream: int | None
     arguments: tuple[int, ...]
 
@@ -63,7 +65,16 @@ class FakeGpu:
         """Those since the last look."""
         records = (_Record * 256).in_dll(self.library, "fake_launches")
         found = [
-            Launched(r.kernel.decode(), r.grid[0], r.block[0], r.shared, r.cluster, r.stream, (r.arguments[0], r.arguments[1]))
+            Launched(
+                kernel=r.kernel.decode(),
+                grid=r.grid[0],
+                threads=r.block[0],
+                shared=r.shared,
+                cluster=r.cluster,
+                dependent=bool(r.dependent),
+                stream=r.stream,
+                arguments=(r.arguments[0], r.arguments[1]),
+            )
             for r in records[: self["launch_count"]]
         ]
         self["launch_count"] = 0

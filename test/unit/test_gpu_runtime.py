@@ -65,6 +65,15 @@ def test_clusters_and_shared_memory(gpu: FakeGpu) -> None:
     assert gpu.attributes() == [(8, 99_000), (14, 1)]
 
 
+def test_kernels_that_wait_by_themselves_start_early(gpu: FakeGpu) -> None:
+    program = p.inc_chain(192, 3)
+    kinds = ((False, 1), (True, 1), (True, 3))
+    steps = tuple(replace(s, threads=64, dependent=d, cluster=c) for s, (d, c) in zip(program.steps, kinds, strict=True))
+    run = gpu.executable(Program.from_json(replace(program, steps=steps).to_json()))
+    assert run(torch.zeros(192))[0].sum() == 576
+    assert tuple((x.dependent, x.cluster) for x in gpu.launches()) == kinds
+
+
 def test_code_is_loaded_once_and_at_the_first_call(gpu: FakeGpu) -> None:
     runs = [gpu.executable(p.inc_chain(64, n), b"inc, once\0") for n in (1, 2)]
     assert gpu["loads"] == 0

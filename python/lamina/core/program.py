@@ -90,6 +90,8 @@ class Launch:
     threads  of a block; 0 on the CPU
     cluster  blocks of a cluster
     shared   bytes of dynamic shared memory of a block
+    dependent  the kernel waits (griddepcontrol.wait) before it touches global memory, so it may be launched before what runs ahead
+               of it on the stream has ended; of sm_90 and newer
     """
 
     kernel: str
@@ -105,6 +107,7 @@ class Launch:
     threads: int = 0
     cluster: int = 1
     shared: int = 0
+    dependent: bool = False
 
 
 Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]

@@ -23,7 +23,7 @@ from .program import (
 from .size import size_from_json as _size
 from .size import size_to_json as _js
 
-VERSION = 2
+VERSION = 3
 
 
 def dumps(program: Program) -> str:
@@ -91,6 +91,7 @@ def _step_to_json(s: Step) -> dict[str, Any]:
             "threads": s.threads,
             "cluster": s.cluster,
             "shared": s.shared,
+            "dependent": s.dependent,
         }
     return {
         "callee": s.callee,
@@ -120,6 +121,7 @@ def _step_from_json(d: dict[str, Any]) -> Step:
             threads=int(d["threads"]),
             cluster=int(d["cluster"]),
             shared=int(d["shared"]),
+            dependent=bool(d["dependent"]),
         )
     return Call(
         callee=str(d["callee"]),

@@ -74,6 +74,7 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
         "threads": step.threads,
         "cluster": step.cluster,
         "shared": step.shared,
+        "dependent": step.dependent,
         "name": step.name or step.kernel,
     }
 

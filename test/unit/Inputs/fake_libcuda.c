@@ -8,7 +8,10 @@
 typedef struct {
   int id;
   char pad[4];
-  struct { unsigned x, y, z; char rest[52]; } cluster;
+  union {
+    struct { unsigned x, y, z; char rest[52]; } cluster;
+    int allowed;
+  };
 } Attribute;
 typedef struct {
   unsigned grid[3], block[3], shared;
@@ -20,7 +23,7 @@ typedef struct {
 // What tests read and set.
 typedef struct {
   char kernel[32];
-  unsigned grid[3], block[3], shared, cluster;
+  unsigned grid[3], block[3], shared, cluster, dependent;
   void *stream;
   void *arguments[4];
 } Record;
@@ -166,7 +169,11 @@ int cuLaunchKernelEx(const Config *c, void *function, void **parameters, void **
   memcpy(r->block, c->block, sizeof r->block);
   r->shared = c->shared;
   r->stream = c->stream;
-  r->cluster = c->attribute_count && c->attributes[0].id == 4 ? c->attributes[0].cluster.x : 1;
+  r->cluster = 1, r->dependent = 0;
+  for (const Attribute *a = c->attributes; a != c->attributes + c->attribute_count; ++a) {
+    if (a->id == 4) r->cluster = a->cluster.x;
+    if (a->id == 6) r->dependent = (unsigned)a->allowed;
+  }
   for (int i = 0; i < 2; ++i) r->arguments[i] = *(void **)parameters[i];
   Node node = {c->grid[0] * c->block[0], {r->arguments[0], r->arguments[1]}};
   if (fake_recording) nodes[node_count++] = node;

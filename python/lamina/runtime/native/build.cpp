@@ -63,6 +63,7 @@ Launch read_launch(nb::handle h, Plan &plan, Step &step) {
     launch.threads = get<int64_t>(h, "threads");
     launch.cluster = get<uint32_t>(h, "cluster");
     launch.shared = get<uint32_t>(h, "shared");
+    launch.dependent = get<bool>(h, "dependent");
   }
   plan.n_slots += launch.count + 1; // and the error slot
   for (uint32_t i = 0; i < launch.count; ++i) plan.fixups[refs[i].buffer].push_back({launch.slots + i, refs[i].offset});

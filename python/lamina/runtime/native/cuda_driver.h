@@ -25,7 +25,7 @@ using NodeHandle = struct NodeOpaque *;
 constexpr Result kOutOfMemory = 2;
 constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;               // CUdevice_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;                         // CUfunction_attribute
-constexpr int kClusterDimension = 4;                                                   // CUlaunchAttributeID
+constexpr int kClusterDimension = 4, kDependentLaunch = 6;                             // CUlaunchAttributeID
 constexpr int kCaptureRelaxed = 2;                                                     // CUstreamCaptureMode
 
 struct LaunchAttribute {
@@ -36,6 +36,7 @@ struct LaunchAttribute {
     struct {
       unsigned x, y, z;
     } cluster;
+    int allowed;
   } value;
 };
 

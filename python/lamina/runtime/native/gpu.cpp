@@ -97,10 +97,11 @@ public:
   void launch(const Launch &launch, const std::string &name, Context &context) override {
     if (launch.grid == 0) return;
     const Loaded &here = *static_cast<const Loaded *>(context.loaded);
-    cuda::LaunchAttribute cluster{cuda::kClusterDimension, {}, {}};
-    cluster.value.cluster = {launch.cluster, 1, 1};
-    cuda::LaunchConfig config{unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, context.stream, &cluster,
-                              launch.cluster > 1 ? 1u : 0u};
+    cuda::LaunchAttribute attributes[2];
+    cuda::LaunchConfig config{unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, context.stream, attributes, 0};
+    auto add = [&](int id) -> cuda::LaunchAttribute & { return attributes[config.attribute_count++] = {id, {}, {}}; };
+    if (launch.cluster > 1) add(cuda::kClusterDimension).value.cluster = {launch.cluster, 1, 1};
+    if (launch.dependent) add(cuda::kDependentLaunch).value.allowed = 1;
     cuda::Result result = driver_.launch(&config, here.functions[size_t(launch.function)], &context.parameters[launch.slots], nullptr);
     if (result) [[unlikely]] fail(result, launch, name);
     if (context.recording_now) [[unlikely]] context.recording_now->note(launch, here.functions[size_t(launch.function)], context.stream);

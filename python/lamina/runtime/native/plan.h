@@ -61,6 +61,7 @@ struct Launch {
   int64_t grid;
   int64_t threads;         // worth using, before torch's own limit; on a GPU those of a block
   uint32_t cluster, shared; // on a GPU: blocks of a cluster, bytes of dynamic shared memory
+  bool dependent;           // on a GPU: it waits for the work before it by itself
 };
 
 // An argument of a Python call: a constant, a tensor, or a list of arguments.
