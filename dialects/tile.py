@@ -43,6 +43,32 @@ class Gather(Tile.Operation, name="gather"):
     pass_through: ext.Operand[Any]
 
 
+class ReadRuns(Tile.Operation, name="read_runs"):
+    """Lanes from a flat memref, in runs: out[i] = mem[first + along * i + sum of jumps[k] * ((start + i) // lengths[k])] where
+    mask[i]. along: 1 for neighbours, 0 for lanes that differ from run to run alone."""
+
+    out: ext.Result[Any]
+    mem: ext.Operand[Any]
+    first: ext.Operand[ir.IndexType]
+    start: ext.Operand[ir.IndexType]
+    mask: ext.Operand[Any]
+    along: ir.IntegerAttr
+    lengths: ir.ArrayAttr
+    jumps: ir.ArrayAttr
+
+
+class WriteRuns(Tile.Operation, name="write_runs"):
+    """Stores lanes in runs, at the places that tile.read_runs reads with `along` = 1."""
+
+    value: ext.Operand[Any]
+    mem: ext.Operand[Any]
+    first: ext.Operand[ir.IndexType]
+    start: ext.Operand[ir.IndexType]
+    mask: ext.Operand[Any]
+    lengths: ir.ArrayAttr
+    jumps: ir.ArrayAttr
+
+
 class Transpose(Tile.Operation, name="transpose"):
     """Fills a square of scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i < rows and
     j < columns (index operands). What lies past them in the square is undefined."""

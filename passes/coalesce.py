@@ -1,18 +1,21 @@
 """Fewer, longer loops: neighbouring axes that every access steps through alike become one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .affine import ZERO, Affine, Axis
+from .expressions import Expr
 
 
 @dataclass(frozen=True)
 class Merged:
-    """Axes after merging. `rename` turns an index over the old axes into one over the new."""
+    """Axes after merging. `rename` turns an index over the old axes into one over the new. quotients: terms of such indices that
+    are an axis divided by a number (see flatten.py), and that number."""
 
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     rename: dict[Axis, Affine]
     axis_of: dict[Axis, Axis]
+    quotients: dict[Expr, int] = field(default_factory=dict)
 
 
 def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Affine]) -> Merged:

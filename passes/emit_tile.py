@@ -11,6 +11,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from .affine import Affine, Axis
 from .coalesce import Merged
+from .emit_runs import read_runs, runs_of, write_runs
 from .emit_scopes import Scopes, attribute, element
 from .expressions import Apply, Const, Expr, Guard, InBounds, Load, Position, Reduce, Scan
 
@@ -226,6 +227,8 @@ class Blocks(Scopes):
                 type_, flat, [self.index(e.at)], ir.AffineMap.get_identity(1), pad, mask=mask,
                 in_bounds=ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
             )  # fmt: skip
+        elif (runs := runs_of(self, at)) is not None:
+            raw = read_runs(self, flat, at, runs, mask)
         else:
             mask = mask if mask is not None else self.splat(1, ir.IntegerType.get_signless(1))
             operands = [flat, self.lane_index(e.at), mask, self.splat(0, stored)]
@@ -242,12 +245,15 @@ class Blocks(Scopes):
 
     def store(self, e: Expr, flat: ir.Value, dtype: str, at: Affine) -> None:
         """Stores `e` at offset `at`, in the innermost scope."""
-        along = at.rename(self.merged.rename).coefficient(self.vector) if self.vector is not None else 0
+        at = at.rename(self.merged.rename)
+        along = at.coefficient(self.vector) if self.vector is not None else 0
         value = self.block(e) if along else self.value(e)
         with self.point():
             value = self.to_memory(value, dtype)
             if not along:
                 memref.store(value, flat, [self.index(at)])
+            elif runs := runs_of(self, at):
+                write_runs(self, value, flat, at, runs)
             elif self._streams(flat, value, at):
                 vector.store(value, flat, [self.index(at)], nontemporal=True, alignment=LINE)
             else:

@@ -9,7 +9,8 @@ from lamina.schedules import nvvm
 
 from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
-from .expressions import Load, Scan
+from .expressions import Expr, Load, Scan
+from .flatten import flatten
 from .grouping import walk
 from .nests import nests_of
 from .reading import element_type
@@ -18,6 +19,7 @@ from .space import Space
 
 CLUSTER = 8  # CTAs that every GPU with clusters can put together
 ACCESS_BYTES = 16  # the widest access of a thread
+HALF_ACCESS_BITS = 64  # accesses that still move memory at full speed
 
 Aligned = dict[ir.Value, int]
 """Bytes that the first element of a tensor in memory is known to be aligned to."""
@@ -30,6 +32,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
     crossed = crossed_axis(space, merged, vector)
+    if len(merged.columns) > 1 and vector is merged.columns[-1] and not _scans(space):
+        merged, vector = flatten(merged, merged.columns)
     vec = access_width(space, merged, vector, aligned, results)
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
@@ -61,19 +65,28 @@ def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, r
     ]
     accesses += [(r.at.rename(merged.rename), bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
     along = [(at, b, a) for at, b, a in accesses if at.coefficient(vector) == 1]
-    if any(isinstance(e, Scan) for r in space.results for e in walk(r.expr)) or not along:
+    if _scans(space) or not along:
         return 1
     width = max(min(ACCESS_BYTES * 8 // b, 8) for _, b, _ in along)
-    while width > 1 and not all(_whole(at, b, a, width, vector) for at, b, a in along):
+    while width > 1 and not all(_whole(at, b, a, width, vector, merged.quotients) for at, b, a in along):
         width //= 2
+    runs = {merged.quotients[t] for at, _, _ in accesses for t, _ in at.terms if t in merged.quotients}
+    half = width // 2
+    if any(n % width for n in runs) and not any(n % half for n in runs) and half * min(b for _, b, _ in along) >= HALF_ACCESS_BITS:
+        return half  # what differs from run to run alone is read once for each access
     return width
 
 
-def _whole(at: Affine, width_bits: int, aligned: int, width: int, vector: Axis) -> bool:
-    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row ends amid one."""
+def _scans(space: Space) -> bool:
+    return any(isinstance(e, Scan) for r in space.results for e in walk(r.expr))
+
+
+def _whole(at: Affine, width_bits: int, aligned: int, width: int, vector: Axis, quotients: dict[Expr, int]) -> bool:
+    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row or run ends amid
+    one."""
     size = width_bits // 8
     step = min(width, max(ACCESS_BYTES // size, 1))  # elements of one access
-    if vector.extent % width or aligned % (step * size):
+    if vector.extent % width or aligned % (step * size) or any(quotients[t] % width for t, _ in at.terms if t in quotients):
         return False
     return at.constant % step == 0 and all(c % step == 0 for t, c in at.terms if t is not vector)
 

@@ -84,14 +84,14 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     first = k.uniform(index[0])
     padded = mask is not None and rest[segments[1] + 1].owner.name != "vector.create_mask"
     k.held[op.results[0]] = k.memory.read(
-        buffer, first, k.divisors.of(index[0]), mask, k.uniform(pad), padded
+        buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded
     )  # fmt: skip
 
 
 def write(k: "Kernel", op: ir.Operation) -> None:
     value, target, index, *mask = op.operands
     k.memory.write(
-        k.spread(value), k.uniform(target), k.uniform(index), k.divisors.of(index),
+        k.spread(value), k.uniform(target), k.memory.places(k.uniform(index)), k.divisors.of(index),
         k.mask(mask[0]) if mask else None,
     )  # fmt: skip
 

@@ -27,25 +27,22 @@ class Memory:
     # -- loads
 
     def read(
-        self, source: ir.Value, first: ir.Value, divisor: int, mask: Bound | Spread | None, pad: ir.Value, padded: bool
+        self, source: ir.Value, places: list[ir.Value], divisor: int, mask: Bound | Spread | None, pad: ir.Value, padded: bool
     ) -> Spread:
-        """Lanes of `source` from element `first`, a multiple of `divisor`, on. padded: masked lanes must read `pad`; else nobody
-        looks at them."""
+        """The accesses of `source` at `places`, which are multiples of `divisor` or of an access. padded: masked lanes must read
+        `pad`; else nobody looks at them."""
         if isinstance(mask, Bound) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
             return Spread(
                 tuple(
-                    together(
-                        [self._element(source, self.at.add(self._place(first, c), i), m, pad) for i, m in enumerate(elements(part))]
-                    )
-                    for c, part in enumerate(mask.parts)
+                    together([self._element(source, self.at.add(place, i), m, pad) for i, m in enumerate(elements(part))])
+                    for place, part in zip(places, mask.parts, strict=True)
                 )
             )
         inside = mask.inside if mask else (None,) * self.shape.chunks
         parts = []
-        for c, predicate in enumerate(inside):
-            place = self._place(first, c)
+        for place, predicate in zip(places, inside, strict=True):
             if predicate is not None:
                 place = arith.select(predicate, place, self.at.number(0))
             part = self.load(source, place, self.shape.vec, divisor)
@@ -66,8 +63,9 @@ class Memory:
             parts.append(together([self._element(source, p, w, x) for p, w, x in zip(places, wanted, pads, strict=True)]))
         return Spread(tuple(parts))
 
-    def _place(self, first: ir.Value, chunk: int) -> ir.Value:
-        return self.at.add(first, self.offsets[chunk])
+    def places(self, first: ir.Value) -> list[ir.Value]:
+        """Of the thread's accesses to a block whose first lane is element `first`."""
+        return [self.at.add(first, o) for o in self.offsets]
 
     def _element(self, source: ir.Value, place: ir.Value, wanted: ir.Value | None, pad: ir.Value) -> ir.Value:
         if wanted is None:
@@ -89,9 +87,8 @@ class Memory:
 
     # -- stores
 
-    def write(self, value: Spread, target: ir.Value, first: ir.Value, divisor: int, mask: Bound | Spread | None) -> None:
-        for c, part in enumerate(value.parts):
-            place = self._place(first, c)
+    def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Bound | Spread | None) -> None:
+        for c, (part, place) in enumerate(zip(value.parts, places, strict=True)):
             if isinstance(mask, Spread):
                 for i, (m, e) in enumerate(zip(elements(mask.parts[c]), elements(part), strict=True)):
                     self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))

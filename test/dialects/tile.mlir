@@ -35,3 +35,15 @@ func.func @embedding(%table: memref<100xf32>, %index: memref<8xi64>, %out: memre
   vector.transfer_write %v, %out[%end] {in_bounds = [true]} : vector<4xf32>, memref<8xf32>
   return
 }
+
+// Lanes in runs: read and written where they jump.
+// CHECK-LABEL: func.func @runs
+// CHECK: "tile.read_runs"(%arg0, %{{.*}}) {along = 1 : i64, jumps = [12], lengths = [4]}
+// CHECK: "tile.write_runs"(%{{.*}}, %arg1, %{{.*}}) {jumps = [12], lengths = [4]}
+func.func @runs(%x: memref<28xf32>, %o: memref<28xf32>) attributes {tile.grid = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %yes = arith.constant dense<true> : vector<8xi1>
+  %v = "tile.read_runs"(%x, %c0, %c0, %yes) {along = 1 : i64, jumps = [12], lengths = [4]} : (memref<28xf32>, index, index, vector<8xi1>) -> vector<8xf32>
+  "tile.write_runs"(%v, %o, %c0, %c0, %yes) {jumps = [12], lengths = [4]} : (vector<8xf32>, memref<28xf32>, index, index, vector<8xi1>) -> ()
+  return
+}

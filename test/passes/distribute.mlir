@@ -122,6 +122,27 @@ func.func private @columns(%x: memref<64x32xf32>, %o: memref<32xf32>) attributes
   return
 }
 
+// -----
+
+// Runs whose lengths are multiples of vec: a division an access says where it is; lanes that jump alone are one element.
+// CHECK-LABEL: gpu.func @runs
+// CHECK: %[[TURN:.*]] = arith.divui %{{.*}}, %c64
+// CHECK: %[[JUMP:.*]] = arith.muli %[[TURN]], %c192
+// CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[JUMP]]
+// CHECK: vector.load %arg0[%[[AT]]] {alignment = 16 : i64}
+// CHECK: %[[ONE:.*]] = memref.load %arg1
+// CHECK: vector.broadcast %[[ONE]]
+// CHECK: vector.store {{.*}} {alignment = 16 : i64}
+func.func private @runs(%x: memref<320xf32>, %w: memref<2xf32>, %o: memref<320xf32>) attributes {tile.grid = 1 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16, 16>} {
+  %c0 = arith.constant 0 : index
+  %yes = arith.constant dense<true> : vector<128xi1>
+  %a = "tile.read_runs"(%x, %c0, %c0, %yes) {along = 1 : i64, jumps = [192], lengths = [64]} : (memref<320xf32>, index, index, vector<128xi1>) -> vector<128xf32>
+  %b = "tile.read_runs"(%w, %c0, %c0, %yes) {along = 0 : i64, jumps = [1], lengths = [64]} : (memref<2xf32>, index, index, vector<128xi1>) -> vector<128xf32>
+  %r = arith.mulf %a, %b : vector<128xf32>
+  "tile.write_runs"(%r, %o, %c0, %c0, %yes) {jumps = [192], lengths = [64]} : (vector<128xf32>, memref<320xf32>, index, index, vector<128xi1>) -> ()
+  return
+}
+
 // A row fits into the registers of its threads: one block, loaded once, no loop.
 // TILE-LABEL: func.func private @softmax
 // TILE-SAME: tile.chunks = 4 : i64

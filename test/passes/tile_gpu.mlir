@@ -6,6 +6,9 @@
 #t = affine_map<(d0, d1) -> (d1, d0)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
+#full = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#group = affine_map<(d0, d1, d2) -> (d0)>
+#channel = affine_map<(d0, d1, d2) -> (d0, d1)>
 
 // One axis, accesses of four elements; the last program is masked.
 // CHECK-LABEL: func.func private @negate
@@ -102,4 +105,30 @@ func.func private @normalise(%x: tensor<64x131072xf32>) -> tensor<64x131072xf32>
     linalg.yield %0 : f32
   } -> tensor<64x131072xf32>
   return %r : tensor<64x131072xf32>
+}
+
+// Channels and pixels of a group are one axis, though the weights are by channel: runs of 64 lanes share one.
+// CHECK-LABEL: func.func private @group_norm
+// CHECK-SAME: tile.grid = 16 : i64
+// CHECK-NOT: scf.for
+// CHECK: vector.transfer_read {{.*}} vector<512xf32>
+// CHECK: "tile.read_runs"({{.*}}) {along = 0 : i64, jumps = [1], lengths = [64]} : {{.*}} vector<512xf32>
+// CHECK: vector.transfer_write
+func.func private @group_norm(%x: tensor<16x8x64xf32>, %w: tensor<16x8xf32>) -> tensor<16x8x64xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16xf32>) -> tensor<16xf32>
+  %s = linalg.generic {indexing_maps = [#full, #group], iterator_types = ["parallel", "reduction", "reduction"]} ins(%x : tensor<16x8x64xf32>) outs(%f : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %e2 = tensor.empty() : tensor<16x8x64xf32>
+  %r = linalg.generic {indexing_maps = [#full, #group, #channel, #full], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x, %s, %w : tensor<16x8x64xf32>, tensor<16xf32>, tensor<16x8xf32>) outs(%e2 : tensor<16x8x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = arith.mulf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> tensor<16x8x64xf32>
+  return %r : tensor<16x8x64xf32>
 }

@@ -1,0 +1,61 @@
+"""Kernels for GPUs whose rows are several axes: one read in whole accesses where the row fits into registers."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated
+from test_gpu_kernels import BF16, run, x
+from torch import Tensor
+
+
+def group_norm(a: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.silu(F.group_norm(a, 8, w, b))
+
+
+def batch_norm(a: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.relu(F.batch_norm(a, None, None, w, b, True))
+
+
+def moves_once(program: Simulated, size: int, width: int) -> None:
+    """The input is read and the result written once, by accesses of `width` bytes; lanes past the row read one sector again."""
+    (found,) = program.results
+    read, written = found.loads[0], found.stores[3]
+    assert set(read.accesses) == set(written.accesses) == {width}
+    assert read.distinct_sectors == written.distinct_sectors == size // 32
+    assert read.sectors <= 1.2 * size // 32 + found.ctas * found.threads // 32
+    assert written.sectors <= 1.2 * size // 32
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "dtype", "width"),
+    [(32, 32, torch.float32, 16), (32, 28, BF16, 16), (64, 14, BF16, 8), (64, 7, BF16, 16), (64, 7, torch.float32, 16)],
+)
+def test_group_norm(channels: int, side: int, dtype: torch.dtype, width: int) -> None:
+    program = run(group_norm, x(2, channels, side, side, dtype=dtype), x(channels, dtype=dtype), x(channels, dtype=dtype))
+    moves_once(program, 2 * channels * side * side * dtype.itemsize, width)
+
+
+def test_group_norm_in_clusters() -> None:
+    program = run(group_norm, x(4, 64, 72, 72), x(64), x(64))
+    assert program.results[0].ctas == 4 * 4 * 8
+    moves_once(program, 4 * 64 * 72 * 72 * 4, 16)
+
+
+def test_group_norm_of_rows_that_are_walked_over() -> None:
+    """Too long for registers: blocks of a loop, and a ragged last one."""
+    run(group_norm, x(4, 64, 132, 132), x(64), x(64))
+
+
+@pytest.mark.parametrize(("side", "dtype", "width"), [(28, torch.float32, 16), (14, BF16, 8), (7, torch.float32, 4)])
+def test_batch_norm_in_training(side: int, dtype: torch.dtype, width: int) -> None:
+    """A channel's pixels lie in as many runs as there are images."""
+    program = run(batch_norm, x(8, 4, side, side, dtype=dtype), x(4, dtype=dtype), x(4, dtype=dtype))
+    (found,) = program.results
+    assert set(found.loads[0].accesses) == set(found.stores[3].accesses) == {width}
+    assert found.loads[0].bytes <= 1.5 * 32 * side * side * dtype.itemsize + found.ctas * found.threads * width
+
+
+def test_instance_norm_and_sums_over_several_axes() -> None:
+    run(lambda a, w, b: F.instance_norm(a, weight=w, bias=b), x(2, 4, 12, 12), x(4), x(4))
+    run(lambda a: (a.sum((0, 2)), a.amax((0, 2))), x(5, 7, 48))
+    run(lambda a, w: (a * w).sum((1, 2)), x(3, 6, 10), x(6, 1))
