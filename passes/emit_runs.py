@@ -13,11 +13,11 @@ Runs = dict[int, int]  # length of a run -> elements that the index jumps by at 
 
 
 def runs_of(b: "Blocks", at: Affine) -> Runs | None:
-    """The jumps of an index, renamed, over the lanes of a block; None where it is no such index."""
+    """The jumps of an index, renamed, over the lanes of a block; None where it has none, or other terms."""
     if b.vector is None or at.coefficient(b.vector) not in (0, 1):
         return None
     terms = [(t, c) for t, c in at.terms if not isinstance(t, Axis) and b.is_block(t)]
-    if not all(t in b.merged.quotients for t, _ in terms):
+    if not terms or not all(t in b.merged.quotients for t, _ in terms):
         return None
     return {b.merged.quotients[t]: c for t, c in terms}
 

@@ -227,7 +227,7 @@ class Blocks(Scopes):
                 type_, flat, [self.index(e.at)], ir.AffineMap.get_identity(1), pad, mask=mask,
                 in_bounds=ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
             )  # fmt: skip
-        elif (runs := runs_of(self, at)) is not None:
+        elif runs := runs_of(self, at):
             raw = read_runs(self, flat, at, runs, mask)
         else:
             mask = mask if mask is not None else self.splat(1, ir.IntegerType.get_signless(1))
