@@ -12,6 +12,9 @@ class Runner:
     def packed(self) -> int:
         """How many of the program's matrix products run on packed weights now."""
 
+    def graphs(self) -> dict[str, Any] | None:
+        """Whether the steps run as a recorded CUDA graph, as lamina.runtime.graphs.status_of reads it; None on the CPU."""
+
     def load(self, index: int, /) -> None:
         """Loads code and constants on the GPU of this number now, not at the first call there."""
 

@@ -92,19 +92,20 @@ class FakeGpu:
     ) -> Executable:
         return Executable(on_gpu(program), Cubin(code, tuple(kernels)), self.driver, recorder)
 
-    def recorder(self) -> "FakeRecorder":
-        return FakeRecorder(self.library)
+    def recorder(self, measured: bool = False, limit: int = 64) -> "FakeRecorder":
+        return FakeRecorder(self.library, measured, limit)
 
 
 class FakeRecorder:
     """lamina.runtime.graphs.Recorder for this driver."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, measured: bool, limit: int) -> None:
+        self.measured, self.limit = measured, limit
         self.library = library
         self.library.fake_end.restype = ctypes.c_void_p
         self.given_up: list[tuple[str, bool]] = []
 
-    def begin(self, gpu: int) -> object:
+    def begin(self, gpu: int, calls: bool) -> object:
         self.library.fake_begin()
         return object()
 

@@ -9,9 +9,12 @@ import fake_gpu
 import programs as p
 import pytest
 import torch
-from fake_gpu import FakeGpu
+from fake_gpu import FakeGpu, on_gpu
 
 from lamina.core.program import Call, Constant, Program
+from lamina.runtime.graphs import Status, why_not_recorded
+
+COSTS = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +24,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 
 @pytest.fixture
 def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
-    for name in ("launch_count", "graph_launches", "copies", "changes", "capturing", "stream"):
+    for name in ("launch_count", "graph_launches", "copies", "changes", "capturing", "stream", *COSTS):
         library[name] = 0
+    library["memory_mib"] = 1 << 17
     yield library
     library.fail("", 0)
     gc.collect()
-    assert library["depth"] == 0 and library["graphs"] == 0, "a context or a graph was left"
+    left = [library[name] for name in ("depth", "graphs", "events")]
+    assert left == [0, 0, 0], "a context, a graph or an event was left"
 
 
 def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:
@@ -76,6 +81,20 @@ def test_a_moved_argument_of_a_library_drops_the_recording(gpu: FakeGpu) -> None
     for i in range(8):  # now it takes twice as many runs
         torch.testing.assert_close(run(x, other)[0], (x + 1) @ other)
         assert gpu["graphs"] == int(i >= 5), i
+
+
+def test_arguments_of_libraries_that_move_at_every_call_are_copied(gpu: FakeGpu) -> None:
+    program, (x, w) = product()
+    run = gpu.executable(program, recorder=gpu.recorder())
+    kept = [w.clone() for _ in range(10)]
+    for i, given in enumerate(kept):
+        launches = gpu["graph_launches"]
+        torch.testing.assert_close(run(x, given)[0], (x + 1) @ w)
+        assert gpu["graph_launches"] - launches == int(i >= 3)
+    status = run.status()
+    assert status is not None and (status.state, status.recorded) == ("recorded", 1)
+    assert (status.copied_in, status.copied_in_bytes, status.copied_out, status.copied_out_bytes) == (1, 256, 1, 256)
+    assert gpu["copies"] == 2 * gpu["graph_launches"] + 1  # while recording
 
 
 def test_what_calls_return_is_copied_out(gpu: FakeGpu) -> None:
@@ -147,15 +166,108 @@ def test_a_graph_that_does_not_launch(gpu: FakeGpu) -> None:
     assert run(torch.zeros(64))[0].sum() == 192
 
 
-def test_programs_with_python_calls_and_single_steps_are_not_recorded(gpu: FakeGpu) -> None:
+@pytest.mark.parametrize(
+    ("callee", "args", "why"),
+    [
+        ("aten.bernoulli.default", (), "draws random numbers"),
+        ("aten.masked_select.default", (p.ref(1, torch.empty(64)),), "makes the host wait"),
+        ("quantized.relu6.default", (), "may do in Python"),
+        ("", (), "a single step"),
+    ],
+)
+def test_what_is_never_recorded(gpu: FakeGpu, callee: str, args: Any, why: str) -> None:
     x = torch.randn(64)
-    bufs = p.buffers(("input", 256), ("output", 256), ("output", 256))
-    call = Call("aten.digamma.default", "fallback", (p.ref(1, x),), (), (p.ref(2, x),), (), "digamma")
-    for steps in ([p.inc(p.ref(0, x), p.ref(1, x)), call], [p.inc(p.ref(0, x), p.ref(1, x))]):
-        run = gpu.executable(p.program([x], bufs, steps, [p.ref(1, x)]), recorder=gpu.recorder())
+    call = Call(callee, "fallback", (p.ref(1, x), *args), (), (), (p.ref(2, x),), "call")
+    steps = [p.inc(p.ref(0, x), p.ref(1, x)), *([call] if callee else [])]
+    bufs = p.buffers(("input", 256), ("output", 256), ("owned", 256))
+    program = p.program([x], bufs, steps, [p.ref(1, x)])
+    assert why in why_not_recorded(on_gpu(program), "cpu")
+    if not callee:
+        run = gpu.executable(program, recorder=gpu.recorder())
         for _ in range(5):
             assert torch.equal(run(x)[0], x + 1)
-    assert gpu["graph_launches"] == 0
+        assert gpu["graph_launches"] == 0 and run.status() == Status("off", "a single step gains nothing by it")
+
+
+def test_calls_of_torch_that_only_read_and_write_memory_are_recorded(gpu: FakeGpu) -> None:
+    x = torch.rand(64)
+    bufs = p.buffers(("input", 256), ("output", 256), ("output", 256))
+    call = Call("aten.digamma.default", "fallback", (p.ref(1, x),), (), (p.ref(2, x),), (), "digamma")
+    run = gpu.executable(
+        p.program([x], bufs, [p.inc(p.ref(0, x), p.ref(1, x)), call], [p.ref(1, x), p.ref(2, x)]), recorder=gpu.recorder()
+    )
+    for _ in range(6):
+        y, z = run(x)
+        assert torch.equal(y, x + 1) and torch.equal(z, torch.digamma(x + 1))
+    assert gpu["graph_launches"] == 4
+
+
+class TestMeasured:
+    """Options.cuda_graphs = "auto"."""
+
+    def run(self, gpu: FakeGpu, calls: int = 12, **costs: int) -> Status:
+        for name, value in costs.items():
+            gpu[name] = value
+        run = gpu.executable(p.inc_chain(64, 4), recorder=gpu.recorder(measured=True))
+        for i in range(calls):
+            assert (run(torch.full((64,), float(i)))[0] == i + 4).all()
+        status: Status = run.status()
+        return status
+
+    def test_bound_by_launches_and_faster_as_a_graph(self, gpu: FakeGpu) -> None:
+        found = self.run(gpu, kernel_us=100, launch_us=200, graph_us=400, replay_us=100)
+        assert (found.state, found.why, found.recorded) == ("recorded", "", 1) and gpu["graph_launches"] == 12 - 5
+        assert found.steps is not None and found.replays is not None
+        assert found.steps.device == pytest.approx(400e-6) and 800e-6 <= found.steps.host < 0.1
+        assert found.replays.device == pytest.approx(400e-6) and 100e-6 <= found.replays.host < 800e-6
+
+    def test_bound_by_the_gpu(self, gpu: FakeGpu) -> None:
+        found = self.run(gpu, kernel_us=100_000)
+        assert (found.state, found.recorded) == ("given up", 0) and "the GPU takes longer" in found.why
+        assert gpu["graph_launches"] == 0 and found.replays is None
+
+    def test_not_faster_as_a_graph(self, gpu: FakeGpu) -> None:
+        found = self.run(gpu, launch_us=100, replay_us=2000, graph_us=50)
+        assert (found.state, found.recorded) == ("given up", 1) and found.why == "replays were not faster"
+        assert gpu["graph_launches"] == 3 and gpu["graphs"] == 0
+
+    def test_nothing_waits_for_the_gpu(self, gpu: FakeGpu) -> None:
+        gpu["late"], before = 30, gpu["synchronizations"]
+        found = self.run(gpu, launch_us=200)
+        assert found.state == "watching" and found.steps is None and gpu["synchronizations"] == before
+        assert self.run(gpu, 40, launch_us=200).state == "recorded"
+
+    def test_a_graph_that_takes_too_much_memory(self, gpu: FakeGpu) -> None:
+        gpu["memory_mib"] = 0
+        found = self.run(gpu, launch_us=200)
+        assert found.state == "given up" and "it would keep" in found.why
+
+
+def test_the_least_recently_used_graphs_go_first(gpu: FakeGpu) -> None:
+    runs = [gpu.executable(p.inc_chain(64, 3), recorder=gpu.recorder(limit=2)) for _ in range(3)]
+    x = torch.zeros(64)
+    for run in runs[:2] * 3:
+        run(x)
+    assert gpu["graphs"] == 2
+    runs[0](x)
+    for _ in range(3):
+        runs[2](x)
+    assert gpu["graphs"] == 2 and [r.status().state for r in runs] == ["recorded", "watching", "recorded"]
+    for i in range(7):  # it comes back, after twice as many runs
+        assert runs[1](x)[0].sum() == 192 and gpu["graphs"] == 2
+        assert runs[1].status().recorded == 1 + int(i == 6)
+
+
+def test_a_recording_follows_to_another_stream(gpu: FakeGpu) -> None:
+    run = gpu.executable(p.inc_chain(64, 3), recorder=gpu.recorder())
+    x = torch.zeros(64)
+    for _ in range(4):
+        run(x)
+    assert gpu["graph_launches"] == 2
+    gpu["stream"] = 0x1000
+    for _ in range(15 + 6):
+        run(x)
+    assert gpu["graph_launches"] == 3 and gpu["graphs"] == 1
 
 
 def test_threads_have_recordings_of_their_own(gpu: FakeGpu) -> None:

@@ -4,9 +4,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from .errors import CompileError
+
+CudaGraphs = bool | Literal["auto"]
 
 FAST_MATH = ("exp-log", "mul-zero", "div-self", "add-zero")
 
@@ -30,7 +32,9 @@ class Options:
     fold_weights         bytes up to which parameters and buffers count as constants (0: none)
     round_intermediates  round half-type values inside kernels where eager stores them
     cache                use the on-disk cache
-    cuda_graphs          on a GPU, run programs that call nothing through Python as CUDA graphs once their arguments stay in place
+    cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where launches are measured to bound the
+                         program and the graph to be faster, True wherever possible, False never
+    graph_limit          CUDA graphs that the process may hold while this program records one; the least recently used go first
     """
 
     strict: bool = field(default_factory=lambda: os.environ.get("LAMINA_STRICT", "") == "1")
@@ -38,14 +42,17 @@ class Options:
     fold_weights: int = 0
     round_intermediates: bool = False
     cache: bool = True
-    cuda_graphs: bool = False
+    cuda_graphs: CudaGraphs = "auto"
+    graph_limit: int = 64
 
     def __post_init__(self) -> None:
-        kinds = {"strict": bool, "round_intermediates": bool, "cache": bool, "cuda_graphs": bool, "fold_weights": int}
+        kinds = {"strict": bool, "round_intermediates": bool, "cache": bool, "fold_weights": int, "graph_limit": int}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if type(value) is not kind:
                 raise CompileError(f"option {name!r} must be of type {kind.__name__}, {value!r} given")
+        if self.cuda_graphs != "auto" and type(self.cuda_graphs) is not bool:
+            raise CompileError(f"option 'cuda_graphs' must be \"auto\", True or False, {self.cuda_graphs!r} given")
         check_fast_math(self.fast_math)
 
     @staticmethod

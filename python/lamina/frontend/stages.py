@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lamina.targets.base import Target
 
 
+ONE_BY_ONE = Options(cuda_graphs=False)
+
 Watch = Callable[[str, "ir.Module"], None]
 """Called with every pass, as pipelines write it, and the module it is about to run on."""
 
@@ -76,11 +78,10 @@ def compile_graph(
     if listener is not None:
         listener(built)
     captured = built.interface.tensors(gm)
-    graphs = options is not None and options.cuda_graphs
     with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
         if built.gpu is not None:
             captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
-        executable = load(built, graphs)
+        executable = load(built, options or Options())
     return adapt(executable, built.interface, captured)
 
 
@@ -118,12 +119,12 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
     return built
 
 
-def load(built: Built, graphs: bool = False) -> Any:
-    """The program as an Executable, with its code in this process. `graphs`: on a GPU its runs are recorded as CUDA graphs."""
+def load(built: Built, options: Options = ONE_BY_ONE) -> Any:
+    """The program as an Executable, with its code in this process. `options`: whether runs on a GPU are recorded as CUDA graphs."""
     from lamina.runtime.executable import Executable
-    from lamina.runtime.graphs import Recorder
+    from lamina.runtime.graphs import recorder_for
 
-    executable = Executable(built.program, built, recorder=Recorder() if graphs else None)
+    executable = Executable(built.program, built, recorder=recorder_for(options))
     if built.gpu is not None:
         executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
     return executable

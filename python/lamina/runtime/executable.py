@@ -6,7 +6,7 @@ from lamina import _native
 from lamina.core.program import Program
 
 from .gpu import NVIDIA, Driver, gpu_spec_of
-from .graphs import Recorder
+from .graphs import Recorder, Status, status_of, why_not_recorded
 from .loader import Code
 from .spec import spec_of
 
@@ -36,9 +36,16 @@ class Executable(_native.Runner):
     def __init__(self, program: Program, artifact: Loadable, driver: Driver = NVIDIA, recorder: Recorder | None = None) -> None:
         """For a GPU: `driver`, what launches kernels, and `recorder`, through which runs are recorded as CUDA graphs."""
         if program.device == "cuda":
+            self._why_not = "it was not asked for" if recorder is None else why_not_recorded(program, driver.tensors)
+            recorder = None if self._why_not else recorder
             super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver, recorder))
         else:
             self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
             super().__init__(spec_of(program, self._code.addresses, artifact.messages))
         self.program = program
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
+
+    def status(self) -> Status | None:
+        """How the steps run on a GPU, as CUDA graphs or not; None on the CPU."""
+        found = self.graphs()
+        return None if found is None else status_of(found, self._why_not)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from lamina.core.program import Launch, Program
 
+from .graphs import Recorder
 from .spec import spec_of
 
 
@@ -23,11 +24,11 @@ NVIDIA = Driver("libcuda.so.1")
 
 
 def gpu_spec_of(
-    program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Any | None = None
+    program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None = None
 ) -> dict[str, Any]:
     """As spec_of, for a cubin. With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its kernel's name.
 
-    recorder  runs are recorded as CUDA graphs through it (see graphs.Recorder)
+    recorder  runs are recorded as CUDA graphs through it
     """
     spec = spec_of(program, {name: i for i, name in enumerate(kernels)}, (), driver.tensors)
     most = dict.fromkeys(kernels, (0, 1))

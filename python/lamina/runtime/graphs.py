@@ -1,11 +1,71 @@
 """Recording a program's steps as a CUDA graph, through torch, whose allocator and libraries have to know of it."""
 
 import logging
+import os
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from lamina.core.options import Options
+from lamina.core.program import Call, Launch, Program
+
+from .library import library_call
+from .resolve import overload
+
 _log = logging.getLogger("lamina")
+
+_DEPENDS_ON_MORE = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
+"""torch's tags of operators whose result depends on more than the memory that they read: a replay would repeat the first one's."""
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """What native/graph_choice.cpp calls. A recording goes on between `begin` and `end`, in the calling thread.
+
+    measured  only programs are recorded that are measured to be bound by launches, and faster as a graph
+    limit     graphs that the process may hold; the least recently used go first
+    """
+
+    measured: bool = True
+    limit: int = 64
+
+    def begin(self, gpu: int, calls: bool) -> Any:
+        """Starts on a stream of its own, which becomes torch's current one; what `end` takes. `calls`: libraries are called."""
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        stream = torch.cuda.Stream(gpu)
+        stream.wait_stream(torch.cuda.current_stream(gpu))
+        if calls:
+            _forget_workspaces()
+        scope = torch.cuda.stream(stream)
+        scope.__enter__()
+        try:
+            graph.capture_begin(capture_error_mode="thread_local")
+        except BaseException:
+            scope.__exit__(None, None, None)
+            raise
+        return graph, scope, calls
+
+    def end(self, started: Any) -> int:
+        """The address of the graph (cudaGraph_t), which lives as long as `started`."""
+        graph, scope, calls = started
+        try:
+            graph.capture_end()
+        finally:
+            scope.__exit__(None, None, None)
+            if calls:
+                _forget_workspaces()
+        return int(graph.raw_cuda_graph())
+
+    def give_up(self, program: str, why: str, started: Any | None) -> None:
+        """After an error; `started` where `end` has not been called."""
+        level = logging.DEBUG if self.measured else logging.WARNING
+        _log.log(level, "lamina: %s is not recorded as a CUDA graph: %s", program, why)
+        if started is not None:
+            try:
+                self.end(started)
+            except RuntimeError as error:
+                _log.debug("lamina: %s", error)
 
 
 def _forget_workspaces() -> None:
@@ -16,39 +76,85 @@ def _forget_workspaces() -> None:
         forget()
 
 
-class Recorder:
-    """What native/recording.cpp calls. A recording goes on between `begin` and `end`, in the calling thread."""
+def recorder_for(options: Options) -> Recorder | None:
+    """None where these options, or CUDA_LAUNCH_BLOCKING=1, want no graphs."""
+    if options.cuda_graphs is False or os.environ.get("CUDA_LAUNCH_BLOCKING", "") == "1":
+        return None
+    return Recorder(options.cuda_graphs == "auto", options.graph_limit)
 
-    def begin(self, gpu: int) -> Any:
-        """Starts on a stream of its own, which becomes torch's current one; what `end` takes."""
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
-        stream = torch.cuda.Stream(gpu)
-        stream.wait_stream(torch.cuda.current_stream(gpu))
-        _forget_workspaces()
-        scope = torch.cuda.stream(stream)
-        scope.__enter__()
-        try:
-            graph.capture_begin(capture_error_mode="thread_local")
-        except BaseException:
-            scope.__exit__(None, None, None)
-            raise
-        return graph, scope
 
-    def end(self, started: Any) -> int:
-        """The address of the graph (cudaGraph_t), which lives as long as `started`."""
-        graph, scope = started
-        try:
-            graph.capture_end()
-        finally:
-            scope.__exit__(None, None, None)
-            _forget_workspaces()
-        return int(graph.raw_cuda_graph())
+def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
+    """Why a program's steps are never recorded, "" where they may be; `tensors`: where these are."""
+    if len(program.steps) < 2:
+        return "a single step gains nothing by it"
+    for step in program.steps:
+        if isinstance(step, Call) and library_call(step, tensors) is None:
+            found = _why_not(step)
+            if found:
+                return found
+    for index, given in enumerate(program.inputs):
+        buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
+        small = given.dtype in ("i64", "u64") and _count(given.shape) <= 2
+        if small and not any(r.buffer == buffer for s in program.steps if isinstance(s, Launch) for r in s.args):
+            return f"argument {index} may lie on the CPU, where a replay would not look again"
+    return ""
 
-    def give_up(self, program: str, why: str, started: Any | None) -> None:
-        """After an error; `started` where `end` has not been called."""
-        _log.warning("lamina: %s is not recorded as a CUDA graph: %s", program, why)
-        if started is not None:
-            try:
-                self.end(started)
-            except RuntimeError as error:
-                _log.debug("lamina: %s", error)
+
+def _why_not(step: Call) -> str:
+    namespace = step.callee.partition(".")[0]
+    tags = {tag.name for tag in overload(step.callee, step.where).tags}
+    if namespace not in ("aten", "prims"):
+        return f"{step.callee} may do in Python what a replay would leave out"
+    if tags & {"nondeterministic_seeded"}:
+        return f"{step.callee} draws random numbers, which a replay would repeat"
+    if tags & _DEPENDS_ON_MORE:
+        return f"{step.callee} makes the host wait for the GPU"
+    return ""
+
+
+def _count(shape: tuple[Any, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= int(size)
+    return count
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of a run: `host` to issue it, `device` from its begin to its end on the GPU. The least of several runs."""
+
+    host: float
+    device: float
+
+
+@dataclass(frozen=True)
+class Status:
+    """How the steps of a loaded program run on a GPU.
+
+    state     "watching" (runs are watched and measured), "trying" (a graph is replayed and measured), "recorded", "given up", or
+              "off" (not asked for, or impossible)
+    why       it was given up, or is off
+    steps     one by one; replays: as a graph; None where that was not measured
+    recorded  how often a graph has been recorded
+    copied_in, copied_out  arguments of library calls, and their results, that each replay copies, and their bytes
+    aligned   arguments that the last run copied because they do not start at a multiple of 16 bytes
+    """
+
+    state: str
+    why: str = ""
+    steps: Times | None = None
+    replays: Times | None = None
+    recorded: int = 0
+    copied_in: int = 0
+    copied_in_bytes: int = 0
+    copied_out: int = 0
+    copied_out_bytes: int = 0
+    aligned: int = 0
+
+
+def status_of(found: dict[str, Any], why_not: str) -> Status:
+    """From what the native runner says of its graphs."""
+    if "state" not in found:
+        return Status("off" if why_not else "watching", why_not, aligned=found["aligned"])
+    times = {name: Times(*found.pop(name)) if found[name] else found.pop(name) for name in ("steps", "replays")}
+    return Status(**{**found, **times})

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct {
   int id;
@@ -29,7 +30,8 @@ typedef struct {
 } Record;
 Record fake_launches[256];
 int fake_launch_count, fake_loads, fake_synchronizations, fake_attribute_count, fake_capturing, fake_version = 13000, fake_major = 9,
-    fake_minor = 0, fake_depth, fake_relaxed_loads, fake_recording, fake_graph_launches, fake_graphs, fake_copies, fake_changes;
+    fake_minor = 0, fake_depth, fake_relaxed_loads, fake_recording, fake_graph_launches, fake_graphs, fake_copies, fake_changes,
+    fake_kernel_us, fake_graph_us, fake_launch_us, fake_replay_us, fake_memory_mib = 1 << 17, fake_events, fake_late;
 int fake_attributes[64][2];
 void *fake_stream;
 static char failing[64];
@@ -48,6 +50,25 @@ static int fails(const char *function) {
   return code;
 }
 #define MAY_FAIL(name) do { int code = fails(name); if (code) return code; } while (0)
+
+// The time on the GPU, of which a kernel takes fake_kernel_us and a graph fake_graph_us; the host takes fake_launch_us for a launch and
+// fake_replay_us for one of a graph. An event is not ready at the first fake_late questions.
+static double now_us;
+static void spend(int host_us) {
+  struct timespec start, now;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  do clock_gettime(CLOCK_MONOTONIC, &now);
+  while ((double)(now.tv_sec - start.tv_sec) * 1e6 + (double)(now.tv_nsec - start.tv_nsec) * 1e-3 < host_us);
+}
+int cuEventCreate(double **event, unsigned flags) { *event = malloc(sizeof **event); fake_events++; return (int)flags; }
+int cuEventRecord(double *event, void *stream) { (void)stream; *event = now_us; return 0; }
+int cuEventElapsedTime(float *milliseconds, const double *first, const double *last) {
+  if (fake_late > 0) { fake_late--; return 600; }
+  *milliseconds = (float)((*last - *first) * 1e-3);
+  return 0;
+}
+int cuEventDestroy_v2(double *event) { free(event); fake_events--; return 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = (size_t)fake_memory_mib << 20; return 0; }
 
 static _Thread_local void *stack[16];
 static _Thread_local int depth, mode;
@@ -151,6 +172,8 @@ int cuGraphLaunch(Graph *exec, void *stream) {
   MAY_FAIL("cuGraphLaunch");
   for (int i = 0; i < exec->count; ++i) increment(&exec->nodes[i]);
   fake_graph_launches++;
+  now_us += fake_graph_us;
+  spend(fake_replay_us);
   return 0;
 }
 int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
@@ -177,6 +200,8 @@ int cuLaunchKernelEx(const Config *c, void *function, void **parameters, void **
   for (int i = 0; i < 2; ++i) r->arguments[i] = *(void **)parameters[i];
   Node node = {c->grid[0] * c->block[0], {r->arguments[0], r->arguments[1]}};
   if (fake_recording) nodes[node_count++] = node;
+  now_us += fake_kernel_us;
+  spend(fake_launch_us);
   increment(&node); // while recording too: library calls run then, and not when the graph does
   return 0;
 }

@@ -129,7 +129,11 @@ Gemm read_gemm(nb::handle h, const LibraryCall &plain, Plan &plan) {
 GpuCode read_gpu(nb::handle h) {
   GpuCode code{get<std::string>(h, "target"), get<std::string>(h, "driver"), get<std::string>(h, "tensors") == "cuda",
                get<bool>(h, "synchronous")};
-  code.recorder = nb::borrow(h["recorder"]);
+  code.graphs.recorder = nb::borrow(h["recorder"]);
+  if (!code.graphs.recorder.is_none()) {
+    code.graphs.measured = nb::cast<bool>(code.graphs.recorder.attr("measured"));
+    code.graphs.most = nb::cast<size_t>(code.graphs.recorder.attr("limit"));
+  }
   auto binary = nb::cast<nb::bytes>(h["code"]);
   code.binary.assign(binary.c_str(), binary.size());
   for (nb::handle k : nb::borrow(h["kernels"]))
@@ -242,8 +246,7 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
   for (nb::handle s : nb::borrow(spec["steps"])) plan->steps.push_back(read_step(s, *plan));
   if (plan->gpu) {
     plan->heavy = plan->steps.size() > kManySteps;
-    auto is_native = [](const Step &step) { return !std::holds_alternative<std::monostate>(step.what); };
-    plan->recordable = !spec["gpu"]["recorder"].is_none() && plan->steps.size() > 1 && std::ranges::all_of(plan->steps, is_native);
+    plan->recordable = !spec["gpu"]["recorder"].is_none();
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
       Input &input = plan->inputs[i];
       input.opaque = may_lie_anywhere(*plan, {plan->of_kind[int(Kind::input)][i], 0, input.dtype, input.shape, input.strides});

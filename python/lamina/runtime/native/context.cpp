@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "calls.h"
-#include "recording.h"
+#include "graph_choice.h"
 
 namespace lamina {
 
@@ -106,6 +106,7 @@ void Context::align() {
 void Context::end() {
   for (Memory &memory : outputs) memory.release();
   for (Memory &memory : copies_) memory.release();
+  aligned = int(copies_.size());
   copies_.clear();
   misaligned.clear();
   for (int b : plan_.of_kind[int(Kind::owned)]) drop(b);

@@ -13,6 +13,7 @@
 
 namespace lamina {
 
+class GraphChoice;
 class Recording;
 
 class Context {
@@ -46,8 +47,9 @@ public:
   const void *loaded = nullptr; // what the device has bound the constants of
   bool entered = false;       // the device has to be left
   std::vector<int> misaligned; // arguments of this run that kernels cannot take as they are
-  std::unique_ptr<Recording> recording; // of the steps, on a GPU
-  Recording *recording_now = nullptr;   // while they are recorded
+  std::unique_ptr<GraphChoice> graphs;  // whether the steps are recorded, on a GPU
+  Recording *recording_now = nullptr;   // while they are
+  int aligned = 0;                      // arguments that were copied because kernels could not take them, in the last run
   std::vector<void *> slots;
   std::vector<void *> parameters; // on a GPU, by slot: its address, as the driver wants parameters
   std::vector<Memory> outputs; // of this run, by number

@@ -59,11 +59,17 @@ Driver::Driver(const std::string &library) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(lib, name));
   };
   find_if_there(capture_info, "cuStreamGetCaptureInfo_v2");
+  find_if_there(capture_info_with_edges, "cuStreamGetCaptureInfo_v3");
   find_if_there(instantiate, "cuGraphInstantiateWithFlags");
   find_if_there(destroy_exec, "cuGraphExecDestroy");
   find_if_there(set_node, "cuGraphExecKernelNodeSetParams_v2");
   find_if_there(launch_graph, "cuGraphLaunch");
   find_if_there(copy, "cuMemcpyDtoDAsync_v2");
+  find_if_there(device_memory, "cuDeviceTotalMem_v2");
+  find_if_there(create_event, "cuEventCreate");
+  find_if_there(record_event, "cuEventRecord");
+  find_if_there(elapsed, "cuEventElapsedTime");
+  find_if_there(destroy_event, "cuEventDestroy_v2");
   if (driver_version) driver_version(&version_);
   if (!missing.empty() || version_ < kOldest)
     throw std::runtime_error("NVIDIA's driver is for CUDA " + dotted(version_) + "; Lamina needs one for CUDA " + dotted(kOldest) + " or newer" +
@@ -85,6 +91,20 @@ std::string Driver::version() const { return dotted(version_); }
 
 void Driver::check(Result result, const std::string &what) const {
   if (result) throw std::runtime_error(what + ": " + text(result));
+}
+
+NodeHandle Driver::last_node(StreamHandle stream) const {
+  int status = 0;
+  uint64_t id = 0;
+  GraphHandle graph = nullptr;
+  const NodeHandle *last = nullptr;
+  const void *edges = nullptr; // the older function fails where an edge lets its end start early
+  size_t count = 0;
+  check(capture_info_with_edges ? capture_info_with_edges(stream, &status, &id, &graph, &last, &edges, &count)
+                                : capture_info(stream, &status, &id, &graph, &last, &count),
+        "the graph being recorded cannot be seen");
+  if (count != 1) throw std::runtime_error("the graph being recorded has several ends");
+  return last[0];
 }
 
 Result Driver::module(ContextHandle context, const std::string &code, ModuleHandle *module) {

@@ -21,8 +21,9 @@ using StreamHandle = void *;
 using GraphHandle = struct GraphOpaque *;
 using GraphExecHandle = struct GraphExecOpaque *;
 using NodeHandle = struct NodeOpaque *;
+using EventHandle = struct EventOpaque *;
 
-constexpr Result kOutOfMemory = 2;
+constexpr Result kOutOfMemory = 2, kNotReady = 600;
 constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;               // CUdevice_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;                         // CUfunction_attribute
 constexpr int kClusterDimension = 4, kDependentLaunch = 6;                             // CUlaunchAttributeID
@@ -78,12 +79,23 @@ public:
 
   // CUDA graphs; may be absent
   Result (*capture_info)(StreamHandle, int *, uint64_t *, GraphHandle *, const NodeHandle **, size_t *) = nullptr;
+  Result (*capture_info_with_edges)(StreamHandle, int *, uint64_t *, GraphHandle *, const NodeHandle **, const void **, size_t *) = nullptr;
   Result (*instantiate)(GraphExecHandle *, GraphHandle, unsigned long long) = nullptr;
   Result (*destroy_exec)(GraphExecHandle) = nullptr;
   Result (*set_node)(GraphExecHandle, NodeHandle, const KernelNodeParams *) = nullptr;
   Result (*launch_graph)(GraphExecHandle, StreamHandle) = nullptr;
   Result (*copy)(uintptr_t, uintptr_t, size_t, StreamHandle) = nullptr;
-  bool has_graphs() const { return capture_info && instantiate && destroy_exec && set_node && launch_graph && copy; }
+  Result (*device_memory)(size_t *, DeviceId) = nullptr;
+  Result (*create_event)(EventHandle *, unsigned) = nullptr;
+  Result (*record_event)(EventHandle, StreamHandle) = nullptr;
+  Result (*elapsed)(float *, EventHandle, EventHandle) = nullptr; // in milliseconds; kNotReady where the GPU is not yet there
+  Result (*destroy_event)(EventHandle) = nullptr;
+  bool has_graphs() const {
+    return (capture_info || capture_info_with_edges) && instantiate && destroy_exec && set_node && launch_graph && copy && device_memory &&
+           create_event && record_event && elapsed && destroy_event;
+  }
+  // The node that was recorded last on a stream being captured. Throws std::runtime_error where there are several.
+  NodeHandle last_node(StreamHandle) const;
 
   int32_t (*current_stream)(int32_t, void **) = nullptr; // torch's; of the library itself where it has that (in tests)
 

@@ -7,7 +7,7 @@
 
 #include "context.h"
 #include "cuda_driver.h"
-#include "recording.h"
+#include "graph_choice.h"
 #include "tensors.h"
 
 namespace lamina {
@@ -110,10 +110,8 @@ public:
   bool replay(Context &context, const std::function<void()> &steps) override {
     int capturing = 0;
     if (step_by_step || !driver_.has_graphs() || driver_.is_capturing(context.stream, &capturing) || capturing) return false;
-    if (!context.recording) context.recording = std::make_unique<Recording>(driver_, context.plan());
-    Recording &recording = *context.recording;
-    if (!recording.ready() && (!recording.wants(context) || !recording.record(context, code_.recorder, steps))) return false;
-    return recording.replay(context);
+    if (!context.graphs) context.graphs = std::make_unique<GraphChoice>(driver_, context.plan(), code_.graphs);
+    return context.graphs->run(context, steps);
   }
 
   void wait(const std::string &name, Context &context) override {

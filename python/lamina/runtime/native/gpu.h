@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 
 #include "device.h"
+#include "graph_choice.h"
 
 namespace lamina {
 
@@ -22,7 +23,7 @@ struct GpuCode {
   };
   std::vector<Kernel> kernels;
   std::vector<nb::bytes> constants;
-  nb::object recorder; // lamina.runtime.graphs.Recorder: runs are recorded as CUDA graphs; None: they are not
+  GraphOptions graphs;
 };
 
 // Throws std::runtime_error where there is no driver.

@@ -1,49 +1,94 @@
 #include "recording.h"
 
 #include <algorithm>
-#include <atomic>
 #include <nanobind/stl/string.h>
+#include <numeric>
 
 #include "context.h"
+#include "graph_store.h"
 
 namespace lamina {
 namespace {
 
-constexpr int kMostRecordings = 64, kMostRuns = 1 << 20;
-std::atomic<int> recordings{0};
+constexpr int64_t kWorkspace = 32 << 20; // of cuBLAS, for each stream that it has seen
+
+// Somebody is inside a recording, which must not be dropped now.
+class Busy {
+public:
+  explicit Busy(bool &flag) : flag_(flag) { flag_ = true; }
+  ~Busy() { flag_ = false; }
+
+private:
+  bool &flag_;
+};
+
+bool is_called(const Plan &plan, int buffer) { return !plan.tensors_of[size_t(buffer)].empty(); }
+
+const Ref &layout_of(const Plan &plan, int owned) {
+  for (const Ref &r : plan.tensors)
+    if (r.buffer == owned && r.offset == 0) return r;
+  throw std::runtime_error("what a call returns has no layout");
+}
 
 } // namespace
 
-Recording::Recording(cuda::Driver &driver, const Plan &plan) : driver_(driver), plan_(plan), movable_(plan.n_slots) {
-  for (size_t b = 0; b < plan.buffers.size(); ++b) {
-    Kind kind = plan.buffers[b].kind;
-    bool called = !plan.tensors_of[b].empty();
-    if (kind == Kind::input && called) fixed_.push_back({int(b), nullptr});
-    if ((kind == Kind::input || kind == Kind::output) && !called)
-      for (const Fixup &f : plan.fixups[b]) movable_[f.slot] = true;
-  }
+int64_t Recording::bytes(const Plan &plan, const std::vector<int> &staged) {
+  int64_t all = plan.arena_bytes + (plan.calls_torch ? kWorkspace : 0);
+  for (int b : staged) all += plan.buffers[size_t(b)].bytes;
+  for (int b : plan.of_kind[int(Kind::owned)]) all += plan.buffers[size_t(b)].bytes;
+  for (int b : plan.of_kind[int(Kind::output)]) all += is_called(plan, b) ? plan.buffers[size_t(b)].bytes : 0;
+  return all;
 }
 
-bool Recording::wants(const Context &context) {
-  if (failed_) return false;
-  bool same = true;
-  for (auto &[buffer, base] : fixed_) {
-    same &= base == context.base(buffer);
-    base = context.base(buffer);
-  }
-  same_ = same ? same_ + 1 : 1;
-  return same_ >= needed_ && recordings < kMostRecordings;
-}
-
-bool Recording::record(Context &context, nb::handle recorder, const std::function<void()> &steps) {
+std::string Recording::record(Context &context, nb::handle recorder, const std::vector<int> &called, const std::vector<int> &staged,
+                              const Steps &steps) {
+  Busy busy(busy_);
   stream_ = context.stream;
   index_ = context.on.id;
-  driver_.check(driver_.current_context(&context_), "no current CUDA context");
-  context.take_arena();
+  movable_.assign(plan_.n_slots, false);
+  for (Kind kind : {Kind::input, Kind::output})
+    for (int b : plan_.of_kind[int(kind)])
+      if (!is_called(plan_, b))
+        for (const Fixup &f : plan_.fixups[size_t(b)]) movable_[f.slot] = true;
+  std::vector<std::pair<int, void *>> given;
+  for (int b : staged) given.emplace_back(b, context.base(b));
+  std::string why;
+  try {
+    driver_.check(driver_.current_context(&context_), "no current CUDA context");
+    context.take_arena();
+    stage(context, staged);
+    for (int b : called)
+      if (std::ranges::find(staged, b) == staged.end()) fixed_.emplace_back(b, context.base(b));
+    why = capture(context, recorder, steps);
+    if (exec_) keep(context);
+  } catch (const std::exception &error) { // Python's errors too
+    why = error.what();
+    drop();
+  }
+  for (auto [buffer, base] : given) context.set_base(buffer, base);
+  return why;
+}
+
+void Recording::stage(Context &context, const std::vector<int> &staged) {
+  const auto &inputs = plan_.of_kind[int(Kind::input)];
+  for (int b : staged) {
+    const Input &input = plan_.inputs[size_t(std::ranges::find(inputs, b) - inputs.begin())];
+    void *data = nullptr;
+    Ref layout{b, 0, input.dtype, input.shape, input.strides};
+    Memory memory = plan_.device->allocate(layout, plan_.buffers[size_t(b)].bytes, index_, &data);
+    staged_.push_back({b, memory, data});
+    copy(data, context.base(b), b); // steps find there what they find in a run
+    context.set_base(b, data);
+    ++copies_.in;
+    copies_.in_bytes += plan_.buffers[size_t(b)].bytes;
+  }
+}
+
+std::string Recording::capture(Context &context, nb::handle recorder, const Steps &steps) {
   bool begun = false;
   std::string why;
   try {
-    graph_ = recorder.attr("begin")(index_);
+    graph_ = recorder.attr("begin")(index_, plan_.calls_torch);
     begun = true;
     if (driver_.current_stream(index_, &context.stream)) throw std::runtime_error("torch has no current stream");
     context.recording_now = this;
@@ -51,32 +96,22 @@ bool Recording::record(Context &context, nb::handle recorder, const std::functio
     begun = false;
     auto raw = reinterpret_cast<cuda::GraphHandle>(nb::cast<uintptr_t>(recorder.attr("end")(graph_)));
     driver_.check(driver_.instantiate(&exec_, raw, 0), "the graph cannot be instantiated");
-  } catch (const std::exception &error) { // Python's errors too
+  } catch (const std::exception &error) {
     why = error.what();
   }
   context.recording_now = nullptr;
   context.stream = stream_;
-  if (exec_) {
-    ++recordings;
-    keep(context);
-    return true;
+  if (!exec_) {
+    recorder.attr("give_up")(plan_.name, why, begun ? graph_ : nb::none());
+    drop();
   }
-  failed_ = true;
-  recorder.attr("give_up")(plan_.name, why, begun ? graph_ : nb::none());
-  nodes_.clear();
-  graph_ = nb::object();
-  return false;
+  return why;
 }
 
 void Recording::note(const Launch &launch, cuda::FunctionHandle function, void *stream) {
-  int status = 0;
-  uint64_t id = 0;
-  cuda::GraphHandle graph = nullptr;
-  const cuda::NodeHandle *last = nullptr;
-  size_t count = 0;
-  driver_.check(driver_.capture_info(stream, &status, &id, &graph, &last, &count), "the graph being recorded cannot be seen");
-  if (count != 1) throw std::runtime_error("the graph being recorded has several ends");
-  Node node{last[0], {function, unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, nullptr, nullptr, nullptr, nullptr}, {}};
+  Node node{driver_.last_node(stream),
+            {function, unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, nullptr, nullptr, nullptr, nullptr},
+            {}};
   for (uint32_t slot = launch.slots; slot < launch.slots + launch.count; ++slot)
     if (movable_[slot]) node.movable.push_back(slot);
   node.params.parameters = reinterpret_cast<void **>(size_t(launch.slots)); // an index until `keep`
@@ -88,53 +123,55 @@ void Recording::keep(Context &context) {
   parameters_.clear();
   for (void *&slot : slots_) parameters_.push_back(&slot);
   for (Node &node : nodes_) node.params.parameters = &parameters_[reinterpret_cast<size_t>(node.params.parameters)];
-  for (auto &[buffer, base] : fixed_) base = context.base(buffer);
   arena_ = context.give_arena();
   const auto &arena = plan_.of_kind[int(Kind::arena)];
   arena_data_ = arena.empty() ? nullptr : static_cast<char *>(context.base(arena[0])) - plan_.buffers[size_t(arena[0])].offset;
-  for (int b : plan_.of_kind[int(Kind::output)]) {
-    if (plan_.tensors_of[size_t(b)].empty()) continue;
-    outputs_.push_back({b, std::exchange(context.outputs[size_t(plan_.buffers[size_t(b)].index)], {}), context.base(b)});
-  }
+  for (int b : plan_.of_kind[int(Kind::output)])
+    if (is_called(plan_, b))
+      outputs_.push_back({b, std::exchange(context.outputs[size_t(plan_.buffers[size_t(b)].index)], {}), context.base(b)});
   for (int b : plan_.of_kind[int(Kind::owned)])
     if (context.owned(b).any()) owned_.push_back({b, std::exchange(context.owned(b), {}), context.base(b)});
+  for (const auto *kept : {&outputs_, &owned_}) {
+    copies_.out += int(kept->size());
+    for (const Kept &k : *kept) copies_.out_bytes += plan_.buffers[size_t(k.buffer)].bytes;
+  }
   context.take_outputs();
 }
 
 void Recording::drop() noexcept {
-  if (!exec_) return;
-  int mode = cuda::kCaptureRelaxed; // others may be recording
-  driver_.exchange_capture_mode(&mode);
-  cuda::ContextHandle gone = nullptr;
-  bool pushed = !driver_.push_context(context_); // the thread may be any
-  driver_.synchronize(stream_);                  // its memory goes back to torch, for any stream
-  driver_.destroy_exec(exec_);
-  if (pushed) driver_.pop_context(&gone);
-  driver_.exchange_capture_mode(&mode);
-  exec_ = nullptr;
-  --recordings;
+  if (exec_) {
+    int mode = cuda::kCaptureRelaxed; // others may be recording
+    driver_.exchange_capture_mode(&mode);
+    cuda::ContextHandle gone = nullptr;
+    bool pushed = !driver_.push_context(context_); // the thread may be any
+    driver_.synchronize(stream_);                  // its memory goes back to torch, for any stream
+    driver_.destroy_exec(exec_);
+    if (pushed) driver_.pop_context(&gone);
+    driver_.exchange_capture_mode(&mode);
+    exec_ = nullptr;
+  }
+  graph_store().remove(*this);
   arena_.release();
-  for (auto *kept : {&outputs_, &owned_}) {
+  for (auto *kept : {&staged_, &outputs_, &owned_}) {
     for (Kept &k : *kept) k.memory.release();
     kept->clear();
   }
   nodes_.clear();
+  fixed_.clear();
   graph_ = nb::object();
-  same_ = 0;
-  needed_ = std::min(needed_ * 2, kMostRuns);
 }
 
-bool Recording::replay(Context &context) {
-  if (context.stream != stream_ || context.on.id != index_) return false;
-  for (const auto &[buffer, base] : fixed_) {
-    if (context.base(buffer) == base) continue;
-    drop();
-    return false;
-  }
+bool Recording::fits(const Context &context) const {
+  return exec_ && std::ranges::all_of(fixed_, [&](const auto &f) { return context.base(f.first) == f.second; });
+}
+
+void Recording::replay(Context &context) {
+  Busy busy(busy_);
+  graph_store().use(*this);
+  for (const Kept &place : staged_) copy(place.data, context.base(place.buffer), place.buffer);
   update(context);
   driver_.check(driver_.launch_graph(exec_, stream_), "the launch of " + plan_.name + " as a graph failed");
   copy_out(context);
-  return true;
 }
 
 void Recording::update(Context &context) {
@@ -148,23 +185,20 @@ void Recording::update(Context &context) {
   }
 }
 
+void Recording::copy(void *to, const void *from, int buffer) {
+  if (size_t bytes = size_t(plan_.buffers[size_t(buffer)].bytes))
+    driver_.check(driver_.copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, stream_),
+                  "an argument or a result of a graph cannot be copied");
+}
+
 void Recording::copy_out(Context &context) {
-  auto copy = [&](void *to, const Kept &from) {
-    size_t bytes = size_t(plan_.buffers[size_t(from.buffer)].bytes);
-    if (bytes)
-      driver_.check(driver_.copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from.data), bytes, stream_),
-                    "a result of a graph cannot be copied");
-  };
   for (int b : plan_.of_kind[int(Kind::arena)]) context.set_base(b, arena_data_ + plan_.buffers[size_t(b)].offset);
-  for (const Kept &kept : outputs_) copy(context.base(kept.buffer), kept);
+  for (const Kept &kept : outputs_) copy(context.base(kept.buffer), kept.data, kept.buffer);
   for (const Kept &kept : owned_) {
     void *data = nullptr;
-    const Ref *layout = nullptr;
-    for (const Ref &r : plan_.tensors)
-      if (r.buffer == kept.buffer && r.offset == 0) layout = &r;
-    Memory memory = plan_.device->allocate(*layout, plan_.buffers[size_t(kept.buffer)].bytes, index_, &data);
+    Memory memory = plan_.device->allocate(layout_of(plan_, kept.buffer), plan_.buffers[size_t(kept.buffer)].bytes, index_, &data);
     context.own(kept.buffer, memory, data);
-    copy(data, kept);
+    copy(data, kept.data, kept.buffer);
   }
 }
 

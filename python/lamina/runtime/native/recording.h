@@ -1,9 +1,9 @@
 // The steps of a plan as a CUDA graph, replayed by one call of the driver.
 //
 // Kernels of ours follow where arguments and results lie: the parameters of their nodes are changed. A library's nodes cannot be: an
-// argument that a library call reads has to stay where it was when it was recorded, else the recording is dropped; what a library
-// call writes or returns as a result of the program is copied out. The arena and everything else between the steps stays with the
-// recording.
+// argument that a library call reads has to lie where it was when it was recorded, or is `staged`: copied to a place of the
+// recording's own. What a library call writes or returns as a result of the program is copied out. The arena and everything else
+// between the steps stays with the recording.
 #pragma once
 
 #include <functional>
@@ -15,28 +15,44 @@
 
 namespace lamina {
 
+using Steps = std::function<void()>;
+
+// What every replay copies: arguments for library calls, and results of those.
+struct Copies {
+  int in = 0, out = 0;
+  int64_t in_bytes = 0, out_bytes = 0;
+};
+
+// All functions need the GIL.
 class Recording {
 public:
-  Recording(cuda::Driver &driver, const Plan &plan);
-  ~Recording() { drop(); } // needs the GIL
+  Recording(cuda::Driver &driver, const Plan &plan) : driver_(driver), plan_(plan) {}
+  ~Recording() { drop(); }
   Recording(const Recording &) = delete;
 
-  bool ready() const { return exec_; }
+  // Bytes that a recording keeps as long as it lives.
+  static int64_t bytes(const Plan &plan, const std::vector<int> &staged);
 
-  // Whether it is time to record: the arguments that libraries read have been in their place for some runs.
-  bool wants(const Context &context);
-
-  // Records `steps`, which run on torch's current stream, through `recorder` (lamina.runtime.graphs.Recorder). False where that fails,
-  // which is for good. Needs the GIL.
-  bool record(Context &context, nb::handle recorder, const std::function<void()> &steps);
+  // Records `steps`, which run on torch's current stream, through `recorder` (lamina.runtime.graphs.Recorder); `called`: the arguments
+  // (buffers) that library calls read, `staged`: those of them that are copied. Says why where it fails, else nothing.
+  std::string record(Context &context, nb::handle recorder, const std::vector<int> &called, const std::vector<int> &staged,
+                     const Steps &steps);
 
   // After each launch while recording.
   void note(const Launch &launch, cuda::FunctionHandle function, void *stream);
 
-  // Runs the steps. False where this run differs in what cannot be changed. Needs the GIL; throws std::runtime_error.
-  bool replay(Context &context);
+  // Whether it can do this run: nothing has moved that must not, and the store has not dropped it.
+  bool fits(const Context &context) const;
+  void replay(Context &context); // throws std::runtime_error
+
+  bool ready() const { return exec_; }
+  void drop() noexcept; // gives everything back
+
+  const Copies &copies() const { return copies_; }
 
 private:
+  friend class GraphStore;
+
   struct Node {
     cuda::NodeHandle node;
     cuda::KernelNodeParams params;
@@ -48,29 +64,33 @@ private:
     void *data;
   };
 
+  std::string capture(Context &context, nb::handle recorder, const Steps &steps);
+  void stage(Context &context, const std::vector<int> &staged);
   void keep(Context &context);
-  void drop() noexcept;
   void update(Context &context);
+  void copy(void *to, const void *from, int buffer);
   void copy_out(Context &context);
 
   cuda::Driver &driver_;
   const Plan &plan_;
-  std::vector<bool> movable_; // by slot
-  std::vector<std::pair<int, void *>> fixed_; // arguments that libraries read, and where they were
-  int same_ = 0, needed_ = 3;
-  bool failed_ = false;
-
-  // of the recording
   nb::object graph_;
   cuda::GraphExecHandle exec_ = nullptr;
+  std::vector<bool> movable_;                 // by slot
+  std::vector<std::pair<int, void *>> fixed_; // arguments that libraries read where they lie
   std::vector<Node> nodes_;
   std::vector<void *> slots_, parameters_;
   Memory arena_;
   char *arena_data_ = nullptr;
-  std::vector<Kept> outputs_, owned_;
+  std::vector<Kept> staged_, outputs_, owned_;
+  Copies copies_;
   cuda::ContextHandle context_ = nullptr;
   void *stream_ = nullptr;
   int index_ = 0;
+
+  // of the store
+  int64_t bytes_ = 0;
+  uint64_t used_ = 0; // when
+  bool busy_ = false;
 };
 
 } // namespace lamina

@@ -1,5 +1,6 @@
 #include "runner.h"
 
+#include "graph_choice.h"
 #include "tensors.h"
 
 namespace lamina {
@@ -129,6 +130,16 @@ void Runner::run_steps(PyObject *const *inputs, Context &context) {
       context.drop(buffer);
     }
   }
+}
+
+nb::object Runner::graphs() {
+  if (!plan_->gpu) return nb::none();
+  std::unique_ptr<Context> context = contexts_.take();
+  nb::dict found;
+  if (context->graphs) found = context->graphs->status();
+  found["aligned"] = context->aligned;
+  contexts_.give(std::move(context));
+  return found;
 }
 
 PyObject *Runner::run(PyObject *const *inputs, size_t count) {

@@ -16,6 +16,7 @@ public:
 
   const Plan &plan() const { return *plan_; }
   Packs &packs() { return packs_; }
+  nb::object graphs(); // of the context that ran last; needs the GIL
 
 private:
   void run_steps(PyObject *const *inputs, Context &context);

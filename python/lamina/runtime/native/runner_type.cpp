@@ -131,6 +131,11 @@ PyObject *load(PyObject *self, PyObject *index) {
   });
 }
 
+PyObject *graphs(PyObject *self, PyObject *) {
+  Runner *runner = reinterpret_cast<Object *>(self)->runner;
+  return guarded(runner, [&] { return runner ? runner->graphs().release().ptr() : Py_NewRef(Py_None); });
+}
+
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Object, call), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Object, weak), READONLY, nullptr},
@@ -146,6 +151,7 @@ PyGetSetDef fields[] = {
 
 PyMethodDef methods[] = {
     {"packed", packed, METH_NOARGS, "How many of the program's matrix products run on packed weights now."},
+    {"graphs", graphs, METH_NOARGS, "Whether the steps run as a recorded CUDA graph, as a dict; None on the CPU."},
     {"load", load, METH_O, "Loads code and constants on the GPU of this number now, not at the first call there."},
     {nullptr, nullptr, 0, nullptr},
 };

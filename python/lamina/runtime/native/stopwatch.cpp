@@ -1,0 +1,47 @@
+#include "stopwatch.h"
+
+#include <algorithm>
+
+namespace lamina {
+
+void Stopwatch::start(void *stream) {
+  if (!first_) {
+    driver_.check(driver_.current_context(&context_), "no current CUDA context");
+    driver_.check(driver_.create_event(&first_, 0), "no event to measure with");
+    driver_.check(driver_.create_event(&last_, 0), "no event to measure with");
+  }
+  driver_.check(driver_.record_event(first_, stream), "the time cannot be taken");
+  begun_ = Clock::now();
+}
+
+void Stopwatch::stop(void *stream) {
+  host_ = std::chrono::duration<double>(Clock::now() - begun_).count();
+  driver_.check(driver_.record_event(last_, stream), "the time cannot be taken");
+  pending_ = true;
+}
+
+bool Stopwatch::idle(Times &times) {
+  if (!pending_) return true;
+  float milliseconds = 0;
+  cuda::Result result = driver_.elapsed(&milliseconds, first_, last_);
+  if (result == cuda::kNotReady) return false;
+  driver_.check(result, "the time cannot be read");
+  pending_ = false;
+  ++times.count;
+  times.host = std::min(times.host, host_);
+  times.device = std::min(times.device, double(milliseconds) * 1e-3);
+  return true;
+}
+
+void Stopwatch::reset() noexcept {
+  pending_ = false;
+  if (!first_) return;
+  cuda::ContextHandle gone = nullptr;
+  bool pushed = !driver_.push_context(context_); // the thread may be any
+  driver_.destroy_event(first_);
+  if (last_) driver_.destroy_event(last_);
+  if (pushed) driver_.pop_context(&gone);
+  first_ = last_ = nullptr;
+}
+
+} // namespace lamina

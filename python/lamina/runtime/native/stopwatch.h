@@ -1,0 +1,43 @@
+// How long the host takes to give work to the GPU, and the GPU to do it. Nothing waits: a measurement is read when the GPU is through.
+#pragma once
+
+#include <chrono>
+#include <limits>
+
+#include "cuda_driver.h"
+
+namespace lamina {
+
+// The least of some measurements, in seconds.
+struct Times {
+  int count = 0;
+  double host = std::numeric_limits<double>::infinity(), device = host;
+};
+
+class Stopwatch {
+public:
+  explicit Stopwatch(cuda::Driver &driver) : driver_(driver) {}
+  ~Stopwatch() { reset(); }
+  Stopwatch(const Stopwatch &) = delete;
+
+  // Around work on a stream of the current context. Both throw std::runtime_error.
+  void start(void *stream);
+  void stop(void *stream);
+
+  // Whether nothing is being measured; what was is added to `times`.
+  bool idle(Times &times);
+
+  void reset() noexcept;
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  cuda::Driver &driver_;
+  cuda::ContextHandle context_ = nullptr; // of the events
+  cuda::EventHandle first_ = nullptr, last_ = nullptr;
+  Clock::time_point begun_;
+  double host_ = 0;
+  bool pending_ = false;
+};
+
+} // namespace lamina
