@@ -34,22 +34,25 @@ class Fuse(Pass):
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
     max_ops  stored values that one group computes at most
+    balance  operations that the machine does while it moves a byte: what the taps of a window are computed again for, rather than
+             stored (0: they are computed again only where that is nearly free)
     """
 
     name: ClassVar[str] = "lamina-fuse"
     max_ops: int = 64
+    balance: int = 0
 
     def run(self, module: ir.Module) -> None:
         for op in module.body.operations:
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
-                _Rewrite(op.operation.regions[0].blocks[0], self.max_ops).run()
+                _Rewrite(op.operation.regions[0].blocks[0], self.max_ops, self.balance).run()
 
 
-def find_groups(block: ir.Block, max_ops: int) -> tuple[Realised, list[Group]]:
+def find_groups(block: ir.Block, max_ops: int, balance: int = 0) -> tuple[Realised, list[Group]]:
     """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is
     tried again."""
     generics: dict[ir.Operation, Generic] = {}
-    real = Realised(block, generics)
+    real = Realised(block, generics, balance)
     position = {op: i for i, op in enumerate(real.ops)}
     nodes: dict[ir.Value, Node] = {}
     pending = list(real.values)
@@ -70,9 +73,9 @@ def find_groups(block: ir.Block, max_ops: int) -> tuple[Realised, list[Group]]:
 
 
 class _Rewrite:
-    def __init__(self, block: ir.Block, max_ops: int) -> None:
+    def __init__(self, block: ir.Block, max_ops: int, balance: int) -> None:
         self.block = block
-        self.real, self.groups = find_groups(block, max_ops)
+        self.real, self.groups = find_groups(block, max_ops, balance)
         self.old = list(self.real.ops)
         self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}
         self.names: dict[str, int] = {}

@@ -22,7 +22,7 @@ class ChooseLayout(Pass):
 
     types    element types that this is done for
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
-    grouped  also where the graph has grouped convolutions, which cuDNN computes worse with the channels last
+    grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last
     copied   images that no kernel makes are copied, for a library that gives its result in the layout of its image
     """
 
@@ -37,7 +37,7 @@ class ChooseLayout(Pass):
             if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
                 continue
             found = [o.operation for o in f.operation.regions[0].blocks[0].operations if _is_plain(o.operation)]
-            if not self.grouped and any(_groups(op) > 1 for op in found):
+            if not self.grouped and any(_is_grouped(op) for op in found):
                 continue
             with module.context:
                 for op in found:
@@ -63,8 +63,10 @@ def _is_plain(op: ir.Operation) -> bool:
     return not transposed and all(t.rank == 4 and 0 not in t.shape for t in types)
 
 
-def _groups(op: ir.Operation) -> int:
-    return int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[8]).value)
+def _is_grouped(op: ir.Operation) -> bool:
+    """Whether this has groups of several channels."""
+    groups = int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[8]).value)
+    return groups not in (1, ir.RankedTensorType(op.operands[0].type).shape[1])
 
 
 def _is_made(image: ir.Value) -> bool:

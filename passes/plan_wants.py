@@ -1,7 +1,9 @@
-"""Which strides a value's users would like it to have, seen through the views between.
+"""Which strides a value's users would like it to have, seen through the views and the kernels between.
 
 A collapse of a transposed value needs a copy unless the value was stored transposed in the first place; a result of the call
-must have the strides that eager gives it. Walking @main backwards carries such wishes from the views to what makes the value.
+must have the strides that eager gives it; a library computes best on one order of dimensions. Walking @main backwards carries such
+wishes from the views to what makes the value, and from a kernel's result to its images: a kernel that writes channels last reads
+best what has them last.
 """
 
 from collections import Counter
@@ -16,6 +18,8 @@ from .layout import CONVOLUTION, channels_last
 from .plan_views import groups, is_view, shape_of, walked_dims
 
 Strides = tuple[int, ...]
+
+_ATTENTION = "aten._scaled_dot_product_cudnn_attention.default"
 
 
 @dataclass
@@ -41,8 +45,12 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if strides is not None:
             found.bound.setdefault(value, strides)
     for op in reversed(ops):
-        if op.name == "graph.extern" and (image := _image(op)) is not None:
-            found.wished.setdefault(image, Counter())[channels_last(shape_of(image))] += 1
+        if op.name == "graph.extern":
+            for operand, wish in _library_wishes(op):
+                found.wished.setdefault(operand, Counter())[wish] += 1
+        if op.name == "graph.group":
+            for operand, wish in _kernel_wishes(op, found):
+                found.wished.setdefault(operand, Counter())[wish] += 1
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
@@ -62,6 +70,53 @@ def _image(op: ir.Operation) -> ir.Value | None:
         return None
     last = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(shape_of(op.results[0]))
     return op.operands[0] if last else None
+
+
+def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
+    if (image := _image(op)) is not None:
+        return [(image, channels_last(shape_of(image)))]
+    if ir.StringAttr(op.attributes["callee"]).value != _ATTENTION:
+        return []
+    # cuDNN's attention gives its result the order of dimensions that the query has: the one that was declared saves a copy.
+    order = _order(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
+    return [(operand, _in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
+
+
+def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
+    """What a kernel's operands should look like: as its result, where that is transposed and the kernel itself does not."""
+    result = op.results[0]
+    strides = found.layout(result).strides
+    order = _order(strides)
+    if order == tuple(range(len(order))) or not all(
+        _keeps_order(o.operation, len(order)) for o in op.regions[0].blocks[0].operations
+    ):
+        return []
+    like = [v for v in op.operands if len(shape_of(v)) == len(order)]
+    return [(v, _in_order(shape_of(v), order)) for v in like]
+
+
+def _keeps_order(op: ir.Operation, rank: int) -> bool:
+    """Whether an op of a kernel's body reads tensors of this rank dimension by dimension as it gives its result."""
+    if not any(isinstance(v.type, ir.RankedTensorType) and v.type.rank == rank for v in op.operands):
+        return True
+    if op.name != "linalg.generic":
+        return op.name not in ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
+    maps = [m.value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    dims = [[d.position for d in m.results if isinstance(d, ir.AffineDimExpr)] for m in maps]
+    return all(d == sorted(d) for d in dims)
+
+
+def _order(strides: Strides) -> tuple[int, ...]:
+    """The dimensions from the outermost in memory to the innermost."""
+    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+
+
+def _in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
+    """The dense strides of a tensor whose dimensions lie in this order in memory."""
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d], step = step, step * shape[d]
+    return tuple(strides)
 
 
 def _before(op: ir.Operation, strides: Strides) -> Strides | None:

@@ -49,7 +49,8 @@ class Use:
 class Realised:
     """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads."""
 
-    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic]) -> None:
+    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
+        self.balance = balance
         self.ops = [o.operation for o in block.operations]
         self._given = _given_strides(block)
         self.generics = generics
@@ -171,7 +172,24 @@ class Realised:
             return True
         if cost > CHEAP and any(self._repeats(u, t) for u, t in users):
             return True
+        if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses[v].inside):
+            return self._worth_storing_for_taps(v, cost)
         return len(users) > 1 and (cost > CHEAP or read > 1.25 * bytes_of(v))
+
+    def _worth_storing_for_taps(self, v: ir.Value, cost: int) -> bool:
+        """Whether the taps of a window had better read `v` from memory: bytes written and read, against operations that are done
+        again. The taps are one kernel, whose reads of the inputs meet in its cache."""
+        taps = sum(math.prod(shape_of(u.results[0])) for u in self.uses[v].inside)
+        return cost * (taps - math.prod(shape_of(v))) > self.balance * 2 * bytes_of(v)
+
+    @staticmethod
+    def _is_tap(user: ir.Operation, v: ir.Value) -> bool:
+        """Whether this is a slice across most of `v`, as the taps of a window are and the parts of a split are not."""
+        if user.name != "tensor.extract_slice":
+            return False
+        strides = list(ir.DenseI64ArrayAttr(user.attributes["static_strides"]))
+        spans = [(n - 1) * max(s, 1) + 1 for n, s in zip(shape_of(user.results[0]), strides, strict=True)]
+        return 2 * math.prod(spans) > math.prod(shape_of(v))
 
     def _users(self, v: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
         """The operations that read `v`, also through views, and the value they read."""

@@ -79,7 +79,7 @@ class Tracer:
         source = value if in_memory else self._reshaped_memory(value)
         if source is not None:
             at = offset(index, self.strides_of(value) if in_memory else row_major(shape_of(value)))
-            needed = tuple(b for b in guard if not b.always)
+            needed = tuple(b for b in guard if not b.always and _concerns(b, at))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
         assert op is not None
         key = (value, index, guard)
@@ -237,3 +237,10 @@ class Tracer:
                 guard = (*guard, Bound(at, 0, n, f"index out of range: expected 0 <= index < {n}"))
             index.append(at)
         return self.element(tensor, tuple(index), guard)
+
+
+def _concerns(bound: Bound, at: Affine) -> bool:
+    """Whether a bound keeps an access to `at` in its memory: what varies over other axes alone is there anyway."""
+    if bound.message or bound.at.opaque or at.opaque:
+        return True
+    return any(mentions(at, (t,)) for t, _ in bound.at.terms)

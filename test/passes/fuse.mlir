@@ -135,3 +135,35 @@ func.func @names(%x: tensor<64xf32>) -> tensor<64xf32> {
   } -> tensor<64xf32> loc("aten.mul.Tensor"("model.py":6:0))
   return %3 : tensor<64xf32>
 }
+
+// -----
+
+// The taps of a window: what is costly is stored for them, unless the machine does much while it moves a byte.
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-fuse{balance=16})' | FileCheck %s --check-prefix=BALANCE
+#taps = affine_map<(d0) -> (d0)>
+// CHECK-LABEL: func.func @taps
+// CHECK: "graph.group"(%arg0)
+// CHECK: math.erf
+// CHECK: "graph.group"
+// CHECK: arith.maximumf
+// BALANCE-LABEL: func.func @taps
+// BALANCE: "graph.group"(%arg0)
+// BALANCE-NOT: "graph.group"
+// BALANCE: return
+func.func @taps(%x: tensor<64xf32>) -> tensor<63xf32> {
+  %e = tensor.empty() : tensor<64xf32>
+  %g = linalg.generic {indexing_maps = [#taps, #taps], iterator_types = ["parallel"]} ins(%x : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = math.erf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %l = tensor.extract_slice %g[0] [63] [1] : tensor<64xf32> to tensor<63xf32>
+  %r = tensor.extract_slice %g[1] [63] [1] : tensor<64xf32> to tensor<63xf32>
+  %o = tensor.empty() : tensor<63xf32>
+  %m = linalg.generic {indexing_maps = [#taps, #taps, #taps], iterator_types = ["parallel"]} ins(%l, %r : tensor<63xf32>, tensor<63xf32>) outs(%o : tensor<63xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.maximumf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<63xf32>
+  return %m : tensor<63xf32>
+}

@@ -95,6 +95,22 @@ def test_guards_leave_accesses_whole() -> None:
     assert all(set(t.accesses) == {16} for t in (*found.loads[:3], found.stores[3]))
 
 
+def test_pooling_after_a_norm_is_one_kernel() -> None:
+    """As a ResNet begins: the taps compute the norm again, 16 bytes of channels at a time, with its factors read once."""
+    image = x(1, 64, 18, 18, dtype=BF16).to(memory_format=torch.channels_last)
+    factors = [x(64, dtype=BF16), x(64, dtype=BF16).abs() + 0.5, x(64, dtype=BF16), x(64, dtype=BF16)]
+    (found,) = run(lambda a, *f: F.max_pool2d(F.batch_norm(a, *f).relu(), 3, 2, 1), image, *factors).results
+    assert all(set(t.accesses) == {16} for t in (*found.loads[:5], found.stores[5]))
+    assert all(sum(t.accesses.values()) < 2 * sum(found.stores[5].accesses.values()) for t in found.loads[1:5])
+
+
+def test_a_stored_norm_keeps_the_channels_last() -> None:
+    """Where its taps had better read it: with 9 of them at every place."""
+    image = x(1, 64, 18, 18, dtype=BF16).to(memory_format=torch.channels_last)
+    for found in run(lambda a: F.max_pool2d(F.gelu(a), 3, 1, 1), image).results:
+        assert all(set(t.accesses) == {16} for t in (found.loads[0], found.stores[1]))
+
+
 def test_a_transposed_read_is_coalesced() -> None:
     (found,) = run(lambda a, b: a.T + b, x(128, 64), x(64, 128)).results
     assert all(set(t.accesses) == {16} and t.sectors == 128 * 64 * 4 // 32 for t in (*found.loads[:2], found.stores[2]))

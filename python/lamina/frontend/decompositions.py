@@ -16,6 +16,7 @@ from .decompositions_activation import ACTIVATIONS
 from .decompositions_empty import EMPTY
 from .decompositions_index import INDEXING
 from .decompositions_integer import INTEGERS
+from .decompositions_library import AROUND_LIBRARIES
 from .decompositions_loss import LOSSES
 from .decompositions_norm import NORMS
 from .decompositions_pointwise import POINTWISE
@@ -55,6 +56,6 @@ def table() -> Table:
 def own() -> Table:
     """Those of the table that are ours."""
     found: Table = {}
-    for part in (EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS):
+    for part in (EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, AROUND_LIBRARIES):
         found |= part
     return found

@@ -1,0 +1,69 @@
+"""What surrounds the calls of libraries on GPUs: sizes and epilogues that cuBLAS and cuDNN are slow with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+_ALIGNED = 8  # half numbers of 16 bytes, which tensor cores are fed by
+_SLOW, _FAST = 95e12, 700e12  # operations a second of cuBLAS's products with and without odd sizes, on an H200
+_BANDWIDTH = 4e12  # bytes a second
+
+
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
+    """Torch adds the bias of a convolution in a kernel of its own; as an addition it is a part of what follows."""
+    if bias is None or not on_gpu(x):
+        return NotImplemented
+    out = aten.convolution.default(x, weight, None, *rest)
+    return (out + bias.reshape(-1, *(1,) * (out.dim() - 2))).to(out.dtype)
+
+
+def mm(a: Tensor, b: Tensor) -> Any:
+    """a: (m, k), b: (k, n). Rows that do not begin at multiples of 16 bytes (a vocabulary of 50257 words) keep a product from
+    tensor cores' fast path: where it pays, it is done on rows filled up with zeros."""
+    wide = _filled_up(a, b)
+    if wide is None:
+        return NotImplemented
+    return aten.slice.Tensor(aten.mm.default(*wide), 1, 0, b.shape[1])
+
+
+def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    wide = _filled_up(a, b)
+    if wide is None:
+        return NotImplemented
+    n, columns = b.shape[1], wide[1].shape[1]
+    if bias.dim() and bias.shape[-1] == n:
+        bias = aten.constant_pad_nd.default(bias, [0, columns - n])
+    return aten.slice.Tensor(aten.addmm.default(bias, *wide, beta=beta, alpha=alpha), 1, 0, n)
+
+
+def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The factors with inner and last sizes that are multiples of _ALIGNED; None where they are, or where it does not pay."""
+    if not on_gpu(a) or a.dtype not in (torch.float16, torch.bfloat16):
+        return None
+    (m, k), n = a.shape, b.shape[1]
+    inner, last = -k % _ALIGNED, -n % _ALIGNED
+    if not (inner or last):
+        return None
+    copied = (n * k + (m * k if inner else 0) + (m * n if last else 0)) * a.itemsize
+    if 2 * m * n * k * (1 / _SLOW - 1 / _FAST) < 2 * copied / _BANDWIDTH:
+        return None
+    if b.stride(0) == 1:  # a weight, given transposed, is filled up as it lies in memory
+        wide = aten.t.default(aten.constant_pad_nd.default(aten.t.default(b), [0, inner, 0, last]))
+    else:
+        wide = aten.constant_pad_nd.default(b, [0, last, 0, inner])
+    return (aten.constant_pad_nd.default(a, [0, inner]) if inner else a), wide
+
+
+def on_gpu(x: Tensor) -> bool:
+    return x.device.type == "cuda"
+
+
+AROUND_LIBRARIES: dict[Any, Callable[..., Any]] = {
+    aten.convolution.default: convolution,
+    aten.mm.default: mm,
+    aten.addmm.default: addmm,
+}

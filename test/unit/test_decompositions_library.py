@@ -1,0 +1,85 @@
+"""What is put around the calls of libraries on GPUs, without a GPU."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
+
+from lamina.frontend import decompositions_library
+from lamina.frontend.decompositions import table
+
+aten = torch.ops.aten
+BF16 = torch.bfloat16
+
+
+def graph(fn: Callable[..., Tensor], *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda") -> fx.GraphModule:
+    with FakeTensorMode():
+        inputs = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
+        return make_fx(fn, decomposition_table=table())(*inputs)
+
+
+def calls(gm: fx.GraphModule, target: object) -> list[fx.Node]:
+    return [n for n in gm.graph.nodes if n.target is target]
+
+
+def test_a_large_product_of_odd_width_is_filled_up() -> None:
+    gm = graph(F.linear, (8192, 768), (50257, 768))
+    (product,) = calls(gm, aten.mm.default)
+    assert product.meta["val"].shape == (8192, 50264)
+    (filled,) = calls(gm, aten.constant_pad_nd.default)
+    assert filled.meta["val"].shape == (50264, 768)  # as the weight lies in memory
+    (result,) = next(iter(reversed(gm.graph.nodes))).all_input_nodes
+    assert result.meta["val"].shape == (8192, 50257)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "device"),
+    [
+        (((8192, 768), (50264, 768)), BF16, "cuda"),  # aligned
+        (((32, 768), (50257, 768)), BF16, "cuda"),  # bound by the weight's bytes
+        (((8192, 768), (50257, 768)), torch.float32, "cuda"),
+        (((8192, 768), (50257, 768)), BF16, "cpu"),
+    ],
+)
+def test_products_that_stay(shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, device: str) -> None:
+    assert not calls(graph(F.linear, *shapes, dtype=dtype, device=device), aten.constant_pad_nd.default)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(5, 8, 7), (5, 7, 8), (3, 9, 1), (4, 17, 17)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_filled_up_products_are_the_same(monkeypatch: pytest.MonkeyPatch, m: int, k: int, n: int, transposed: bool) -> None:
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+    monkeypatch.setattr(decompositions_library, "_SLOW", 1.0)  # it always pays
+    a = torch.randn(m, k, dtype=torch.float16)
+    b = torch.randn(n, k, dtype=torch.float16).t() if transposed else torch.randn(k, n, dtype=torch.float16)
+    exact = a.double() @ b.double()
+    torch.testing.assert_close(decompositions_library.mm(a, b).double(), exact, rtol=2e-3, atol=2e-3)
+    for bias in (torch.randn(n).half(), torch.randn(m, n).half(), torch.randn(m, 1).half(), torch.randn(()).half()):
+        got = decompositions_library.addmm(bias, a, b, beta=0.5, alpha=2.0)
+        torch.testing.assert_close(got.double(), 0.5 * bias.double() + 2 * exact, rtol=4e-3, atol=4e-3)
+
+
+def test_a_convolutions_bias_is_added_by_a_kernel_of_ours() -> None:
+    def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.conv2d(x, w, b, stride=2, padding=1).relu()
+
+    shapes = (2, 8, 9, 9), (4, 8, 3, 3), (4,)
+    (convolution,) = calls(graph(block, *shapes), aten.convolution.default)
+    assert convolution.args[2] is None
+    (convolution,) = calls(graph(block, *shapes, device="cpu"), aten.convolution.default)
+    assert convolution.args[2] is not None
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_bias_that_is_added_is_the_same(monkeypatch: pytest.MonkeyPatch, dims: int) -> None:
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+    x, w, b = torch.randn(2, 4, *[5] * dims), torch.randn(6, 2, *[3] * dims), torch.randn(6)
+    rest = [1] * dims, [1] * dims, [1] * dims, False, [0] * dims, 2
+    got = decompositions_library.convolution(x, w, b, *rest)
+    torch.testing.assert_close(
+        got.double(), aten.convolution.default(x.double(), w.double(), b.double(), *rest), rtol=1e-5, atol=1e-5
+    )
