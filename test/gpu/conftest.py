@@ -7,7 +7,8 @@ import pytest
 import torch
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "e2e"))  # its oracle and front doors
+for shared in ("e2e", "unit"):  # the oracle and front doors; small programs
+    sys.path.insert(0, str(HERE.parent / shared))
 
 
 def _missing() -> str | None:

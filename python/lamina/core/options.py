@@ -32,8 +32,8 @@ class Options:
     fold_weights         bytes up to which parameters and buffers count as constants (0: none)
     round_intermediates  round half-type values inside kernels where eager stores them
     cache                use the on-disk cache
-    cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where launches are measured to bound the
-                         program and the graph to be faster, True wherever possible, False never
+    cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where launches are measured to
+                         bound the program and the graph to be faster, True wherever possible, False never
     graph_limit          CUDA graphs that the process may hold while this program records one; the least recently used go first
     """
 

@@ -112,10 +112,8 @@ Result Driver::module(ContextHandle context, const std::string &code, ModuleHand
   auto [place, fresh] = modules_.try_emplace({context, code}, nullptr);
   Result result = 0;
   if (fresh) {
-    int mode = kCaptureRelaxed; // loading is allowed while a stream is being captured
-    exchange_capture_mode(&mode);
+    Relaxed relaxed(*this); // loading is allowed while a stream is being captured
     result = load_module(&place->second, code.data());
-    exchange_capture_mode(&mode);
   }
   *module = place->second;
   if (result) modules_.erase(place);

@@ -128,4 +128,16 @@ private:
   bool pushed_;
 };
 
+// While this lives the thread may use functions that a recording by another thread would forbid.
+class Relaxed {
+public:
+  explicit Relaxed(Driver &driver) : driver_(driver) { driver_.exchange_capture_mode(&mode_); }
+  ~Relaxed() { driver_.exchange_capture_mode(&mode_); }
+  Relaxed(const Relaxed &) = delete;
+
+private:
+  Driver &driver_;
+  int mode_ = kCaptureRelaxed;
+};
+
 } // namespace lamina::cuda

@@ -140,14 +140,12 @@ void Recording::keep(Context &context) {
 
 void Recording::drop() noexcept {
   if (exec_) {
-    int mode = cuda::kCaptureRelaxed; // others may be recording
-    driver_.exchange_capture_mode(&mode);
+    cuda::Relaxed relaxed(driver_); // others may be recording
     cuda::ContextHandle gone = nullptr;
     bool pushed = !driver_.push_context(context_); // the thread may be any
     driver_.synchronize(stream_);                  // its memory goes back to torch, for any stream
     driver_.destroy_exec(exec_);
     if (pushed) driver_.pop_context(&gone);
-    driver_.exchange_capture_mode(&mode);
     exec_ = nullptr;
   }
   graph_store().remove(*this);

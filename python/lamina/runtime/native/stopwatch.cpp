@@ -6,6 +6,7 @@ namespace lamina {
 
 void Stopwatch::start(void *stream) {
   if (!first_) {
+    cuda::Relaxed relaxed(driver_); // others may be recording
     driver_.check(driver_.current_context(&context_), "no current CUDA context");
     driver_.check(driver_.create_event(&first_, 0), "no event to measure with");
     driver_.check(driver_.create_event(&last_, 0), "no event to measure with");
@@ -23,6 +24,7 @@ void Stopwatch::stop(void *stream) {
 bool Stopwatch::idle(Times &times) {
   if (!pending_) return true;
   float milliseconds = 0;
+  cuda::Relaxed relaxed(driver_);
   cuda::Result result = driver_.elapsed(&milliseconds, first_, last_);
   if (result == cuda::kNotReady) return false;
   driver_.check(result, "the time cannot be read");
@@ -36,6 +38,7 @@ bool Stopwatch::idle(Times &times) {
 void Stopwatch::reset() noexcept {
   pending_ = false;
   if (!first_) return;
+  cuda::Relaxed relaxed(driver_);
   cuda::ContextHandle gone = nullptr;
   bool pushed = !driver_.push_context(context_); // the thread may be any
   driver_.destroy_event(first_);

@@ -1,0 +1,301 @@
+"""Programs that run as CUDA graphs of their own, and kernels that start before what is ahead of them has ended."""
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import programs as p
+import pytest
+import torch
+import torch.nn.functional as F
+from fake_gpu import Cubin, on_gpu
+from torch import Tensor, nn
+
+import lamina
+from lamina.core.gpu import Gpu
+from lamina.core.options import CudaGraphs
+from lamina.core.program import Program
+from lamina.frontend import stages
+from lamina.runtime.executable import Executable
+from lamina.runtime.graphs import Recorder
+from lamina.targets.ptx import assemble
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Any:
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Executable]]:
+    """What was compiled in the test."""
+    found: list[Executable] = []
+    real = stages.load
+
+    def load(*given: Any) -> Any:
+        found.append(real(*given))
+        return found[-1]
+
+    monkeypatch.setattr(stages, "load", load)
+    yield found
+
+
+def compiled(fn: Any, *inputs: Tensor, graphs: CudaGraphs = "auto") -> Any:
+    return lamina.compile(fn, inputs, options={"cache": False, "cuda_graphs": graphs})
+
+
+def steps(x: Tensor) -> Tensor:
+    """Several kernels over an arena, a library call among them."""
+    y = torch.softmax(x, -1) @ x.t()
+    return torch.softmax(y, 0).sum(1) + y.amax(1)
+
+
+def steps_without_calls(x: Tensor) -> Tensor:
+    y = torch.softmax(x, 1)
+    return (y.sum(0) * x).amax(1) + torch.softmax(y, 0).sum(1)
+
+
+class TestRecorded:
+    """Wherever possible."""
+
+    def record(self, fn: Any, *inputs: Tensor) -> Any:
+        return compiled(fn, *inputs, graphs=True)
+
+    def test_kernels_follow_arguments(self) -> None:
+        run = self.record(steps_without_calls, torch.randn(64, 96, device="cuda"))
+        kept = []
+        for _ in range(12):
+            x = torch.randn(64, 96, device="cuda")
+            kept.append((run(x), steps_without_calls(x)))
+        for mine, want in kept:
+            torch.testing.assert_close(mine, want, rtol=1e-4, atol=1e-4)
+
+    @pytest.mark.parametrize("same", [True, False])
+    def test_models_with_library_calls(self, same: bool) -> None:
+        """Arguments in one place, with other values; or elsewhere at every call."""
+        module = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64), nn.Softmax(-1)).cuda().eval()
+        x = torch.randn(32, 64, device="cuda")
+        run = self.record(module, x)
+        kept = []
+        for i in range(12):
+            given = x.copy_(torch.randn_like(x)) if same else torch.randn_like(x)
+            kept.append((run(given), module(given), given))
+            if i == 8:
+                module[1].weight.data = module[1].weight.data * 2
+        for mine, want, _ in kept:
+            torch.testing.assert_close(mine, want, rtol=1e-4, atol=1e-5)
+
+    def test_attention_and_results_of_libraries(self) -> None:
+        def fn(q: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+            h = q * 2
+            return F.scaled_dot_product_attention(h, h, h, is_causal=True) + 1, h.flatten(0, 2) @ w
+
+        q, w = (
+            torch.randn(2, 4, 64, 64, device="cuda", dtype=torch.bfloat16),
+            torch.randn(64, 32, device="cuda", dtype=torch.bfloat16),
+        )
+        run = self.record(fn, q, w)
+        kept = []
+        for _ in range(8):
+            q.copy_(torch.randn_like(q))
+            kept.append((run(q, w), fn(q, w)))
+        for mine, want in kept:
+            torch.testing.assert_close(mine, want, rtol=2e-2, atol=2e-2)
+
+    def test_torch_records_it_too_and_other_streams_run_it(self) -> None:
+        x = torch.randn(128, 64, device="cuda")
+        run = self.record(steps, x)
+        for _ in range(5):
+            run(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = run(x)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        torch.testing.assert_close(y, steps(x), rtol=1e-4, atol=1e-4)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            z = run(x)
+            torch.cuda.current_stream().synchronize()
+        torch.testing.assert_close(z, steps(x), rtol=1e-4, atol=1e-4)
+
+    def test_reduce_overhead_of_torch_compile(self) -> None:
+        torch._dynamo.reset()
+        from doors import BACKEND
+
+        x = torch.randn(128, 64, device="cuda")
+        run = torch.compile(steps, backend=BACKEND, mode="reduce-overhead")
+        for _ in range(6):
+            x.copy_(torch.randn_like(x))
+            torch.testing.assert_close(run(x), steps(x), rtol=1e-4, atol=1e-4)
+
+    def test_memory_returns(self) -> None:
+        x = torch.randn(512, 1024, device="cuda")
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        run = self.record(steps, x)
+        for _ in range(6):
+            run(x)
+        del run
+        gc.collect()
+        torch.cuda.synchronize()
+        assert torch.cuda.memory_allocated() <= before + (1 << 20)
+
+
+class TestChosen:
+    """Options.cuda_graphs = "auto", the default."""
+
+    def test_a_model_of_small_steps(self, loaded: list[Executable]) -> None:
+        layers = [nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 64), nn.GELU()) for _ in range(12)]
+        module = nn.Sequential(*layers).cuda().eval()
+        run = compiled(module, torch.randn(32, 64, device="cuda"))
+        kept = []
+        for _ in range(24):
+            x = torch.randn(32, 64, device="cuda")
+            kept.append((run(x), x))
+            torch.cuda.synchronize()
+        for mine, x in kept:
+            torch.testing.assert_close(mine, module(x), rtol=1e-3, atol=1e-4)
+        status = loaded[0].status()
+        print(status)
+        assert status is not None and status.state == "recorded" and status.recorded == 1
+        assert status.steps is not None and status.replays is not None
+        assert status.replays.device < status.steps.device or status.replays.host < status.steps.host
+
+    def test_without_waiting_between_calls(self, loaded: list[Executable]) -> None:
+        x = torch.randn(64, 96, device="cuda")
+        run = compiled(steps_without_calls, x)
+        kept = [(run(given), given) for given in (torch.randn_like(x) for _ in range(60))]
+        for mine, given in kept:
+            torch.testing.assert_close(mine, steps_without_calls(given), rtol=1e-4, atol=1e-4)
+        print(loaded[0].status())
+
+    def test_work_that_fills_the_gpu_is_left_as_it_is(self, loaded: list[Executable]) -> None:
+        x = torch.randn(1 << 13, 1 << 13, device="cuda")
+        run = compiled(lambda x: torch.softmax((x.sum(0) * x), 1).sum(0), x)
+        for _ in range(12):
+            run(x)
+            torch.cuda.synchronize()
+        status = loaded[0].status()
+        print(status)
+        assert status is not None and status.state == "given up" and status.recorded == 0 and "takes longer" in status.why
+
+    def test_random_numbers_differ_from_call_to_call(self) -> None:
+        run = compiled(lambda x: F.dropout((x + 1).softmax(0), 0.5, True).cumsum(0).sum(1), torch.ones(64, 64, device="cuda"))
+        found = [run(torch.ones(64, 64, device="cuda")) for _ in range(16)]
+        assert len({float(y.sum()) for y in found}) > 8
+
+    def test_while_another_thread_records_a_graph(self) -> None:
+        """torch forbids other threads much while it records in its usual mode."""
+        x = torch.randn(64, 96, device="cuda")
+        runs = [compiled(steps_without_calls, x) for _ in range(4)]
+        want, failed = steps_without_calls(x), []
+
+        def call() -> None:
+            try:
+                with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+                    for run in runs:
+                        for _ in range(20):
+                            torch.testing.assert_close(run(x), want, rtol=1e-4, atol=1e-4)
+            except Exception as error:
+                failed.append(error)
+
+        torch.cuda.synchronize()
+        graph, y = torch.cuda.CUDAGraph(), torch.zeros(64, device="cuda")
+        thread = threading.Thread(target=call)
+        thread.start()
+        for _ in range(20):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                y += 1
+        thread.join()
+        assert not failed
+
+
+class TestStaged:
+    def test_arguments_of_libraries_that_move(self, loaded: list[Executable]) -> None:
+        x = torch.randn(32, 64, device="cuda")
+        run = compiled(lambda x, w: torch.softmax(x @ w, 1).sum(0) + (x @ w).amax(0), x, x.t().contiguous(), graphs=True)
+        kept = []
+        for _ in range(12):
+            given = torch.randn(32, 64, device="cuda"), torch.randn(64, 32, device="cuda")
+            kept.append((run(*given), given))
+        for mine, (a, b) in kept:
+            torch.testing.assert_close(mine, torch.softmax(a @ b, 1).sum(0) + (a @ b).amax(0), rtol=1e-3, atol=1e-3)
+        status = loaded[0].status()
+        assert status is not None and (status.state, status.copied_in) == ("recorded", 2), status
+
+    def test_the_bound(self) -> None:
+        x = torch.randn(64, 96, device="cuda")
+        runs = [
+            lamina.compile(steps_without_calls, (x,), options={"cache": False, "cuda_graphs": True, "graph_limit": 2})
+            for _ in range(3)
+        ]
+        for _ in range(4):
+            for run in runs:
+                torch.testing.assert_close(run(x), steps_without_calls(x), rtol=1e-4, atol=1e-4)
+
+
+_INC = """
+.version 8.0
+.target ARCH
+.address_size 64
+.visible .entry inc(.param .u64 source, .param .u64 result) {
+  .reg .b64 %at<5>;
+  .reg .b32 %i<5>;
+  .reg .f32 %x<3>;
+  griddepcontrol.wait;
+  ld.param.u64 %at1, [source];
+  ld.param.u64 %at2, [result];
+  cvta.to.global.u64 %at1, %at1;
+  cvta.to.global.u64 %at2, %at2;
+  mov.u32 %i1, %ctaid.x;
+  mov.u32 %i2, %ntid.x;
+  mov.u32 %i3, %tid.x;
+  mad.lo.s32 %i4, %i1, %i2, %i3;
+  mul.wide.u32 %at3, %i4, 4;
+  add.s64 %at1, %at1, %at3;
+  add.s64 %at2, %at2, %at3;
+  ld.global.f32 %x1, [%at1];
+  add.f32 %x2, %x1, 0f3F800000;
+  st.global.f32 [%at2], %x2;
+  ret;
+}
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0), reason="needs sm_90")
+class TestDependent:
+    """Kernels with griddepcontrol.wait, launched before what is ahead of them has ended."""
+
+    COUNT, SIZE = 50, 1 << 16
+
+    def chain(self, recorder: Recorder | None = None) -> Executable:
+        arch = Gpu.of_capability(*torch.cuda.get_device_capability()).arch
+        code = assemble(_INC.replace("ARCH", arch), arch).cubin
+        program: Program = on_gpu(p.inc_chain(self.SIZE, self.COUNT), dependent=True)
+        return Executable(program, Cubin(code, ("inc",), f"nvvm:{arch}"), recorder=recorder)
+
+    @pytest.mark.parametrize("recorder", [None, Recorder(measured=False)])
+    def test_a_chain(self, recorder: Recorder | None) -> None:
+        """As a graph too, whose kernels' parameters change."""
+        run = self.chain(recorder)
+        kept = []
+        for i in range(40):
+            x = torch.full((self.SIZE,), float(i), device="cuda")
+            kept.append((run(x)[0], i))
+        assert all(bool((y == i + self.COUNT).all()) for y, i in kept)
+        status = run.status()
+        assert status is not None and status.state == ("recorded" if recorder else "off")
+
+    def test_torch_records_it(self) -> None:
+        run = self.chain()
+        x = torch.zeros(self.SIZE, device="cuda")
+        run(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = run(x)[0]
+        for i in range(10):
+            x.fill_(i)
+            graph.replay()
+            assert (y == i + self.COUNT).all()
