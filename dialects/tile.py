@@ -69,6 +69,16 @@ class WriteRuns(Tile.Operation, name="write_runs"):
     jumps: ir.ArrayAttr
 
 
+class Window(Tile.Operation, name="window", traits=[ext.Pure]):
+    """A mask of the lanes from `low` to `high` - 1, which may cut accesses. most, least: what low is at most and high at least."""
+
+    out: ext.Result[Any]
+    low: ext.Operand[ir.IndexType]
+    high: ext.Operand[ir.IndexType]
+    most: ir.IntegerAttr
+    least: ir.IntegerAttr
+
+
 class Transpose(Tile.Operation, name="transpose"):
     """Fills a square of scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i < rows and
     j < columns (index operands). What lies past them in the square is undefined."""

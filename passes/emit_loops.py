@@ -6,7 +6,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
-from . import online
+from . import emit_windows, online
 from .accumulators import Accumulators
 from .affine import Affine, Axis
 from .emit_scopes import element
@@ -91,6 +91,8 @@ class Loops:
     ) -> list[ir.Value]:
         b, lanes = self.b, self.plan.config.lanes
         zero = b.number(0)
+        if self.plan.shift is not None and axis is self.plan.vector:
+            return emit_windows.over(self, axis, self.plan.shift, inits, body)
         if exact is None and self.plan.config.masked and axis is self.plan.chunked:
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None:
@@ -130,6 +132,9 @@ class Loops:
 
     def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
         b = self.b
+        if b.window is not None:
+            emit_windows.enter(b, b.window, axis, at, tail)
+            return
         with b.point():
             if tail is not None:
                 left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)

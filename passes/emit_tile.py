@@ -9,9 +9,9 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
+from . import emit_access
 from .affine import Affine, Axis
 from .coalesce import Merged
-from .emit_runs import read_runs, runs_of, write_runs
 from .emit_scopes import Scopes, attribute, element
 from .expressions import Apply, Const, Expr, Guard, InBounds, Load, Position, Reduce, Scan
 
@@ -30,6 +30,7 @@ class Blocks(Scopes):
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads whose next row is fetched early, and how many elements away that is
+        self.window: emit_access.Window | None = None  # of the loop over rows that start amid an access
         self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # transposed in scratch memory: where, and the row
 
     # -- where a value belongs
@@ -205,10 +206,10 @@ class Blocks(Scopes):
     def _block_load(self, e: Load) -> ir.Value:
         flat, dtype = self.memory[e.tensor]
         at = e.at.rename(self.merged.rename)
-        stored = ir.MemRefType(flat.type).element_type
-        type_ = ir.VectorType.get([self.lanes], stored)
         if e in self.squares:
             square, row = self.squares[e]
+            stored = ir.MemRefType(flat.type).element_type
+            type_ = ir.VectorType.get([self.lanes], stored)
             minor = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
             inside = ir.ArrayAttr.get([ir.BoolAttr.get(True)])
             pad = self.constant(0, stored)
@@ -218,22 +219,9 @@ class Blocks(Scopes):
         if e.guard:
             inside = self._condition(e.guard, True)
             mask = inside if mask is None else arith.andi(mask, inside)
-        contiguous = at.coefficient(self.vector) == 1 and all(isinstance(t, Axis) or not self.is_block(t) for t, _ in at.terms)
-        if contiguous:
-            if e in self.ahead:
-                self._fetch(flat, self.index(e.at), self.ahead[e])
-            pad = self.constant(0, stored)
-            raw = vector.transfer_read(
-                type_, flat, [self.index(e.at)], ir.AffineMap.get_identity(1), pad, mask=mask,
-                in_bounds=ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
-            )  # fmt: skip
-        elif runs := runs_of(self, at):
-            raw = read_runs(self, flat, at, runs, mask)
-        else:
-            mask = mask if mask is not None else self.splat(1, ir.IntegerType.get_signless(1))
-            operands = [flat, self.lane_index(e.at), mask, self.splat(0, stored)]
-            raw = ir.Operation.create("tile.gather", results=[type_], operands=operands).results[0]
-        return self.from_memory(raw, dtype)
+        if e in self.ahead and emit_access.contiguous(self, at):
+            self._fetch(flat, self.index(e.at), self.ahead[e])
+        return self.from_memory(emit_access.read(self, flat, at, mask), dtype)
 
     def _fetch(self, flat: ir.Value, at: ir.Value, distance: int) -> None:
         """Asks for the cache lines `distance` elements after a block; at the end of memory for the last lines again."""
@@ -252,12 +240,10 @@ class Blocks(Scopes):
             value = self.to_memory(value, dtype)
             if not along:
                 memref.store(value, flat, [self.index(at)])
-            elif runs := runs_of(self, at):
-                write_runs(self, value, flat, at, runs)
             elif self._streams(flat, value, at):
                 vector.store(value, flat, [self.index(at)], nontemporal=True, alignment=LINE)
             else:
-                self._write(value, flat, self.index(at))
+                emit_access.write(self, value, flat, at)
 
     def _streams(self, flat: ir.Value, value: ir.Value, at: Affine) -> bool:
         """Whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
@@ -270,30 +256,14 @@ class Blocks(Scopes):
         whole = all(c * item % LINE == 0 for c in steps) and vector_step == 1
         return whole and self.stack[-1].mask is None and 0 < self.stream_bytes <= type_.shape[0] * item
 
-    def _write(self, value: ir.Value, flat: ir.Value, at: ir.Value) -> None:
-        ir.Operation.create(
-            "vector.transfer_write",
-            operands=[value, flat, at] + ([self.stack[-1].mask] if self.stack[-1].mask is not None else []),
-            attributes={
-                "permutation_map": ir.AffineMapAttr.get(ir.AffineMap.get_identity(1)),
-                "in_bounds": ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, int(self.stack[-1].mask is not None)]),
-            },
-        )
-
     # -- values of a row kept between loops
 
     def _save(self, e: Expr, value: ir.Value) -> None:
         flat, at = self.saving.pop(e)
         with self.point():
-            self._write(self.to_memory(self.widen(value), e.dtype), flat, self.index(at))
+            emit_access.write(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
 
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
-            type_ = ir.VectorType.get([self.lanes], ir.MemRefType(flat.type).element_type)
-            raw = vector.transfer_read(
-                type_, flat, [self.index(at)], ir.AffineMap.get_identity(1), self.constant(0, type_.element_type),
-                mask=self.stack[-1].mask, in_bounds=ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
-            )  # fmt: skip
-            return self.from_memory(raw, e.dtype)
+            return self.from_memory(emit_access.read(self, flat, at.rename(self.merged.rename), self.stack[-1].mask), e.dtype)

@@ -14,6 +14,7 @@ from .realise import COST
 from .space import Space
 
 BITS = {"index": 64, "i1": 8}
+ACCESS_BITS = 128  # the widest access of a GPU's thread
 
 
 def bits(dtype: str) -> int:
@@ -21,10 +22,32 @@ def bits(dtype: str) -> int:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """Rows that start anywhere in memory, in blocks that start where whole accesses do: lane l is column l - base % width.
+
+    base   the first element of a row, over the merged axes
+    width  elements of the widest accesses
+    """
+
+    base: Affine
+    width: int
+
+    def step(self, width_bits: int) -> int:
+        """Elements of one access."""
+        return min(self.width, ACCESS_BITS // width_bits)
+
+    def meets(self, at: Affine, vector: Axis, step: int) -> bool:
+        """Whether an index along `vector` starts whole accesses of `step` elements where blocks start."""
+        rest = at + self.base * -1 + Affine.of(vector, -1)
+        return rest.constant % step == 0 and all(c % step == 0 for _, c in rest.terms)
+
+
+@dataclass(frozen=True)
 class Schedule:
     """vector: the axis whose neighbours share a block (None: scalar code). outer: row axes of the grid; chunked: a row axis of
     which one program takes `chunk` iterations; inner: row axes that a program runs over whole. crossed: the axis that is
-    contiguous in memory read across the vector axis; squares of it are transposed through scratch memory."""
+    contiguous in memory read across the vector axis; squares of it are transposed through scratch memory. shift: where rows start
+    amid accesses."""
 
     config: BlockConfig
     merged: Merged
@@ -34,6 +57,7 @@ class Schedule:
     chunk: int
     inner: tuple[Axis, ...]
     crossed: Axis | None = None
+    shift: Shift | None = None
 
     @property
     def grid_axes(self) -> tuple[tuple[Axis, int], ...]:

@@ -14,12 +14,13 @@ from .flatten import flatten
 from .grouping import walk
 from .nests import nests_of
 from .reading import element_type
-from .schedule import Schedule, bits, by_stride, crossed_axis, vector_axis
+from .schedule import ACCESS_BITS, Schedule, Shift, bits, by_stride, crossed_axis, vector_axis
 from .space import Space
 
 CLUSTER = 8  # CTAs that every GPU with clusters can put together
-ACCESS_BYTES = 16  # the widest access of a thread
+ACCESS_BYTES = ACCESS_BITS // 8
 HALF_ACCESS_BITS = 64  # accesses that still move memory at full speed
+SHIFTED = 256  # elements of a row from which on whole accesses are worth masks at its ends
 
 Aligned = dict[ir.Value, int]
 """Bytes that the first element of a tensor in memory is known to be aligned to."""
@@ -37,8 +38,10 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     vec = access_width(space, merged, vector, aligned, results)
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
-        config = _along_rows(space, merged, vector, vec, rows, device)
-        return Schedule(config, merged, vector, merged.rows, None, 0, ())
+        shift = _shift(space, merged, vector, vec, aligned, results)
+        lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
+        config = _along_rows(space, merged, lanes, vec, rows, device)
+        return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     if crossed is not None:
         config = nvvm.squares(vec)
     elif space.columns:
@@ -49,21 +52,32 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed)
 
 
-def _along_rows(space: Space, merged: Merged, vector: Axis, vec: int, rows: int, device: Gpu) -> nvvm.Config:
+def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, device: Gpu) -> nvvm.Config:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
-    if len(walks) == 1 and vector.extent * rows > nvvm.BUSY * device.sm_count * vec:
-        return nvvm.row_walk(vector.extent, vec)
-    return nvvm.row_reduction(vector.extent, vec, rows, device.sm_count, _ctas(merged, device))
+    if len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec:
+        return nvvm.row_walk(lanes, vec)
+    return nvvm.row_reduction(lanes, vec, rows, device.sm_count, _ctas(merged, device))
+
+
+def _shift(space: Space, merged: Merged, vector: Axis, vec: int, aligned: Aligned, results: list[int]) -> Shift | None:
+    """How whole accesses fit to rows that end or start amid them; None where they do so anyway, or cannot."""
+    along = [a for a in _accesses(space, merged, aligned, results) if a[0].coefficient(vector) == 1]
+    of_rows = [a for a in along if len(a[0].terms) > 1]  # what is the same for all rows comes from a cache
+    if merged.quotients or len(merged.columns) != 1 or _scans(space) or vector.extent < SHIFTED or not of_rows:
+        return None
+    shift = Shift(of_rows[0][0] + Affine.of(vector, -1), max(min(ACCESS_BITS // b, 8) for _, b, _ in of_rows))
+    if vec * max(b for _, b, _ in of_rows) >= HALF_ACCESS_BITS or shift.base.opaque:
+        return None
+    for at, b, known in of_rows:
+        step = shift.step(b)
+        if known % (step * b // 8) or not shift.meets(at, vector, step):
+            return None
+    return shift
 
 
 def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, results: list[int]) -> int:
     """Neighbouring elements that one thread can read and write in whole accesses: a power of two up to 8."""
-    accesses = [
-        (e.at.rename(merged.rename), bits(element_type(e.tensor)), aligned[e.tensor])
-        for e in dict.fromkeys(e for r in space.results for e in walk(r.expr))
-        if isinstance(e, Load) and not e.guard
-    ]
-    accesses += [(r.at.rename(merged.rename), bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
+    accesses = _accesses(space, merged, aligned, results)
     along = [(at, b, a) for at, b, a in accesses if at.coefficient(vector) == 1]
     if _scans(space) or not along:
         return 1
@@ -75,6 +89,16 @@ def access_width(space: Space, merged: Merged, vector: Axis, aligned: Aligned, r
     if any(n % width for n in runs) and not any(n % half for n in runs) and half * min(b for _, b, _ in along) >= HALF_ACCESS_BITS:
         return half  # what differs from run to run alone is read once for each access
     return width
+
+
+def _accesses(space: Space, merged: Merged, aligned: Aligned, results: list[int]) -> list[tuple[Affine, int, int]]:
+    """Index, bits of an element and alignment of all that is read without a guard, and of all that is written."""
+    accesses = [
+        (e.at.rename(merged.rename), bits(element_type(e.tensor)), aligned[e.tensor])
+        for e in dict.fromkeys(e for r in space.results for e in walk(r.expr))
+        if isinstance(e, Load) and not e.guard
+    ]
+    return accesses + [(r.at.rename(merged.rename), bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
 
 
 def _scans(space: Space) -> bool:

@@ -8,9 +8,9 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
-from . import square
+from . import square, windows
 from .divisors import constant
-from .values import Bound, Spread, element_of, elements, has_blocks, together, vector_type
+from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -61,12 +61,13 @@ def create_mask(k: "Kernel", op: ir.Operation) -> None:
 
 
 def select(k: "Kernel", op: ir.Operation) -> None:
-    held = k.groups.found.get(op.operands[0])
-    if held is None or not has_blocks(op):
+    held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
+    if not isinstance(held, Bound | Window) or not has_blocks(op):
         k.elementwise(op)
         return
     yes, no = k.spread(op.operands[1]), k.spread(op.operands[2])
-    parts = [a if p is None else arith.select(p, a, b) for p, a, b in zip(held.inside, yes.parts, no.parts, strict=True)]
+    conditions = held.inside if isinstance(held, Bound) else [cut.lanes if cut else None for cut in held.parts]
+    parts = [a if p is None else arith.select(p, a, b) for p, a, b in zip(conditions, yes.parts, no.parts, strict=True)]
     k.held[op.results[0]] = Spread(tuple(parts))
 
 
@@ -82,7 +83,7 @@ def read(k: "Kernel", op: ir.Operation) -> None:
         k.held[op.results[0]] = Spread(tuple(parts))
         return
     first = k.uniform(index[0])
-    padded = mask is not None and rest[segments[1] + 1].owner.name != "vector.create_mask"
+    padded = mask is not None and rest[segments[1] + 1].owner.name not in ("vector.create_mask", "tile.window")
     k.held[op.results[0]] = k.memory.read(
         buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded
     )  # fmt: skip
@@ -149,4 +150,5 @@ HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
     "arith.constant": literal, "arith.select": select, "tile.program_id": program_id, "vector.broadcast": broadcast,
     "vector.step": step, "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write,
     "memref.store": store, "tile.gather": gather, "tile.check": check, "memref.alloca": alloca, "tile.transpose": transpose,
+    "tile.window": windows.window,
 }  # fmt: skip

@@ -12,10 +12,10 @@ from .cluster import start, wait
 from .divisors import Divisors
 from .exchange import Exchange
 from .groups import Groups
-from .memory import Memory
+from .memory import Mask, Memory
 from .reductions import Reduction, reduce
 from .threads import Indices, Shape, block_id, thread_id
-from .values import Bound, Held, Spread, as_spread, element_of, has_blocks, per_part, vector_type
+from .values import Bound, Held, Spread, Window, as_spread, element_of, has_blocks, per_part, vector_type
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
@@ -150,7 +150,7 @@ class Kernel:
         held = self.held[v]
         if isinstance(held, ir.Value):
             return Spread((held,) * self.shape.chunks)
-        return as_spread(held, self.shape.vec) if isinstance(held, Bound) else held
+        return as_spread(held, self.shape.vec) if isinstance(held, Bound | Window) else held
 
     def spread(self, v: ir.Value) -> Spread:
         held = self.operand(v)
@@ -162,7 +162,7 @@ class Kernel:
         assert isinstance(held, ir.Value), f"a block where one number is meant: {v}"
         return held
 
-    def mask(self, v: ir.Value) -> Bound | Spread | None:
+    def mask(self, v: ir.Value) -> Mask:
         if _always(v):
             return None
         held = self.groups.found.get(v) or self.held[v]

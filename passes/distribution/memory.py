@@ -10,9 +10,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from .threads import Indices, Shape
-from .values import Bound, Spread, as_spread, element_of, elements, together, vector_type
+from .values import Bound, Cut, Spread, Window, as_spread, element_of, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
+Mask = Bound | Spread | Window | None
 
 
 class Memory:
@@ -26,11 +27,12 @@ class Memory:
 
     # -- loads
 
-    def read(
-        self, source: ir.Value, places: list[ir.Value], divisor: int, mask: Bound | Spread | None, pad: ir.Value, padded: bool
-    ) -> Spread:
+    def read(self, source: ir.Value, places: list[ir.Value], divisor: int, mask: Mask, pad: ir.Value, padded: bool) -> Spread:
         """The accesses of `source` at `places`, which are multiples of `divisor` or of an access. padded: masked lanes must read
         `pad`; else nobody looks at them."""
+        if isinstance(mask, Window):
+            cuts = zip(places, mask.parts, strict=True)
+            return Spread(tuple(self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts))
         if isinstance(mask, Bound) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
@@ -51,9 +53,39 @@ class Memory:
             parts.append(part)
         return Spread(tuple(parts))
 
-    def gather(self, source: ir.Value, index: Spread, mask: Bound | Spread | None, other: Spread) -> Spread:
+    def _read_cut(self, source: ir.Value, place: ir.Value, divisor: int, cut: Cut | None, pad: ir.Value) -> ir.Value:
+        """An access that starts before a row or ends after it: what it reads there is the row next to it, or nothing."""
+        count, type_ = self.shape.vec, ir.MemRefType(source.type)
+        if cut is None:
+            return self.load(source, place, count, divisor)
+
+        def single() -> ir.Value:
+            wanted = enumerate(elements(cut.lanes))
+            return together([self._element(source, self.at.add(place, i), m, pad) for i, m in wanted])
+
+        item = type_.element_type.width // 8
+        if self._step(source, count, divisor) * item < min(WIDEST, count * item):
+            return single()
+        if cut.inside is None:
+            return self.load(source, place, count, divisor)
+        place = arith.select(cut.inside, place, self.at.number(0))
+        size = type_.shape[0]
+        if size % count == 0:
+            return self.load(source, place, count, divisor)
+        result = vector_type(count, type_.element_type)
+        within = arith.cmpi(arith.CmpIPredicate.ule, self.at.add(place, count), self.at.number(size))
+        branch = ir.Operation.create("scf.if", results=[result], operands=[within], regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            ir.Operation.create("scf.yield", operands=[self.load(source, place, count, divisor)])
+        with ir.InsertionPoint(branch.regions[1].blocks.append()):
+            ir.Operation.create("scf.yield", operands=[single()])
+        return branch.results[0]
+
+    def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
         """Single elements at indices of their own."""
         parts = []
+        if isinstance(mask, Window):
+            mask = as_spread(mask, self.shape.vec)
         for c in range(self.shape.chunks):
             places, pads = elements(index.parts[c]), elements(other.parts[c])
             if isinstance(mask, Spread):
@@ -87,13 +119,28 @@ class Memory:
 
     # -- stores
 
-    def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Bound | Spread | None) -> None:
+    def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask) -> None:
         for c, (part, place) in enumerate(zip(value.parts, places, strict=True)):
-            if isinstance(mask, Spread):
+            if isinstance(mask, Window):
+                self._write_cut(part, target, place, divisor, mask.parts[c])
+            elif isinstance(mask, Spread):
                 for i, (m, e) in enumerate(zip(elements(mask.parts[c]), elements(part), strict=True)):
                     self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
             else:
                 self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor))
+
+    def _write_cut(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, cut: Cut | None) -> None:
+        self.when(cut.whole if cut else None, partial(self.store, part, target, place, divisor))
+        if cut is None:
+            return
+        true = self.at.number(1, ir.IntegerType.get_signless(1))
+        some = arith.xori(cut.whole, true) if cut.inside is None else arith.andi(cut.inside, arith.xori(cut.whole, true))
+
+        def single() -> None:
+            for i, (m, e) in enumerate(zip(elements(cut.lanes), elements(part), strict=True)):
+                self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
+
+        self.when(some, single)
 
     def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int) -> None:
         count, stored = self.shape.vec, element_of(part.type)

@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
-from .values import Bound, Spread, as_spread, element_of, together, vector_type
+from .values import Bound, Spread, Window, as_spread, element_of, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -22,6 +22,7 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     source, first, start, mask = op.operands
     buffer, held = k.uniform(source), k.mask(mask)
     along = ir.IntegerAttr(op.attributes["along"]).value
+    assert not isinstance(held, Window)
     if not _whole(k, op, start) or isinstance(held, Spread):
         k.held[op.results[0]] = _elements(k, op, along, held)
         return

@@ -24,7 +24,28 @@ class Bound:
     inside: tuple[ir.Value | None, ...]
 
 
-Held = ir.Value | Spread | Bound
+@dataclass(frozen=True)
+class Cut:
+    """An access that a mask may cut.
+
+    inside  whether any lane counts (None: some always does)
+    whole   whether all do
+    lanes   which do: a vector of i1
+    """
+
+    inside: ir.Value | None
+    whole: ir.Value
+    lanes: ir.Value
+
+
+@dataclass(frozen=True)
+class Window:
+    """A mask of neighbouring lanes: for each access, how it is cut, or None where it never is."""
+
+    parts: tuple[Cut | None, ...]
+
+
+Held = ir.Value | Spread | Bound | Window
 
 
 def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
@@ -56,12 +77,15 @@ def together(scalars: list[ir.Value]) -> ir.Value:
     return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
 
 
-def as_spread(mask: Bound, vec: int) -> Spread:
-    """A bound as a vector of i1 for each access."""
+def as_spread(mask: Bound | Window, vec: int) -> Spread:
+    """A mask as a vector of i1 for each access."""
     yes = ir.IntegerType.get_signless(1)
     type_ = vector_type(vec, yes)
-    true = arith.constant(yes, 1) if any(p is None for p in mask.inside) else None
-    return Spread(tuple(vector.broadcast(type_, p if p is not None else true) for p in mask.inside))
+    parts = mask.inside if isinstance(mask, Bound) else tuple(p.lanes if p else None for p in mask.parts)
+    true = vector.broadcast(type_, arith.constant(yes, 1)) if any(p is None for p in parts) else None
+    return Spread(
+        tuple(true if p is None else p if isinstance(p.type, ir.VectorType) else vector.broadcast(type_, p) for p in parts)
+    )
 
 
 def has_blocks(op: ir.Operation) -> bool:

@@ -47,3 +47,10 @@ func.func @runs(%x: memref<28xf32>, %o: memref<28xf32>) attributes {tile.grid = 
   "tile.write_runs"(%v, %o, %c0, %c0, %yes) {jumps = [12], lengths = [4]} : (vector<8xf32>, memref<28xf32>, index, index, vector<8xi1>) -> ()
   return
 }
+
+// CHECK-LABEL: func.func @window
+// CHECK: "tile.window"(%{{.*}}, %{{.*}}) {least = 5 : i64, most = 3 : i64} : (index, index) -> vector<8xi1>
+func.func @window(%low: index, %high: index) -> vector<8xi1> {
+  %m = "tile.window"(%low, %high) {least = 5 : i64, most = 3 : i64} : (index, index) -> vector<8xi1>
+  return %m : vector<8xi1>
+}

@@ -143,6 +143,38 @@ func.func private @runs(%x: memref<320xf32>, %w: memref<2xf32>, %o: memref<320xf
   return
 }
 
+// -----
+
+// Rows that start and end amid accesses: the second access, in the middle, is whole; what ends past memory is read element by element.
+// CHECK-LABEL: gpu.func @window
+// CHECK: vector.load %arg0
+// CHECK: vector.load %arg0
+// CHECK: scf.if
+// CHECK: vector.load %arg0
+// CHECK: else
+// CHECK-COUNT-4: memref.load %arg0
+// CHECK: scf.if
+// CHECK-NEXT: vector.store {{.*}} {alignment = 16 : i64}
+// CHECK: scf.if
+// CHECK-COUNT-4: memref.store
+// CHECK: vector.store {{.*}} {alignment = 16 : i64}
+// CHECK: scf.if
+func.func private @window(%x: memref<1001xf32>, %o: memref<1001xf32>) attributes {tile.grid = 3 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 3 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %p = "tile.program_id"() : () -> index
+  %c4 = arith.constant 4 : index
+  %n = arith.constant 333 : index
+  %zero = arith.constant 0.0 : f32
+  %start = arith.muli %p, %n : index
+  %low = arith.remui %start, %c4 : index
+  %high = arith.addi %low, %n : index
+  %whole = arith.divui %start, %c4 : index
+  %first = arith.muli %whole, %c4 : index
+  %mask = "tile.window"(%low, %high) {most = 3 : i64, least = 333 : i64} : (index, index) -> vector<384xi1>
+  %a = vector.transfer_read %x[%first], %zero, %mask {in_bounds = [true]} : memref<1001xf32>, vector<384xf32>
+  vector.transfer_write %a, %o[%first], %mask {in_bounds = [true]} : vector<384xf32>, memref<1001xf32>
+  return
+}
+
 // A row fits into the registers of its threads: one block, loaded once, no loop.
 // TILE-LABEL: func.func private @softmax
 // TILE-SAME: tile.chunks = 4 : i64

@@ -29,7 +29,7 @@ func.func private @negate(%x: tensor<40x100xf32>) -> tensor<40x100xf32> attribut
   return %r : tensor<40x100xf32>
 }
 
-// Rows of no whole accesses: single elements.
+// Short rows of no whole accesses: single elements.
 // CHECK-LABEL: func.func private @odd_rows
 // CHECK-SAME: tile.vec = 1 : i64
 func.func private @odd_rows(%x: tensor<40x101xf32>) -> tensor<40xf32> attributes {graph.kernel} {
@@ -131,4 +131,25 @@ func.func private @group_norm(%x: tensor<16x8x64xf32>, %w: tensor<16x8xf32>) -> 
     linalg.yield %1 : f32
   } -> tensor<16x8x64xf32>
   return %r : tensor<16x8x64xf32>
+}
+
+// Long rows that start anywhere, in blocks that start where whole accesses do: a window says which lanes count.
+// CHECK-LABEL: func.func private @shifted
+// CHECK-SAME: tile.vec = 4 : i64
+// CHECK: %[[START:.*]] = arith.muli %{{.*}}, %c1001
+// CHECK: %[[BY:.*]] = arith.remui %[[START]], %c4
+// CHECK: "tile.window"(%{{.*}}, %{{.*}}) {least = 1001 : i64, most = 3 : i64}
+// CHECK: %[[WHOLE:.*]] = arith.divui %{{.*}}, %c4
+// CHECK: %[[AT:.*]] = arith.muli %[[WHOLE]], %c4
+// CHECK: vector.transfer_read %{{.*}}[%[[AT]]]
+func.func private @shifted(%x: tensor<40x1001xf32>) -> tensor<40xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40xf32>) -> tensor<40xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<40x1001xf32>) outs(%f : tensor<40xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<40xf32>
+  return %r : tensor<40xf32>
 }

@@ -1,0 +1,36 @@
+"""tile.window: rows that start and end amid accesses. Accesses in the middle of a row know nothing of it."""
+
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from .values import Cut, Window, together
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+_AT_LEAST, _BELOW, _AT_MOST = arith.CmpIPredicate.sge, arith.CmpIPredicate.slt, arith.CmpIPredicate.sle
+
+
+def window(k: "Kernel", op: ir.Operation) -> None:
+    shape = k.shape
+    low, high = (k.uniform(v) for v in op.operands)
+    most, least = (ir.IntegerAttr(op.attributes[name]).value for name in ("most", "least"))
+    parts: list[Cut | None] = []
+    for c, own in enumerate(k.offsets):
+        head = most > c * shape.threads * shape.vec
+        tail = ((shape.cluster - 1) * shape.chunks + c + 1) * shape.threads * shape.vec > least
+        lanes = [k.at.add(own, i) for i in range(shape.vec)]
+        wanted = [[arith.cmpi(_AT_LEAST, lane, low)] * head + [arith.cmpi(_BELOW, lane, high)] * tail for lane in lanes]
+        whole = [arith.cmpi(_AT_LEAST, own, low)] * head + [arith.cmpi(_AT_MOST, k.at.add(own, shape.vec), high)] * tail
+        if head or tail:
+            inside = arith.cmpi(_BELOW, own, high) if tail else None
+            parts.append(Cut(inside, _all(whole), together([_all(w) for w in wanted])))
+        else:
+            parts.append(None)
+    k.held[op.results[0]] = Window(tuple(parts))
+
+
+def _all(conditions: list[ir.Value]) -> ir.Value:
+    return conditions[0] if len(conditions) == 1 else arith.andi(*conditions)
