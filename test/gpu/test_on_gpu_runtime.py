@@ -252,3 +252,11 @@ def test_explain_measures_on_the_gpu() -> None:
     assert kernel.seconds is not None and product.seconds is not None
     assert kernel.bytes / kernel.seconds < 1.5 * found.peaks.bandwidth and 0 < product.seconds < 0.1
     assert "multiprocessors" in str(found)
+
+
+def test_explain_says_whether_it_is_a_cuda_graph() -> None:
+    x = torch.randn(32, 64, device="cuda")
+    module = nn.Sequential(*(nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 64), nn.GELU()) for _ in range(6))).cuda().eval()
+    status = lamina.explain(module, (x,), measure=True, show=False).graphs[0].cuda_graph
+    assert status is not None and status.is_settled and status.steps is not None and status.replays is not None
+    assert "CUDA graph: " in str(lamina.explain(module, (x,), show=False))

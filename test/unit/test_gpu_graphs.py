@@ -12,7 +12,8 @@ import torch
 from fake_gpu import FakeGpu, on_gpu
 
 from lamina.core.program import Call, Constant, Program
-from lamina.runtime.graphs import Status, why_not_recorded
+from lamina.runtime.graph_status import Status
+from lamina.runtime.graphs import why_not_recorded
 
 COSTS = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
 

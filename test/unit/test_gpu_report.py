@@ -4,6 +4,8 @@ import pytest
 
 from lamina.core.program import Call, Launch, Step
 from lamina.report.gpu import by_step
+from lamina.report.tables import cuda_graph
+from lamina.runtime.graph_status import Status, Times
 
 
 def launch(kernel: str, grid: int = 1) -> Launch:
@@ -39,3 +41,24 @@ def test_what_does_not_fit_is_an_error() -> None:
         by_step((launch("a"),), [("b", 0, 1)], 1)
     with pytest.raises(RuntimeError, match="saw 3 kernels in 2 calls"):
         by_step((launch("a"),), [("a", 0, 1)] * 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (Status("watching"), "CUDA graph: chosen after some calls"),
+        (Status("off", "aten.rand.default draws random numbers"), "CUDA graph: no, aten.rand.default draws random numbers"),
+        (
+            Status("given up", "replays were not faster", Times(3e-5, 4e-5), Times(2e-5, 5e-5), aligned=1),
+            "CUDA graph: no, replays were not faster; one by one the host takes 30.0 us, the GPU 40.0 us; "
+            "as a graph the host takes 20.0 us, the GPU 50.0 us; 1 argument copied to a multiple of 16 bytes",
+        ),
+        (
+            Status("recorded", recorded=1, copied_in=2, copied_in_bytes=4096, copied_out=1, copied_out_bytes=1000),
+            "CUDA graph: yes; 2 arguments of library calls copied by every replay (4.1 kB); "
+            "1 result of library calls copied by every replay (1 kB)",
+        ),
+    ],
+)
+def test_what_is_said_of_cuda_graphs(status: Status, text: str) -> None:
+    assert cuda_graph(status) == text

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from lamina.core.options import Options
 from lamina.report.collect import graph as graph_report
 from lamina.report.explanation import Break, Explanation, Graph, Guard, Peaks, Recompile, Unfused
-from lamina.report.gpu import gpu_peaks, step_seconds_on_gpu
+from lamina.report.gpu import gpu_peaks, graph_status, step_seconds_on_gpu
 from lamina.report.measure import step_seconds
 from lamina.report.roofline import peaks
 from lamina.report.unfused import count
@@ -123,11 +123,15 @@ class _Recorder:
     def graphs(self, measure: bool) -> Iterator[Graph]:
         for name, built, before in self.built:
             times: Sequence[float] = ()
+            status = None
             if measure and built.gpu is None:
                 times = step_seconds(load(built), built.program)
             elif measure and built.gpu is not None:
                 times = step_seconds_on_gpu(load(built), built.program, built.gpu)
-            yield graph_report(name, built.program, before, built.seconds, times)
+                status = graph_status(load(built, self.options), built.gpu)
+            elif built.gpu is not None:
+                status = load(built, self.options).status()
+            yield graph_report(name, built.program, before, built.seconds, times, status)
 
 
 def _plain(model: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,12 +5,20 @@ from dataclasses import replace
 
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.core.size import evaluate
+from lamina.runtime.graph_status import Status
 
 from .explanation import External, Graph, Kernel, Memory, Place, Unfused
 
 
-def graph(name: str, program: Program, before: Unfused, seconds: Mapping[str, float], times: Sequence[float] = ()) -> Graph:
-    """What there is to say of a program; `times`: measured seconds of its steps, if they were measured."""
+def graph(
+    name: str,
+    program: Program,
+    before: Unfused,
+    seconds: Mapping[str, float],
+    times: Sequence[float] = (),
+    cuda_graph: Status | None = None,
+) -> Graph:
+    """What there is to say of a program. `times`: measured seconds of its steps, if they were measured; `cuda_graph`: for a GPU."""
     steps = [_step(i, step) for i, step in enumerate(program.steps)]
     if times:
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
@@ -21,6 +29,7 @@ def graph(name: str, program: Program, before: Unfused, seconds: Mapping[str, fl
         before=before,
         memory=memory(program),
         seconds=dict(seconds),
+        cuda_graph=cuda_graph,
     )
 
 

@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from lamina.runtime.graph_status import Status
+
 
 @dataclass(frozen=True)
 class Peaks:
@@ -106,7 +108,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Graph:
-    """One compiled graph. `seconds`: time of every stage and pass, in order."""
+    """One compiled graph.
+
+    seconds     time of every stage and pass, in order
+    cuda_graph  whether its steps run as a CUDA graph, on a GPU
+    """
 
     name: str
     kernels: tuple[Kernel, ...]
@@ -114,6 +120,7 @@ class Graph:
     before: Unfused
     memory: Memory
     seconds: dict[str, float]
+    cuda_graph: Status | None = None
 
     @property
     def bytes(self) -> int:

@@ -11,6 +11,8 @@ from torch.profiler import ProfilerActivity, profile
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch, Program, Step
 from lamina.runtime.cache import default_root
+from lamina.runtime.executable import Executable
+from lamina.runtime.graph_status import Status
 
 from .explanation import Peaks
 from .measure import make
@@ -18,6 +20,7 @@ from .roofline import read, write
 
 COPY_BYTES = 1 << 29  # one tensor, larger than any cache; the copy moves twice as much
 _RUNS = 10
+_RUNS_TO_CHOOSE = 40  # until it is known whether a program runs as a CUDA graph
 
 
 def gpu_peaks(index: int, *, again: bool = False) -> Peaks:
@@ -67,6 +70,19 @@ def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *
             torch.cuda.synchronize(index)
     events = [e for e in watched.events() if e.device_type == DeviceType.CUDA]
     return by_step(program.steps, [(e.name, e.time_range.start, e.time_range.end) for e in events], repeat)
+
+
+def graph_status(run: Executable, index: int) -> Status | None:
+    """Whether a loaded program runs as a CUDA graph, found by calling it, each call after the last is done."""
+    inputs = [make(spec).to(f"cuda:{index}") for spec in run.program.inputs]
+    with torch.no_grad():
+        for _ in range(_RUNS_TO_CHOOSE):
+            run(*inputs)
+            torch.cuda.synchronize(index)
+            status = run.status()
+            if status is not None and status.is_settled:
+                break
+    return status
 
 
 def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], repeat: int) -> list[float]:

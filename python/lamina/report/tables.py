@@ -9,6 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lamina.runtime.graph_status import Status, Times
+
 from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
 
 WIDTH = 150  # of text that goes to no terminal
@@ -44,6 +46,8 @@ def _graph(graph: Graph, p: Peaks) -> Iterable[RenderableType]:
         yield _kernels(graph.kernels, p)
     if graph.externals:
         yield _externals(graph.externals)
+    if graph.cuda_graph is not None:
+        yield Text(cuda_graph(graph.cuda_graph))
     yield _memory(graph.memory)
     yield _seconds(graph.seconds)
 
@@ -129,6 +133,29 @@ def _dynamo(explanation: Explanation) -> Iterable[RenderableType]:
             sources = [g.source for g in explanation.guards if g.kind == kind and g.source]
             table.add_row(kind, str(n), ", ".join(sources[:3]) + (", ..." if len(sources) > 3 else ""))
         yield table
+
+
+def cuda_graph(status: Status) -> str:
+    """Whether the steps run as a CUDA graph, why not, what was measured, and what is copied."""
+    chosen = {"recorded": "CUDA graph: yes", "given up": "CUDA graph: no", "off": "CUDA graph: no"}
+    parts = [f"{chosen.get(status.state, 'CUDA graph: chosen after some calls')}{', ' if status.why else ''}{status.why}"]
+    if status.steps is not None:
+        parts.append(f"one by one {_taken(status.steps)}")
+    if status.replays is not None:
+        parts.append(f"as a graph {_taken(status.replays)}")
+    for count, nbytes, what in (
+        (status.copied_in, status.copied_in_bytes, "argument"),
+        (status.copied_out, status.copied_out_bytes, "result"),
+    ):
+        if count:
+            parts.append(f"{counted(count, what)} of library calls copied by every replay ({amount(nbytes)}B)")
+    if status.aligned:
+        parts.append(f"{counted(status.aligned, 'argument')} copied to a multiple of 16 bytes")
+    return "; ".join(parts)
+
+
+def _taken(times: Times) -> str:
+    return f"the host takes {duration(times.host)}, the GPU {duration(times.device)}"
 
 
 def _table(*columns: str) -> Table:

@@ -6,7 +6,8 @@ from lamina import _native
 from lamina.core.program import Program
 
 from .gpu import NVIDIA, Driver, gpu_spec_of
-from .graphs import Recorder, Status, status_of, why_not_recorded
+from .graph_status import Status, status_of
+from .graphs import Recorder, why_not_recorded
 from .loader import Code
 from .spec import spec_of
 
