@@ -4,6 +4,7 @@ from torch_mlir import ir
 from torch_mlir.dialects._ods_common import _cext
 
 from . import graph, plan
+from .random import Random
 from .tile import Tile
 from .variadic import verify as _verify
 
@@ -12,10 +13,11 @@ _cext.globals.append_dialect_search_prefix(__name__)
 
 
 def context() -> ir.Context:
-    """A fresh MLIR context with every upstream dialect of the wheel, and graph, plan and tile."""
+    """A fresh MLIR context with every upstream dialect of the wheel, and graph, plan, random and tile."""
     ctx = ir.Context()
     ctx.allow_unregistered_dialects = True  # graph and plan: see variadic.py
     with ctx, ir.Location.unknown():
+        Random.load()
         Tile.load()
     return ctx
 

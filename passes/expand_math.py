@@ -8,11 +8,12 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from . import gpu_math, polynomials
+from . import gpu_math, philox, polynomials
 from .base import Pass
 from .emit import Emit, Num
 from .gpu_math import hardware, shortcuts
 
+BITS = "random.bits"
 Formulas = dict[str, Callable[..., Num]]
 
 
@@ -21,11 +22,13 @@ class ExpandMath(Pass):
     """math functions become arith and math.fma on the same shape, without a call.
 
     Those of f32 all do; f16 and bf16 operands are widened first. Of f64, exp, expm1, log, log1p and tanh do; the others stay, and
-    LLVM calls the C library for each lane.
+    LLVM calls the C library for each lane. random.bits become the integer arithmetic of Philox, one block of four words for four
+    neighbouring lanes.
 
     With `target=nvvm` the formulas are those of a GPU: exponentials, divisions and roots of f32 that no integer is made of are the
     hardware's approximations, marked `fastmath<afn>`; divisors 1 + exp(y) and exponentials of which only f16 or bf16 is made take
-    shorter ways (passes/gpu_math/shortcuts.py). All functions of f64 have formulas. sin, cos and tan stay for lamina-gpu-to-nvvm.
+    shorter ways (passes/gpu_math/shortcuts.py). All functions of f64 have formulas. sin, cos and tan stay for lamina-gpu-to-nvvm,
+    random.bits for lamina-distribute.
 
     target  what the code is for: "cpu" or "nvvm"
     ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
@@ -50,8 +53,10 @@ class ExpandMath(Pass):
                     shortcuts.by_reciprocal(op)
                 for op in _find(module, {"math.exp"}):
                     shortcuts.short_exp(op)
-            for op in _find(module, {*polynomials.F32, *polynomials.ANY}):
-                if not (gpu and hardware.is_marked(op)):
+            for op in _find(module, {*polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS,))}):
+                if op.name == BITS:
+                    philox.expand(op)
+                elif not (gpu and hardware.is_marked(op)):
                     self._expand(op, formulas.F32, formulas.F64)
             if gpu:
                 for op in _find(module, hardware.MARKABLE):

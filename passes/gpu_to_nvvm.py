@@ -25,6 +25,7 @@ class GpuToNvvm(Pass):
     - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
     - sums, products and differences marked `contract`, so that they become fused multiply-adds;
     - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
+    - products of i32 with both halves as two products, which the hardware computes as one;
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
     - arith.remf as an exact loop;
@@ -80,6 +81,12 @@ def _always(_: ir.Operation) -> bool:
     return True
 
 
+def _is_word(op: ir.Operation) -> bool:
+    """Whether an op computes numbers of i32."""
+    of = op.results[0].type
+    return str(of.element_type if isinstance(of, ir.VectorType) else of) == "i32"
+
+
 # What a step makes, the next one sees: halves become f32, remainders and angles hold divisions and reductions.
 STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
     (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
@@ -87,4 +94,5 @@ STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
     (_always, {"vector.reduction": lanes.lower_reduction, "vector.extract_strided_slice": lanes.lower_slice}),
     (hardware.is_marked, dict.fromkeys(lanes.MARKED, lanes.lower_marked)),
     (_always, dict.fromkeys(lanes.INSTRUCTIONS, lanes.lower_instruction)),
+    (_is_word, {"arith.mului_extended": lanes.lower_product}),
 )

@@ -7,7 +7,7 @@ from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 
-from . import blocks, control, online, runs
+from . import blocks, control, online, random, runs
 from .cluster import start, wait
 from .divisors import Divisors
 from .exchange import Exchange
@@ -172,7 +172,7 @@ class Kernel:
 
 _HANDLERS = {
     **blocks.HANDLERS, **control.HANDLERS, "tile.exp_sum": online.accumulate, "tile.exp_total": online.finish,
-    "tile.lanes": online.lanes, "tile.read_runs": runs.read, "tile.write_runs": runs.write,
+    "tile.lanes": online.lanes, "random.bits": random.bits, "tile.read_runs": runs.read, "tile.write_runs": runs.write,
 }  # fmt: skip
 
 

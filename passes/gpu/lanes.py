@@ -97,6 +97,16 @@ INSTRUCTIONS = {
 }  # fmt: skip
 
 
+def lower_product(op: ir.Operation) -> None:
+    """arith.mului_extended of i32 -> a product and PTX's upper half of one, which ptxas makes one instruction. For LLVM it
+    is a product of i64, and all that is made of the halves would be widened too."""
+    upper = intrinsic("llvm.nvvm.mulhi.ui", 2)
+    low, high = (per_lane(op, make) for make in (lambda x, y: x * y, upper))
+    for old, new in zip(op.results, (low, high), strict=True):
+        old.replace_all_uses_with(new.value)
+    op.erase()
+
+
 def lower_reduction(op: ir.Operation) -> None:
     """vector.reduction -> scalar ops as a tree, neighbours first. LLVM's own expansion adds in order unless told `reassoc`, and
     shuffles vectors that are scalars to the hardware."""
