@@ -19,8 +19,8 @@ from .trace import VIEWS, Tracer
 
 COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
         "math.exp2": 8, "math.log1p": 12, "math.expm1": 12, "math.rsqrt": 6, "math.sqrt": 6, "arith.divf": 5,
-        "arith.divsi": 16, "arith.remsi": 16, "arith.remf": 20, "arith.constant": 0, "linalg.index": 0, "linalg.yield": 0,
-        "cf.assert": 0}  # fmt: skip
+        "arith.divsi": 16, "arith.remsi": 16, "arith.remf": 20, "random.bits": 8, "arith.constant": 0,
+        "linalg.index": 0, "linalg.yield": 0, "cf.assert": 0}  # fmt: skip
 OUTSIDE = ("func.return", "graph.extern", "func.call", "return", "call")
 CHEAP = 12  # operations per element below which computing again beats a load from cache
 LARGEST = 160  # operations that are inlined into one expression at most

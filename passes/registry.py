@@ -6,6 +6,7 @@ from importlib import import_module
 from .base import Pass
 
 PASSES: dict[str, str] = {
+    "lamina-random-bits": "lamina.passes.random_bits:RandomBits",
     "lamina-extern": "lamina.passes.extern:ExternPass",
     "lamina-rewrite-patterns": "lamina.passes.rewrite_patterns:RewritePatterns",
     "lamina-demote-f64": "lamina.passes.demote_f64:DemoteF64",

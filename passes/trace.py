@@ -202,7 +202,7 @@ class Tracer:
             out = self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
         elif op.name == "tensor.extract":
             out = self._extracted(op, body, loops, guard, g)
-        elif op.name.startswith(("arith.", "math.")) and len(op.results) == 1:
+        elif op.name.startswith(("arith.", "math.", "random.")) and len(op.results) == 1:
             out = self._applied(op, [self.scalar(x, body, loops, guard, g) for x in op.operands], dtype)
         else:
             raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")

@@ -188,8 +188,10 @@ def test_the_models_mode_is_seen() -> None:
         same(compiled(a), model(a))
 
 
-def test_random_numbers_are_eagers(door: Door) -> None:
-    model = nn.Dropout(0.5).train()
+def test_random_numbers_that_are_not_ours_are_eagers(door: Door) -> None:
+    def model(a: Tensor) -> Tensor:
+        return a + torch.randn_like(a)
+
     compiled = door(model, (x(50),))
     a = x(50)
     compiled(a)
@@ -199,6 +201,19 @@ def test_random_numbers_are_eagers(door: Door) -> None:
         torch.manual_seed(seed)
         same(got, [model(a), model(a)])
         assert not torch.equal(*got)
+
+
+def test_a_seed_repeats_what_is_dropped(door: Door) -> None:
+    model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5)).train()
+    a = torch.ones(400)
+    with torch.no_grad():
+        compiled = door(model, (a,))
+        torch.manual_seed(1)
+        first = [compiled(a), compiled(a)]
+        torch.manual_seed(1)
+        same([compiled(a), compiled(a)], first)
+    assert not torch.equal(*first)
+    assert set(first[0].tolist()) == {0.0, 4.0} and 40 < int((first[0] != 0).sum()) < 160  # a quarter stays: two draws
 
 
 def test_every_size_has_its_program() -> None:

@@ -302,12 +302,9 @@ def test_any_and_all(fn: Callable[..., Any]) -> None:
             assert fallbacks(gm) == set()
 
 
-def test_dropout_in_evaluation_is_no_call() -> None:
+def test_dropout_in_evaluation_draws_nothing() -> None:
     (gm,) = graphs(lambda a: F.dropout(a, 0.5, training=False) + 1, [x(3)])
-    assert fallbacks(gm) == set()
-    with torch.no_grad():
-        (gm,) = graphs(lambda a: F.dropout(a, 0.5, training=True) + 1, [x(3)])
-    assert any("dropout" in op or "bernoulli" in op for op in fallbacks(gm))
+    assert not any(support.reason(n) or "random" in str(n.target) for n in gm.graph.nodes if n.op == "call_function")
 
 
 @pytest.mark.parametrize("op", [op for op, fn in table().items() if fn.__module__.startswith("lamina.")], ids=str)

@@ -21,6 +21,7 @@ from .decompositions_loss import LOSSES
 from .decompositions_norm import NORMS
 from .decompositions_pointwise import POINTWISE
 from .decompositions_pool import POOLS
+from .decompositions_random import RANDOM
 from .decompositions_reduce import REDUCTIONS
 
 aten = torch.ops.aten
@@ -32,7 +33,6 @@ KEPT = (
     aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten.baddbmm.default,
     aten.embedding_dense_backward.default,
-    aten.bernoulli.default,
     aten.sum.default,
     aten.squeeze.default,
     aten.squeeze.dim,
@@ -56,6 +56,6 @@ def table() -> Table:
 def own() -> Table:
     """Those of the table that are ours."""
     found: Table = {}
-    for part in (EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, AROUND_LIBRARIES):
+    for part in (EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, AROUND_LIBRARIES):
         found |= part
     return found

@@ -194,13 +194,6 @@ def sign(x: Tensor) -> Any:
     )
 
 
-def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
-    """In evaluation the identity; in training eager's op draws the mask."""
-    if train is None or train:
-        return NotImplemented
-    return x.clone(), torch.ones_like(x, dtype=torch.bool)
-
-
 POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.add.Tensor: _scalar_op(torch.add),
     aten.sub.Tensor: _scalar_op(torch.sub),
@@ -238,5 +231,4 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.isinf.default: isinf,
     aten.sign.default: sign,
     aten.trunc.default: _trunc,
-    aten.native_dropout.default: native_dropout,
 }

@@ -14,6 +14,7 @@ from .attention import keep_whole
 from .backend_error import passed_on
 from .decompositions import table
 from .per_size import PerSize, is_symbolic
+from .random_bits import recompute_from_seeds
 from .stages import compile_graph
 
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
@@ -65,12 +66,16 @@ def autograd(
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         return compile(graph, inputs, options=options, target=target)
 
+    def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        recompute_from_seeds(joint)
+        return min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
+
     through = aot_autograd(
         fw_compiler=compiler,
         bw_compiler=compiler,
         inference_compiler=compiler,
         decompositions=table(),
-        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+        partition_fn=partition,
         keep_inference_input_mutations=False,
     )
     compiled: Callable[..., Any] = through(gm, example_inputs)

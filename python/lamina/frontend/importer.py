@@ -19,10 +19,12 @@ from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.dialects import context
+from lamina.passes.random_bits import RANDOM
 
 from . import externs, linalg, support
 from .half import HALF
 from .locations import origin_of, source_of, where
+from .random_bits import BITS
 from .repairs import repair
 from .uniform import fold_comparisons
 
@@ -57,6 +59,12 @@ class _Nodes(GraphNodeImporter):
         return super()._import_argument(loc, arg, expected_jit_type)
 
     def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
+        if node.target is BITS:
+            seed = self._import_argument(loc, node.args[0])
+            with loc:
+                drawn = self.fx_importer.private("random", {RANDOM: ir.UnitAttr.get()}, [seed], [self._cc.node_val_to_type(node)])
+            self.bind_node_value(node, drawn.results[0])
+            return
         reason = self.fx_importer.reasons.get(node)
         if reason is None:
             super()._import_torch_op_overload(loc, node, concrete_target)
@@ -104,12 +112,19 @@ class _Importer(FxImporter):
     def call(
         self, node: fx.Node, reason: str, operands: Sequence[ir.Value], results: Sequence[ir.Type], template: externs.Template
     ) -> func.CallOp:
-        name = f"extern_{self.count}"
+        attributes = {f"graph.{key}": value for key, value in externs.attributes(node, reason, template).items()}
+        return self.private("extern", attributes, operands, results)
+
+    def private(
+        self, name: str, attributes: dict[str, ir.Attribute], operands: Sequence[ir.Value], results: Sequence[ir.Type]
+    ) -> func.CallOp:
+        """The call of a private function, whose attributes say what it stands for."""
+        name = f"{name}_{self.count}"
         self.count += 1
         kind = ir.FunctionType.get([o.type for o in operands], list(results))
         private = func.FuncOp(name, kind, visibility="private", ip=ir.InsertionPoint(self._m.body))
-        for key, value in externs.attributes(node, reason, template).items():
-            private.attributes[f"graph.{key}"] = value
+        for key, value in attributes.items():
+            private.attributes[key] = value
         return func.CallOp(list(results), name, operands)
 
 

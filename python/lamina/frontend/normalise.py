@@ -17,6 +17,7 @@ from .branches import inline
 from .effects import drop_tokens
 from .interface import Interface, attribute
 from .locations import where
+from .random_bits import draw_together
 
 aten = torch.ops.aten
 
@@ -67,7 +68,7 @@ def normalise(gm: fx.GraphModule) -> Normalised:
     flat = inline(graph, drop_tokens(graph, flat), gm)
     for node in graph.nodes:
         _check_static(node)
-    flat = _fill_empty(graph, flat)
+    flat = draw_together(graph, _fill_empty(graph, flat))
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
     inputs, tensors = [], []
     for i, node in enumerate(arguments):

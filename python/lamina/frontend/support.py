@@ -7,8 +7,10 @@ from torch import fx
 
 from lamina.kernels.library import LIBRARY
 
+from .random_bits import BITS, is_seed
+
 _ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
-PRIMS = {"prims.convert_element_type.default", "prims.iota.default"}
+PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS)}
 LOWERED = PRIMS | {
     f"aten.{name}"
     for name in """
@@ -50,7 +52,7 @@ def reason(node: fx.Node) -> str | None:
     if node.target is operator.getitem:
         return None
     name = str(node.target)
-    if name in LIBRARY:
+    if name in LIBRARY or is_seed(node):
         return "library"
     lowers = name in LOWERED and _dtypes(node) <= COMPUTED and not has_effect(node)
     return None if lowers and not divides_integers(node) and not _narrow_with_number(node) else "fallback"

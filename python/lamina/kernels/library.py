@@ -24,7 +24,8 @@ LIBRARY = frozenset(
         "aten.scaled_dot_product_attention.default",
     }
 )
-"""Overloads where a vendor's library may be the best choice. The rest of what we do not compile is a fallback."""
+"""Overloads where a vendor's library may be the best choice. The rest of what we do not compile is a fallback, but for the draw of
+seeds, which are torch's (frontend/random_bits.py)."""
 
 _MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default"})
 _BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})

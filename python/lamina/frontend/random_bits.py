@@ -1,0 +1,94 @@
+"""`lamina.random_bits`: 32 random bits for every element of a tensor from a seed, as an op of graphs that kernels compute.
+
+In a graph a seed is a call of torch's own generator; what follows from it is computed again where it is needed. So a forward graph
+hands its backward one number, not a mask.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+aten = torch.ops.aten
+
+_LOW, _HIGH = -(2**63), 2**63 - 1  # of a seed: a range that nothing else asks for
+_ROUNDS, _MASK = 7, 2**32 - 1
+
+
+@torch.library.custom_op("lamina::random_bits", mutates_args=())
+def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
+    """Element i, in row-major order, is word i % 4 of Philox4x32 for the counter i // 4 and the key `seed`, an i64 scalar; as i32.
+
+    This is what the kernels of passes/philox.py compute, in torch's ops: for graphs that are run without being compiled."""
+    count = torch.Size(size).numel()
+    number = torch.arange(-(-count // 4), device=seed.device)
+    a, b, c, d = number & _MASK, number >> 32, torch.zeros_like(number), torch.zeros_like(number)
+    k, m = seed & _MASK, (seed >> 32) & _MASK
+    for _ in range(_ROUNDS):
+        (low_a, high_a), (low_c, high_c) = _product(a, 0xD2511F53), _product(c, 0xCD9E8D57)
+        a, b, c, d = high_c ^ b ^ k, low_c, high_a ^ d ^ m, low_a
+        k, m = (k + 0x9E3779B9) & _MASK, (m + 0xBB67AE85) & _MASK
+    words = torch.stack([a, b, c, d], 1).view(-1)[:count]
+    return (words - ((words >> 31) << 32)).to(torch.int32).view(size)
+
+
+@random_bits.register_fake
+def _(seed: Tensor, size: Sequence[int]) -> Tensor:
+    return seed.new_empty(size, dtype=torch.int32)
+
+
+def _product(x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
+    """Both halves of a product of unsigned 32-bit numbers held in i64."""
+    low, high = (x & 0xFFFF) * factor, (x >> 16) * factor
+    high = high + (low >> 16)
+    return ((high & 0xFFFF) << 16) | (low & 0xFFFF), high >> 16
+
+
+BITS: Any = torch.ops.lamina.random_bits.default
+SEED = aten.randint.low
+
+
+def bits(seed: Tensor, size: Sequence[int]) -> Tensor:
+    drawn: Tensor = BITS(seed, list(size))
+    return drawn
+
+
+def draw_seed(device: torch.device | None) -> Tensor:
+    """A seed from torch's generator of the device, drawn anew by every call of the graph."""
+    seed: Tensor = SEED(_LOW, _HIGH, [], dtype=torch.int64, device=device)
+    return seed
+
+
+def is_seed(node: fx.Node) -> bool:
+    return node.target is SEED and node.args[:2] == (_LOW, _HIGH)
+
+
+def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
+    """All seeds of a graph come from one call. Returns the outputs as they are then."""
+    seeds = [node for node in graph.nodes if is_seed(node)]
+    if len(seeds) < 2:
+        return outputs
+    first, value = seeds[0], seeds[0].meta["val"]
+    with graph.inserting_before(first):
+        drawn = graph.call_function(SEED, (_LOW, _HIGH, [len(seeds)]), dict(first.kwargs))
+        drawn.meta = {**first.meta, "val": value.new_empty([len(seeds)])}
+        for i, seed in enumerate(seeds):
+            one = graph.call_function(aten.select.int, (drawn, 0, i))
+            one.meta = {**seed.meta, "val": value.new_empty([])}
+            seed.replace_all_uses_with(one)
+            outputs = [one if o is seed else o for o in outputs]
+            graph.erase_node(seed)
+    return outputs
+
+
+def recompute_from_seeds(joint: fx.GraphModule) -> None:
+    """Before a joint graph is cut in two: what follows from a seed alone is computed in both halves."""
+    follows: set[fx.Node] = set()
+    for node in joint.graph.nodes:
+        made_of = node.all_input_nodes
+        known = all(n in follows or (n.op == "call_function" and not n.all_input_nodes) for n in made_of)
+        if node.target is BITS or (node.op == "call_function" and known and not follows.isdisjoint(made_of)):
+            follows.add(node)
+            node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
