@@ -114,3 +114,20 @@ def test_a_stored_norm_keeps_the_channels_last() -> None:
 def test_a_transposed_read_is_coalesced() -> None:
     (found,) = run(lambda a, b: a.T + b, x(128, 64), x(64, 128)).results
     assert all(set(t.accesses) == {16} and t.sectors == 128 * 64 * 4 // 32 for t in (*found.loads[:2], found.stores[2]))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda a: a.flip(-1), lambda a: torch.roll(a, 3, -1) * 2, lambda a: F.avg_pool2d(a.view(1, 16, 64, 64), 2)],
+    ids=["backwards", "guards that cut accesses", "in steps"],
+)
+def test_single_elements_are_neighbours_of_neighbouring_threads(fn: Callable[[Tensor], Tensor]) -> None:
+    (found,) = run(fn, x(64, 1024)).results
+    assert found.loads[0].sectors <= 2.3 * 64 * 1024 * 4 // 32
+
+
+def test_mixed_types_leave_no_gaps_between_threads() -> None:
+    """The largest type has accesses of 16 bytes, smaller ones less."""
+    (found,) = run(lambda a, b, m: torch.where(m, a + b, 0), x(64, 1024), x(64, 1024, dtype=BF16), x(64, 1024) > 0).results
+    assert [set(t.accesses) for t in (*found.loads[:3], found.stores[3])] == [{16}, {8}, {4}, {16}]
+    assert all(t.sectors == t.distinct_sectors for t in (*found.loads[:3], found.stores[3]))

@@ -11,6 +11,7 @@ BUSY = 1024  # threads an SM should have work for
 WALK_THREADS = 256  # of a row that is walked over
 WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
+SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
 
 
@@ -56,6 +57,8 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
     """No reduction: `extent` neighbouring elements, `rows` times."""
     threads = min(128, power_of_two(-(-extent // vec)))
     chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
+    if vec == 1 and extent * rows >= 1 << 22 and extent >= threads * SINGLES:
+        chunks = SINGLES
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
