@@ -23,28 +23,36 @@ Context::Context(const Plan &plan)
 Context::~Context() {
   end();
   arena_.release();
-  for (Handle h : handles_)
-    if (h) torch_abi().delete_tensor(h);
+  for (Handles &h : handles_) h.clear();
+}
+
+void Context::Handles::clear() {
+  for (Place &place : places)
+    if (place.handle) torch_abi().delete_tensor(place.handle);
+  places = {};
 }
 
 void Context::set_base(int buffer, void *base) {
   if (base_[buffer] == base) return;
   base_[buffer] = base;
   for (const Fixup &f : plan_.fixups[buffer]) slots[f.slot] = static_cast<char *>(base) + f.offset;
-  for (int t : plan_.tensors_of[buffer]) {
-    if (!handles_[t]) continue;
-    torch_abi().delete_tensor(handles_[t]);
-    handles_[t] = nullptr;
-  }
 }
 
 Handle Context::handle(int tensor) {
-  if (tensor < 0 || handles_[tensor]) return tensor < 0 ? nullptr : handles_[tensor];
+  if (tensor < 0) return nullptr;
   const Ref &r = plan_.tensors[tensor];
-  if (torch_abi().create_from_blob(address(r), int64_t(r.shape.size()), r.shape.data(), r.strides.data(), 0, r.dtype->scalar_type,
-                                   shim_device(on.type), on.id, &handles_[tensor]))
+  Handles &known = handles_[tensor];
+  void *data = address(r);
+  for (const auto &place : known.places)
+    if (place.handle && place.data == data) return place.handle;
+  Handle fresh = nullptr;
+  if (torch_abi().create_from_blob(data, int64_t(r.shape.size()), r.shape.data(), r.strides.data(), 0, r.dtype->scalar_type,
+                                   shim_device(on.type), on.id, &fresh))
     throw CallFailed();
-  return handles_[tensor];
+  auto &place = known.places[known.next++ % known.places.size()];
+  if (place.handle) torch_abi().delete_tensor(place.handle);
+  place = {data, fresh};
+  return fresh;
 }
 
 void Context::own(int buffer, Memory what, void *data) {
@@ -58,10 +66,7 @@ void Context::drop(int buffer) { owned(buffer).release(); }
 void Context::move_to(int index) {
   if (on.id == index) return;
   on.id = index;
-  for (Handle &h : handles_) {
-    if (h) torch_abi().delete_tensor(h);
-    h = nullptr;
-  }
+  for (Handles &h : handles_) h.clear();
 }
 
 void Context::begin() { error = 0; }

@@ -4,6 +4,7 @@
 
 #include <Python.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -21,7 +22,7 @@ public:
   Context(const Plan &plan);
   ~Context(); // needs the GIL
 
-  void set_base(int buffer, void *base); // moves a buffer, with every address and tensor in it
+  void set_base(int buffer, void *base); // moves a buffer, with every address in it
   void *base(int buffer) const { return base_[buffer]; }
   void *address(const Ref &ref) const { return static_cast<char *>(base_[ref.buffer]) + ref.offset; }
   Handle handle(int tensor); // of the C shim, for Plan::tensors[tensor]; throws CallFailed
@@ -57,9 +58,20 @@ public:
   int64_t error = 0;            // the kernels' error slot
 
 private:
+  // A tensor's handles at the places where it lay last: results and arenas alternate between a few, as the allocator has them.
+  struct Handles {
+    struct Place {
+      const void *data;
+      Handle handle;
+    };
+    std::array<Place, 4> places = {};
+    unsigned next = 0;
+    void clear();
+  };
+
   const Plan &plan_;
   std::vector<void *> base_;
-  std::vector<Handle> handles_;
+  std::vector<Handles> handles_; // by tensor
   std::vector<Memory> owned_, copies_;
   Memory arena_;
   bool has_arena_ = false;
