@@ -48,7 +48,7 @@ def _kernel(tile: ir.Operation) -> None:
     arguments = ir.FunctionType(type_.value).inputs
     grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
     i64 = ir.IntegerType.get_signless(64)
-    kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.outputs") if a in tile.attributes}
+    kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs") if a in tile.attributes}
     cluster = {"nvvm.cluster_dim": ir.DenseI32ArrayAttr.get([shape.cluster, 1, 1])} if shape.cluster > 1 else {}
     new = ir.Operation.create(
         "gpu.func",

@@ -111,6 +111,7 @@ class _Program:
                 args=self._used(op.operands),
                 n_out=_int(op, "n_out"),
                 **_geometry(function, self.device),
+                dependent="tile.dependent" in function.attributes,
                 bytes=_int(function, "tile.bytes"),
                 flops=_int(function, "tile.flops"),
                 name=op.attributes["label"].value if "label" in op.attributes else kernel,

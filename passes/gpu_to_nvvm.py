@@ -30,7 +30,8 @@ class GpuToNvvm(Pass):
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
     - arith.remf as an exact loop;
     - user's indices held within 32 bits where indices will have no more;
-    - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`);
+    - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,
+      `tile.dependent`);
     - workgroup memory at 16 bytes.
 
     contract    allow fused multiply-adds

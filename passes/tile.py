@@ -40,7 +40,8 @@ class Tile(Pass):
 
     A program for a GPU also says how it is spread: `tile.threads` of one program, `tile.vec` neighbouring elements of each,
     `tile.pack` programs of one CTA, `tile.teams` of threads that share loops marked tile.shared, `tile.cluster` CTAs of one
-    program, and `tile.align`, the bytes that each argument is aligned to.
+    program, and `tile.align`, the bytes that each argument is aligned to. With `tile.dependent` it waits by itself for the work
+    before it (sm_90 and newer), so that it may be launched before that has ended.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  values of half types are rounded where eager stores them, not only where they are stored here
@@ -51,7 +52,7 @@ class Tile(Pass):
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        scheduler = _scheduler(self.target)
+        scheduler, dependent = _scheduler(self.target), _may_wait(self.target)
         layouts, alignments = _layouts(module), _alignments(module)
         for op in list(module.body.operations):
             f = op.operation
@@ -60,7 +61,9 @@ class Tile(Pass):
                 types = layouts.get(name) or _contiguous(f)
                 aligned = alignments.get(name, [ALIGNED] * len(types))
                 with f.location:
-                    _lower(f, name, types, aligned, scheduler, self.round_intermediates)
+                    new = _lower(f, name, types, aligned, scheduler, self.round_intermediates)
+                if dependent:
+                    new.attributes["tile.dependent"] = ir.UnitAttr.get()
                 f.erase()
 
 
@@ -116,6 +119,16 @@ def _scheduler(target: str) -> Scheduler:
     raise CompileError(f"lamina-tile: unknown target {target!r}", remedy="the targets are: cpu, nvvm:sm_90a")
 
 
+def _may_wait(target: str) -> bool:
+    """Whether a kernel can wait by itself for the work before it: Hopper's programmatic dependent launch."""
+    kind, _, name = target.partition(":")
+    if kind != "nvvm":
+        return False
+    from lamina.core.gpu import Gpu
+
+    return Gpu.named(name).capability >= 90
+
+
 def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
     """Contiguous layouts, for a kernel that nothing launches."""
     block = f.regions[0].blocks[0]
@@ -126,14 +139,13 @@ def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
 
 def _lower(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], scheduler: Scheduler, round_half: bool
-) -> None:
+) -> ir.Operation:
     block = f.regions[0].blocks[0]
     outs = list(list(block.operations)[-1].operands)
     n_in = len(block.arguments)
     strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
     if all(0 in t.type.shape for t in outs):
-        _nothing(f, name, types, len(outs))
-        return
+        return _nothing(f, name, types, len(outs))
     try:
         space = find_space(
             block, dict(zip(block.arguments, strides, strict=False)), strides[n_in:], divide=True, round_half=round_half
@@ -152,19 +164,19 @@ def _lower(
             func.ReturnOp([])
     moved, flops = _traffic(space, outs)
     spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
-    _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+    return _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
 
 
-def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> None:
+def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> ir.Operation:
     """The kernel of a group whose results are empty."""
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         with ir.InsertionPoint(new.add_entry_block()):
             func.ReturnOp([])
-    _describe(new.operation, f, {}, grid=0, bytes=0, flops=0, outputs=outputs)
+    return _describe(new.operation, f, {}, grid=0, bytes=0, flops=0, outputs=outputs)
 
 
-def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **numbers: int) -> None:
+def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **numbers: int) -> ir.Operation:
     for key, n in numbers.items():
         new.attributes[f"tile.{key}"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)
     for key in SPREAD & spread.keys():
@@ -176,6 +188,7 @@ def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **nu
     if "graph.inplace" in old.attributes:
         shared = {position for pair in old.attributes["graph.inplace"] for position in pair}
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(shared))
+    return new
 
 
 def _flat(m: ir.Value, type_: ir.MemRefType, strides: tuple[int, ...]) -> ir.Value:

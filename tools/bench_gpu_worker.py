@@ -21,7 +21,7 @@ import torch
 import torch._inductor.compile_fx
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import lamina
 import lamina.frontend.export
@@ -31,7 +31,16 @@ from lamina.tools.bench_gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkloa
 from lamina.tools.bench_worker import call_overhead
 from lamina.tools.gpu_clock import Sampler, reason
 
+aten = torch.ops.aten
+
 Run = Callable[[], Any]
+Sizes = tuple[int, ...]
+ATTENTION = (
+    aten._scaled_dot_product_flash_attention,
+    aten._scaled_dot_product_efficient_attention,
+    aten._scaled_dot_product_cudnn_attention,
+)
+BUSY = ("XLA", "lamina busy")  # of these, how long the device is busy is measured, not how long a call takes
 SETTLED = 4  # calls after which CUDA graphs are recorded
 COLD = lamina.Options(cache=False)
 GRAPHS = lamina.Options(cache=False, cuda_graphs=True)
@@ -95,7 +104,7 @@ def sampler(kind: str) -> Callable[[str, Run], Sampler]:
     flush = gpu_clock.flusher()
 
     def of(name: str, run: Run) -> Sampler:
-        if name == "XLA":
+        if name in BUSY:
             return partial(in_jax().samples, run, flush)
         return partial(gpu_clock.samples, run, 120 if kind == "model" else 25)
 
@@ -124,7 +133,9 @@ def measure(
             found["notes"][name] = reason(error)
     del exact
     samplers = {name: sampler(name, run) for name, run in runs.items()}
-    apart = {name: samplers.pop(name) for name in ("XLA",) if name in samplers}  # the profiler it needs slows others' launches
+    if {"XLA", "lamina"} <= runs.keys():
+        samplers["lamina busy"] = sampler("lamina busy", runs["lamina"])
+    apart = {name: samplers.pop(name) for name in BUSY if name in samplers}  # the profiler it takes slows others' launches
     found["times"] = {}
     for group in (samplers, apart):
         times, failed = gpu_clock.in_turns(group, rounds)
@@ -203,10 +214,16 @@ def traffic(model: Callable[..., Any], inputs: tuple[Any, ...], reads: int) -> i
 
 def flops(model: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
     """Operations of a model's matrix products, convolutions and attention, by torch's counter."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=dict.fromkeys(ATTENTION, attention_flops)) as counter:
         model(*inputs)
     total: int = counter.get_total_flops()
     return total
+
+
+def attention_flops(query: Sizes, key: Sizes, value: Sizes, *_: Any, **__: Any) -> int:
+    """Of attention whose key and value may have fewer heads than its query. torch's own counter refuses those."""
+    heads = query[1]
+    return sdpa_flop_count(query, (key[0], heads, *key[2:]), (value[0], heads, *value[2:]))
 
 
 def explained(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Any]:

@@ -89,32 +89,36 @@ def as_tensors(results: Any) -> Any:
 
 
 def samples(run: Callable[[], Any], flush: Callable[[], object]) -> list[float]:
-    """Seconds of the kernels of each of CALLS calls, with `flush` (one kernel of torch's) before each.
+    """Seconds that the device is busy with each of CALLS calls, with `flush` (one kernel of torch's) before each.
 
-    XLA works on streams of its own, which events on torch's do not see, so a profile of the device gives the times. Gaps between
-    kernels do not count, in XLA's favour. Where the profiler sees nothing: the wall clock's, over all calls in a row."""
+    XLA works on streams of its own, which events on torch's do not see, so a profile of the device gives the times: without what a
+    launch takes and without gaps between kernels. What is compared with them is measured like this too. Where the profiler sees
+    nothing: the wall clock's, over all calls in a row."""
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
         for _ in range(CALLS):
             flush()
             torch.cuda.synchronize()
             jax.block_until_ready(run())
     found = [
-        (e.time_range.start, e.name, e.time_range.elapsed_us() * 1e-6) for e in trace.events() if e.device_type == DeviceType.CUDA
+        (e.time_range.start * 1e-6, e.name, e.time_range.end * 1e-6) for e in trace.events() if e.device_type == DeviceType.CUDA
     ]
     return by_call(found, CALLS) if found else [wall(run)]
 
 
 def by_call(found: Sequence[tuple[float, str, float]], calls: int) -> list[float]:
-    """Seconds of each call from (start, name, seconds) of what the device ran. The first is the flush, which parts the calls; what
-    has its name and takes less than half as long is XLA's."""
+    """Seconds in which something ran in each call, from (start, name, end) of what the device ran. The first is the flush, which
+    parts the calls; what has its name and takes less than half as long is XLA's."""
     ordered = sorted(found)
-    _, flush, length = ordered[0]
+    start, flush, end = ordered[0]
+    length = end - start
     each: list[float] = []
-    for _, name, taken in ordered:
-        if name == flush and taken > length / 2:
+    for start, name, end in ordered:
+        if name == flush and end - start > length / 2:
             each.append(0.0)
+            until = end
         else:
-            each[-1] += taken
+            each[-1] += max(end - max(start, until), 0.0)
+            until = max(until, end)
     if len(each) != calls or not all(each):
         raise ValueError(f"the profile has {len(each)} calls, {sum(map(bool, each))} with kernels, where {calls} were made")
     return each

@@ -9,6 +9,7 @@ from lamina.core.errors import CompileError
 
 from . import blocks, control, online, random, runs
 from .cluster import start, wait
+from .dependence import after_the_work_before
 from .divisors import Divisors
 from .exchange import Exchange
 from .groups import Groups
@@ -31,6 +32,7 @@ class Kernel:
         self.at = Indices(entry)
         self.workgroup: list[ir.Type] = []
         self.depth = 0
+        self.dependent = "tile.dependent" in tile.attributes
         self.source = tile.regions[0].blocks[0]
         self.grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
         self.aligned: dict[ir.Value, int] = {}
@@ -40,6 +42,8 @@ class Kernel:
 
     def emit(self) -> None:
         with ir.InsertionPoint(self.entry):
+            if self.dependent:
+                after_the_work_before()
             self._stand()
             self.block(self.source)
             if self.rank is not None and not self.exchange.met:

@@ -11,7 +11,8 @@ ALIGNMENT = 16  # bytes: what one thread loads at once
 def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None:
     """noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes, aligned as
     `tile.align` says (16 bytes where it is not there); workgroup memory at 16 bytes. Without the first two, loads repeat after
-    every store."""
+    every store. A kernel that starts before its inputs are written (`tile.dependent`) has none that are read-only while it runs, as
+    the loads that LLVM would make of that (ld.global.nc) require."""
     block = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     arguments = list(block.arguments)
@@ -32,7 +33,7 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
         names: dict[str, ir.Attribute] = {"llvm.nonnull": unit, "llvm.align": _i64(max(aligned[i], 1))}
         if i not in shared:
             names["llvm.noalias"] = unit
-        if argument not in written:
+        if argument not in written and "tile.dependent" not in function.attributes:
             names["llvm.readonly"] = unit
         attributes.append(ir.DictAttr.get(names))
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)

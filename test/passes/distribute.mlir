@@ -185,3 +185,20 @@ func.func private @window(%x: memref<1001xf32>, %o: memref<1001xf32>) attributes
 // TILE: tile.exp_sum
 // TILE: tile.exp_total
 // TILE: vector.transfer_write
+
+// -----
+
+// What may be launched before the work before it has ended waits for that ahead of all else.
+// CHECK-LABEL: gpu.func @dependent
+// CHECK-SAME: tile.dependent
+// CHECK-NOT: vector.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+// CHECK: gpu.thread_id
+func.func private @dependent(%x: memref<128xf32>, %o: memref<128xf32>) attributes {tile.grid = 1 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>, tile.dependent} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<128xf32>, vector<128xf32>
+  vector.transfer_write %a, %o[%c0] {in_bounds = [true]} : vector<128xf32>, memref<128xf32>
+  return
+}

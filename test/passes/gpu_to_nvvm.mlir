@@ -22,6 +22,22 @@ gpu.module @kernels {
 
 // -----
 
+// A kernel that starts before its inputs are written reads them as memory that changes.
+// CHECK-LABEL: gpu.func @dependent
+// CHECK-SAME: (%{{[^:]*}}: memref<64xf32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull}, %
+// CHECK: nvvm.griddepcontrol wait
+gpu.module @kernels {
+  gpu.func @dependent(%a: memref<64xf32>, %b: memref<64xf32>) kernel attributes {tile.align = array<i64: 16, 16>, tile.dependent} {
+    nvvm.griddepcontrol wait
+    %i = gpu.thread_id x
+    %v = memref.load %a[%i] : memref<64xf32>
+    memref.store %v, %b[%i] : memref<64xf32>
+    gpu.return
+  }
+}
+
+// -----
+
 // Marked ops become one instruction a lane; what is not marked stays. Sums and products may fuse.
 // CHECK-LABEL: gpu.func @approximations
 // CHECK: %[[X0:.*]] = vector.extract %[[X:.*]][0]

@@ -79,6 +79,7 @@ GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.lane_id": _number(lambda b: b.thread % WARP), "gpu.subgroup_id": _number(lambda b: b.thread // WARP),
     "gpu.subgroup_size": _number(lambda b: WARP), "gpu.shuffle": _shuffle, "gpu.barrier": _barrier, "nvvm.barrier": _barrier,
     "llvm.intr.trap": _trap,
+    "nvvm.griddepcontrol": lambda op: lambda batch: None,  # launches run one after the other here
     "nvvm.cluster.arrive": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=False),
     "nvvm.cluster.arrive.relaxed": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=True),
     "nvvm.cluster.wait": lambda op: lambda batch: batch.clusters.wait(op),
