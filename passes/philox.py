@@ -108,7 +108,7 @@ def _in_order(op: ir.Operation, seed: ir.Value, base: ir.Value) -> ir.Value:
     def spread(x: Num) -> Num:
         return many.make("vector.broadcast", many.type(i64), x)
 
-    first = one.wrap(base).cast("arith.index_castui", i64).shr(2)
+    first = one.wrap(base).cast("arith.index_cast", i64) >> 2  # below 0 where lanes stand before the tensor
     steps = many.make("vector.step", many.type(ir.IndexType.get())).cast("arith.index_castui", i64)
     a, b, c, d = wide_block(spread(one.wrap(seed)), spread(first) + steps)
     ab, cd = ((x & _LOWER) | (y << 32) for x, y in ((a, b), (c, d)))

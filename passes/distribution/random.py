@@ -22,7 +22,7 @@ def bits(k: "Kernel", op: ir.Operation) -> None:
     seed, base = (k.uniform(v) for v in neighbours)
     parts = []
     for offset in k.offsets:
-        first = e.wrap(k.at.add(base, offset)).cast("arith.index_castui", i64).shr(2)
+        first = (e.wrap(base) + e.wrap(offset)).cast("arith.index_castui", i64).shr(2)  # base may be below 0, before the tensor
         blocks = [philox.block(e.wrap(seed), first + i if i else first) for i in range(k.shape.vec // philox.WORDS)]
         parts.append(together([word.value for words in blocks for word in words]))
     k.held[op.results[0]] = Spread(tuple(parts))
