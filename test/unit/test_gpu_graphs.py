@@ -244,6 +244,23 @@ class TestMeasured:
         assert found.state == "given up" and "it would keep" in found.why
 
 
+def test_every_recording_is_judged(gpu: FakeGpu) -> None:
+    """One that copies what has moved may be slower than the one before."""
+    gpu["launch_us"] = 500
+    program, (x, w) = product()
+    run = gpu.executable(program, recorder=gpu.recorder(measured=True))
+    for _ in range(12):
+        run(x, w)
+    status = run.status()
+    assert status is not None and status.state == "recorded"
+    gpu["replay_us"] = 10_000
+    for other in (w.clone(), w.clone()):
+        for _ in range(30):
+            torch.testing.assert_close(run(x, other)[0], (x + 1) @ w)
+    status = run.status()
+    assert status is not None and (status.state, status.why) == ("given up", "replays were not faster")
+
+
 def test_the_least_recently_used_graphs_go_first(gpu: FakeGpu) -> None:
     runs = [gpu.executable(p.inc_chain(64, 3), recorder=gpu.recorder(limit=2)) for _ in range(3)]
     x = torch.zeros(64)

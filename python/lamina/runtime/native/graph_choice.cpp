@@ -138,6 +138,8 @@ bool GraphChoice::pays() {
 void GraphChoice::forget() {
   recording_.reset();
   watch_.reset();
+  replays_ = {}; // the next one may copy more
+  judged_ = false;
   calm_ = 0;
   needed_ = std::min(needed_ * 2, kMostCalm);
 }

@@ -143,8 +143,7 @@ void Recording::drop() noexcept {
     cuda::Relaxed relaxed(driver_); // others may be recording
     cuda::ContextHandle gone = nullptr;
     bool pushed = !driver_.push_context(context_); // the thread may be any
-    driver_.synchronize(stream_);                  // its memory goes back to torch, for any stream
-    driver_.destroy_exec(exec_);
+    driver_.destroy_exec(exec_);                   // once it has run; its memory goes back to torch for use after that on its stream
     if (pushed) driver_.pop_context(&gone);
     exec_ = nullptr;
   }
