@@ -23,7 +23,7 @@ TORCH_TO_LINALG = (
 )
 LINALG_TO_GRAPH = (
     "lamina-random-bits,lamina-extern,lamina-demote-f64,lamina-fold-constants{fold},lamina-simplify{simplify},"
-    "lamina-rewrite-patterns,lamina-cse,lamina-dce,lamina-split-reductions{split},lamina-layout{layout},lamina-fuse{fuse}"
+    "lamina-rewrite-patterns,lamina-cse,lamina-dce,lamina-layout{layout},lamina-split-reductions{split},lamina-fuse{fuse}"
 )
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
 _LAYOUT = {"nvvm": "{types=f16,bf16 packed=false grouped=false copied=true}"}  # cuDNN's tensor cores want channels last

@@ -52,7 +52,7 @@ class Realised:
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
         self.balance = balance
         self.ops = [o.operation for o in block.operations]
-        self._given = _given_strides(block)
+        self._given = given_strides(block)
         self.generics = generics
         self.uses = self._uses()
         self.values: dict[ir.Value, None] = {}
@@ -214,7 +214,7 @@ class Realised:
         return False
 
 
-def _given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
+def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
     """What the function says of its arguments' layouts: `graph.strides`."""
     function = block.owner.operation
     if "arg_attrs" not in function.attributes:

@@ -1,5 +1,6 @@
 """lamina-split-reductions: reductions to few results become partial results that threads can share, and their sum."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ from torch_mlir.dialects import tensor
 
 from .base import Pass
 from .reading import REDUCERS, Generic, neutral, producer, shape_of
+from .realise import given_strides
 
 BLOCK = 128  # columns that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
@@ -18,8 +20,9 @@ class SplitReductions(Pass):
     """Split reductions to few results in two, so that they can run in parallel.
 
     A reduction with few results runs over at least `elements`: its outermost reduced loop of n becomes (parts, n / parts) where
-    `parts` is the largest divisor of n that is allowed; the partial results are reduced by a second op. The order of additions
-    depends on the shape alone, never on the number of threads.
+    `parts` is the largest divisor of n that is allowed; the partial results are reduced by a second op. Across neighbours in memory
+    (columns, the channels of an image that has them last), several loops may be split. The order of additions depends on the shape
+    alone, never on the number of threads.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
@@ -41,37 +44,75 @@ class SplitReductions(Pass):
     def run(self, module: ir.Module) -> None:
         for f in module.body.operations:
             if f.operation.name == "func.func" and f.operation.regions[0].blocks:
-                for op in list(f.operation.regions[0].blocks[0].operations):
+                block = f.operation.regions[0].blocks[0]
+                given = given_strides(block)
+                for op in list(block.operations):
                     if op.operation.name == "linalg.generic":
-                        self._split(op.operation)
+                        self._split(op.operation, given)
 
-    def _split(self, op: ir.Operation) -> None:
+    def _split(self, op: ir.Operation, given: dict[ir.Value, tuple[int, ...]]) -> None:
         g = Generic.read(op)
         if not any(g.reduced) or len(op.results) != 1:
             return
-        size, results = 1, 1
-        for n, r in zip(g.extents, g.reduced, strict=True):
-            size, results = size * n, results * (1 if r else n)
+        size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
-        along = _along_memory(g)
+        along = _along_memory(g, given)
         limit = self.rows if along or not self.columns else self.columns
         if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return
-        for loop in (i for i, r in enumerate(g.reduced) if r):
-            n = g.extents[loop]
-            most = min(self.parts, self.programs * (1 if along else BLOCK) // max(results, 1), n if along else n // BLOCK)
-            parts = max((p for p in range(1, most + 1) if n % p == 0), default=1)
-            if parts >= LEAST and _splittable(g, loop):
-                _rewrite(g, loop, parts, combine.name)
-                return
+        most = min(self.parts, self.programs * (1 if along else BLOCK) // max(results, 1))
+        parts = _one(g, most) if along else _several(g, min(most, size // max(results, 1) // BLOCK))
+        if math.prod(parts.values()) >= LEAST:
+            _rewrite(g, parts, combine.name)
 
 
-def _along_memory(g: Generic) -> bool:
-    """Whether the innermost dimension of the largest operand is reduced."""
-    inner = [m[-1][1] for m in g.maps[: g.inputs] if m]
+def _one(g: Generic, most: int) -> dict[int, int]:
+    """The first loop that makes enough parts, and how many."""
+    for loop in (i for i, r in enumerate(g.reduced) if r and _splittable(g, i)):
+        if (parts := _divisor(g.extents[loop], most)) >= LEAST:
+            return {loop: parts}
+    return {}
+
+
+def _several(g: Generic, most: int) -> dict[int, int]:
+    """The parts of the outer loops, until there are `most`."""
+    parts = {}
+    for loop in (i for i, r in enumerate(g.reduced) if r and _splittable(g, i)):
+        parts[loop] = _divisor(g.extents[loop], most)
+        most //= parts[loop]
+        if parts[loop] < g.extents[loop]:
+            break
+    return {loop: n for loop, n in parts.items() if n > 1}
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest of `n` up to `most`."""
+    return max((p for p in range(1, min(most, n) + 1) if n % p == 0), default=1)
+
+
+def _along_memory(g: Generic, given: dict[ir.Value, tuple[int, ...]]) -> bool:
+    """Whether the innermost dimension of an operand is reduced."""
+    inner = [m[_innermost(v, given)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
     return any(g.reduced[i] for terms in inner for i, _ in terms)
+
+
+def _innermost(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> int:
+    """The dimension along which neighbours in memory lie, of what a value is computed from element by element."""
+    op, shape = producer(v), shape_of(v)
+    while op is not None and op.name == "linalg.generic":
+        g = Generic.read(op)
+        whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
+        alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+        if any(g.reduced) or not alike:
+            return len(shape) - 1
+        v, op = alike[0], producer(alike[0])
+    strides = given.get(v)
+    if op is not None and op.name == "graph.extern":
+        strides = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(v).result_number]))
+    sides = [(s, -i) for i, (s, n) in enumerate(zip(strides or (), shape, strict=False)) if n > 1]
+    return -min(sides)[1] if sides else len(shape) - 1
 
 
 def _uses_index(g: Generic) -> bool:
@@ -87,29 +128,28 @@ def _splittable(g: Generic, loop: int) -> bool:
     return True
 
 
-def _rewrite(g: Generic, loop: int, parts: int, combine: str) -> None:
+def _rewrite(g: Generic, parts: dict[int, int], combine: str) -> None:
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):
         ins, maps = [], []
         for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
-            expanded, results = _expand(v, m, loop, parts)
+            expanded, results = _expand(v, m, parts)
             ins.append(expanded)
             maps.append(results)
-        # the new loop is the first one; old loop i is loop i + 1
-        shape = shape_of(op.results[0])
-        partial_type = ir.RankedTensorType.get([parts, *shape], element)
+        # new loops are the first ones; old loop i is loop i + len(parts)
+        shape, new = shape_of(op.results[0]), len(parts)
+        partial_type = ir.RankedTensorType.get([*parts.values(), *shape], element)
         init = _neutral_fill(op, partial_type, combine)
-        dims = len(g.extents) + 1
-        maps.append([ir.AffineDimExpr.get(0), *(_shifted(e) for e in g.maps[g.inputs])])
-        partial = _generic(partial_type, [*ins, init], maps, dims, [False, *g.reduced])
+        first = [ir.AffineDimExpr.get(d) for d in range(new)]
+        maps.append([*first, *(_shifted(e, new) for e in g.maps[g.inputs])])
+        partial = _generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
         _clone_body(op, partial)
         rank = len(shape)
-        keep = [ir.AffineDimExpr.get(d + 1) for d in range(rank)]
+        keep = [ir.AffineDimExpr.get(d + new) for d in range(rank)]
         total = _generic(
-            op.results[0].type, [partial.results[0], out], [[ir.AffineDimExpr.get(0), *keep], keep], rank + 1,
-            [True, *[False] * rank],
-        )  # fmt: skip
+            op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
+        )
         block = total.regions[0].blocks.append(element, element)
         with ir.InsertionPoint(block):
             a, b = block.arguments
@@ -119,29 +159,30 @@ def _rewrite(g: Generic, loop: int, parts: int, combine: str) -> None:
     op.erase()
 
 
-def _shifted(entry: tuple[int, tuple[tuple[int, int], ...]]) -> ir.AffineExpr:
+def _shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:
-        out = out + ir.AffineDimExpr.get(i + 1) * k
+        out = out + ir.AffineDimExpr.get(i + by) * k
     return out
 
 
-def _expand(v: ir.Value, m: tuple, loop: int, parts: int) -> tuple[ir.Value, list[ir.AffineExpr]]:
-    """`v` with the dimension that `loop` walks made two, and its map."""
+def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
+    """`v` with each dimension that a loop of `parts` walks made two, and its map."""
     shape = shape_of(v)
     new_shape: list[int] = []
     groups: list[list[int]] = []
     results: list[ir.AffineExpr] = []
     for n, entry in zip(shape, m, strict=True):
         groups.append([len(new_shape)])
-        if any(i == loop for i, _ in entry[1]):
+        loop = next((i for i, _ in entry[1] if i in parts), None)
+        if loop is not None:
             groups[-1].append(len(new_shape) + 1)
-            new_shape += [parts, n // parts]
-            results += [ir.AffineDimExpr.get(0), ir.AffineDimExpr.get(loop + 1)]
+            new_shape += [parts[loop], n // parts[loop]]
+            results += [ir.AffineDimExpr.get(list(parts).index(loop)), ir.AffineDimExpr.get(loop + len(parts))]
         else:
             new_shape.append(n)
-            results.append(_shifted(entry))
+            results.append(_shifted(entry, len(parts)))
     if len(new_shape) == len(shape):
         return v, results
     type_ = ir.RankedTensorType.get(new_shape, ir.RankedTensorType(v.type).element_type)

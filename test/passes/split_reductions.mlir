@@ -33,3 +33,33 @@ func.func @rows(%x: tensor<24x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> 
   } -> tensor<24xf32>
   return %s : tensor<24xf32>
 }
+
+#image = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+#channel = affine_map<(d0, d1, d2, d3) -> (d1)>
+
+// Sums by channel of an image with its channels last run across neighbours in memory: over both outer loops, in parts of 128 rows.
+// CHECK-LABEL: func.func @channels_last
+// CHECK: tensor.expand_shape %arg0 {{.*}} output_shape [4, 1, 6, 2, 4, 64]
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "parallel", "reduction", "reduction"]
+// CHECK: -> tensor<4x2x6xf32>
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction", "parallel"]
+// CHECK-LABEL: func.func @channels_first
+// CHECK-NOT: tensor.expand_shape
+func.func @channels_last(%x: tensor<4x6x8x64xf32> {graph.strides = array<i64: 3072, 1, 384, 6>}, %init: tensor<6xf32>) -> tensor<6xf32> {
+  %s = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<4x6x8x64xf32>) outs(%init : tensor<6xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<6xf32>
+  return %s : tensor<6xf32>
+}
+func.func @channels_first(%x: tensor<4x9x8x64xf32>, %init: tensor<9xf32>) -> tensor<9xf32> {
+  %s = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<4x9x8x64xf32>) outs(%init : tensor<9xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<9xf32>
+  return %s : tensor<9xf32>
+}

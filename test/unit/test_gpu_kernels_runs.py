@@ -59,3 +59,11 @@ def test_instance_norm_and_sums_over_several_axes() -> None:
     run(lambda a, w, b: F.instance_norm(a, weight=w, bias=b), x(2, 4, 12, 12), x(4), x(4))
     run(lambda a: (a.sum((0, 2)), a.amax((0, 2))), x(5, 7, 48))
     run(lambda a, w: (a * w).sum((1, 2)), x(3, 6, 10), x(6, 1))
+
+
+def test_batch_norm_with_channels_last_has_many_programs() -> None:
+    """Partial sums over images and rows of them, in two kernels each for mean and variance."""
+    images = x(16, 64, 28, 28, dtype=BF16).to(memory_format=torch.channels_last)
+    found = run(batch_norm, images, x(64, dtype=BF16), x(64, dtype=BF16)).results
+    assert [f.ctas for f in found[:4]] == [64, 1, 64, 1]
+    assert all(set(f.loads[0].accesses) == {16} for f in found[:4])
