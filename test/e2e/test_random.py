@@ -1,0 +1,162 @@
+"""Random numbers through both front doors: statistics as eager's, seeds that repeat, gradients that agree with what was dropped."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from doors import BACKEND, DOORS, NO_CACHE, Model
+from torch import Tensor, nn
+
+import lamina
+
+STRICT = {**NO_CACHE, "strict": True}
+SIGMAS = 5.0
+N = 1 << 16
+
+Door = Callable[[Model, tuple[Any, ...]], Model]
+
+
+def by_export(model: Model, args: tuple[Any, ...]) -> Model:
+    return lamina.compile(model, args, options=STRICT)
+
+
+def by_torch(model: Model, args: tuple[Any, ...]) -> Model:
+    torch._dynamo.reset()
+    compiled: Model = torch.compile(model, backend=BACKEND, options=STRICT, dynamic=False, fullgraph=True)
+    return compiled
+
+
+@pytest.fixture(params=[by_export, by_torch], ids=list(DOORS))
+def door(request: pytest.FixtureRequest) -> Door:
+    chosen: Door = request.param
+    return chosen
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(0)
+
+
+def is_rate(mask: Tensor, p: float) -> None:
+    """Whether so many are true as chance allows, and neighbours, in rows and columns, know nothing of each other."""
+    n = mask.numel()
+    assert abs(mask.double().mean().item() - p) <= SIGMAS * math.sqrt(p * (1 - p) / n)
+    centred = (mask.double() - p) / math.sqrt(p * (1 - p))
+    for pair in (centred[:, 1:] * centred[:, :-1], centred[1:] * centred[:-1], centred[:, 4:] * centred[:, :-4]):
+        assert abs(pair.mean().item()) <= SIGMAS / math.sqrt(pair.numel())
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_dropout(door: Door, p: float, dtype: torch.dtype) -> None:
+    x = torch.rand(251, 261).to(dtype) + 0.5
+    with torch.no_grad():
+        run = door(lambda x: F.dropout(x, p), (x,))
+        first, second = run(x), run(x)
+    for y in (first, second):
+        kept = y != 0
+        is_rate(kept, 1 - p)
+        torch.testing.assert_close(y[kept], (x.double() / (1 - p)).to(dtype)[kept])
+    is_rate((first != 0) == (second != 0), p * p + (1 - p) * (1 - p))
+
+
+def test_gradients_agree_with_what_was_dropped(door: Door) -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.3), nn.GELU(), nn.Dropout(0.2))
+    x = torch.randn(128, 64, requires_grad=True)
+    run = door(model, (x,))
+    for _ in range(2):
+        y = run(x)
+        (mine,) = torch.autograd.grad(y.sum(), x)
+        first = model[0](x)
+        pre = first.detach().requires_grad_()
+        gelu = F.gelu(pre / 0.7) / 0.8
+        kept = y.detach() != 0  # both dropouts kept it, or gelu is 0 of what was dropped
+        torch.testing.assert_close(y[kept], gelu[kept], rtol=1e-4, atol=1e-5)
+        (slope,) = torch.autograd.grad(gelu[kept].sum(), pre)
+        torch.testing.assert_close(mine, slope @ model[0].weight.detach(), rtol=1e-3, atol=1e-4)
+        is_rate(kept, 0.7 * 0.8)
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.0, True), (1.0, True), (0.4, False)])
+def test_nothing_or_all_is_dropped(door: Door, p: float, training: bool) -> None:
+    x = torch.tensor([[1.0, -2.0, float("nan"), float("inf"), 0.0]], requires_grad=True)
+    run = door(lambda x: F.dropout(x, p, training) * 2, (x,))
+    got, want = run(x), F.dropout(x, p, training) * 2
+    torch.testing.assert_close(got, want, equal_nan=True)
+    grads = [torch.autograd.grad(y[0, :2].sum(), x)[0] for y in (got, want)]
+    torch.testing.assert_close(*grads)
+
+
+def test_what_is_dropped_is_multiplied_by_zero(door: Door) -> None:
+    """As in eager: NaN and infinities stay seen."""
+    x = torch.full((8, 64), float("inf"))
+    with torch.no_grad():
+        y = door(lambda x: F.dropout(x, 0.5), (x,))(x)
+    assert set(map(str, y.flatten().tolist())) == {"inf", "nan"}
+
+
+def test_a_seed_is_that_of_the_call(door: Door) -> None:
+    """Two dropouts of one call, and of two calls, differ; manual_seed repeats them, whatever ran before."""
+    x = torch.ones(64, 64)
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return F.dropout(x, 0.5), F.dropout(x, 0.5), torch.rand_like(x)
+
+    with torch.no_grad():
+        run = door(fn, (x,))
+        a, b, u = run(x)
+        torch.manual_seed(7)
+        first = run(x)
+        run(x)
+        torch.manual_seed(7)
+        again = run(x)
+    is_rate((a != 0) == (b != 0), 0.5)
+    is_rate((u < 0.5) == (b != 0), 0.5)
+    assert not torch.equal(a, first[0]) and all(map(torch.equal, first, again))
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 24), (torch.bfloat16, 8), (torch.float16, 11)])
+def test_uniform_numbers(door: Door, dtype: torch.dtype, digits: int) -> None:
+    x = torch.empty(256, 256, dtype=dtype)
+    with torch.no_grad():
+        u, v = door(lambda x: (torch.rand_like(x), torch.rand(256, 256, dtype=dtype)), (x,))(x)
+    for y in (u, v):
+        assert y.dtype == dtype and 0 <= y.min() and y.max() < 1
+        scaled = y.double() * 2**digits
+        assert torch.equal(scaled, scaled.round())
+        steps = torch.arange(1, N + 1) / N
+        assert (y.double().flatten().sort().values - steps).abs().max() < 2 / math.sqrt(N) + 2.0**-digits  # Kolmogorov and Smirnov
+        is_rate(y < 0.25, 0.25)
+    is_rate((u < 0.5) == (v < 0.5), 0.5)
+
+
+def test_bernoulli(door: Door) -> None:
+    p = torch.linspace(0, 1, 65)[:, None].expand(65, 4096).contiguous()
+    with torch.no_grad():
+        y, z = door(lambda p: (torch.bernoulli(p), torch.empty_like(p).bernoulli_(0.3)), (p,))(p)
+    assert y[0].max() == 0 and y[-1].min() == 1 and set(z.unique().tolist()) == {0.0, 1.0}
+    error = (y.double().mean(1) - p[:, 0]).abs()
+    assert (error <= SIGMAS * (p[:, 0] * (1 - p[:, 0]) / 4096).sqrt()).all()
+    is_rate(z == 1, 0.3)
+
+
+@pytest.mark.parametrize("fn", [F.alpha_dropout, F.feature_alpha_dropout, F.dropout2d], ids=lambda f: f.__name__)
+def test_kin_of_dropout(door: Door, fn: Callable[..., Tensor]) -> None:
+    x = torch.randn(32, 64, 8, 8)
+    with torch.no_grad():
+        run, eager = door(lambda x: fn(x, 0.3, True), (x,)), fn(x, 0.3, True)
+        y = run(x)
+    assert abs(y.mean() - eager.mean()) < 0.1 and abs(y.std() / eager.std() - 1) < 0.05
+    if fn is F.dropout2d:
+        assert all(len(set((c != 0).tolist())) == 1 for c in y.flatten(2).flatten(0, 1)[:64])
+
+
+def test_channels_last_keeps_its_strides(door: Door) -> None:
+    x = torch.ones(2, 8, 16, 16).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        y = door(lambda x: F.dropout(x, 0.5), (x,))(x)
+    assert y.stride() == x.stride()
+    is_rate(y.permute(0, 2, 3, 1).reshape(-1, 8) != 0, 0.5)
