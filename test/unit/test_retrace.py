@@ -1,4 +1,4 @@
-"""An exported graph decomposed in one trace, and which graphs may be."""
+"""An exported graph decomposed op by op, and which graphs may be."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+import lamina
+from lamina.frontend.aliases import storage
 from lamina.frontend.decompositions import table
 from lamina.frontend.locations import origin_of, where
 from lamina.frontend.retrace import decomposed
@@ -49,15 +51,90 @@ def test_the_same_graph_as_torch_exports_own_way() -> None:
     assert [n.op for n in gm.graph.nodes].count("placeholder") == len(found.slots)
 
 
-def in_place(x: Tensor) -> Tensor:
-    return (x + 1).relu_()
+def repeated(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Ops of one kind, and of kinds that differ in a number's type or sign, a layout or in which arguments are one."""
+    a, b = F.softmax(x, -1), F.softmax(y, -1)
+    c = F.softmax(a.t(), -1).t() + F.softmax(b.t().contiguous(), -1).t()
+    return F.dropout(a, 0.5, False) * b, c * c + a * b, a - 0.0, b - -0.0, a.float() * 2, b * 2.0, *c.split(2), *b.split(2)
+
+
+def test_each_call_of_a_kind_is_copied_with_its_own_line_and_memory() -> None:
+    found = traced(repeated, torch.randn(4, 4), torch.randn(4, 4))
+    with torch.no_grad():
+        gm = decomposed(found.program.graph_module)
+        expected = found.program.run_decompositions(table()).graph_module
+    assert gm is not None
+    assert calls(gm) == calls(expected)
+    returned = [n.meta["val"] for n in gm.graph.output_node().args[0]]
+    own, halves = returned[:-4], returned[-4:]
+    assert len({storage(t) for t in own}) == len(own)
+    assert [storage(t) == storage(halves[i - i % 2]) for i, t in enumerate(halves)] == [True] * 4
+    assert [(n.meta["val"].shape, n.meta["val"].stride()) for n in gm.graph.output_node().args[0]] == [
+        (n.meta["val"].shape, n.meta["val"].stride()) for n in expected.graph.output_node().args[0]
+    ]
+
+
+def in_place(x: Tensor) -> tuple[Tensor, ...]:
+    y = x + 1
+    before = y.sum(-1)
+    twice = y.mul_(2)
+    y += x
+    y.relu_()
+    return y.transpose(0, 1), twice, before, y.view(-1)[1:5]
+
+
+def test_what_is_changed_in_place_is_the_new_value_for_all_that_read_it_later() -> None:
+    x = torch.randn(3, 4, 5)
+    with torch.no_grad():
+        assert decomposed(traced(in_place, x).program.graph_module) is not None
+    compiled = lamina.compile(in_place, (x,))
+    for y, expected in zip(compiled(x), in_place(x), strict=True):
+        torch.testing.assert_close(y, expected)
+        assert y.stride() == expected.stride()
+
+
+def an_argument(x: Tensor) -> Tensor:
+    return x.relu_()
+
+
+def an_argument_by_a_view(x: Tensor) -> Tensor:
+    return x[0].add_(1) * 2
+
+
+def a_part(x: Tensor) -> Tensor:
+    y = x * 2
+    part = y[0]
+    y += 1
+    return part * y
+
+
+def part_of(x: Tensor) -> Tensor:
+    y = x * 2
+    y[0].add_(1)
+    return y
+
+
+def a_narrow_one(x: Tensor) -> Tensor:
+    return (x.half() * 2).add_(x)
 
 
 def branches(x: Tensor) -> Tensor:
     return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, (x,))
 
 
-@pytest.mark.parametrize("model", [in_place, branches, nn.BatchNorm1d(4), nn.InstanceNorm1d(4, track_running_stats=True)])
+LEFT = [an_argument, an_argument_by_a_view, a_part, part_of, a_narrow_one, branches]
+
+
+@pytest.mark.parametrize("model", [*LEFT, nn.BatchNorm1d(4), nn.InstanceNorm1d(4, track_running_stats=True)])
 def test_what_is_more_than_a_function_of_tensors_is_left_to_torch_export(model: Callable[..., Any]) -> None:
     with torch.no_grad():
         assert decomposed(traced(model, torch.randn(3, 4, 5)).program.graph_module) is None
+
+
+@pytest.mark.parametrize("model", LEFT[:-1])
+def test_what_is_left_to_torch_export_is_right(model: Callable[..., Any]) -> None:
+    x = torch.randn(3, 4, 5)
+    mine, eager = x.clone(), x.clone()
+    with torch.no_grad():
+        torch.testing.assert_close(lamina.compile(model, (x.clone(),))(mine), model(eager))
+    torch.testing.assert_close(mine, eager)

@@ -1,85 +1,196 @@
-"""Decomposition of an exported graph that changes nothing in place, in one trace: torch.export's own way takes three times as long,
-as it first finds out what is changed and then traces through layers that make copies of it."""
+"""Decomposition of an exported graph that changes nothing of what it is given, op by op: torch.export's own way takes ten times as
+long, as it traces every call of the graph twice, through layers that find out what is changed and make copies of it."""
 
 import operator
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch.fx import traceback
-from torch.fx.experimental.proxy_tensor import make_fx, set_original_aten_op
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.proxy_tensor import set_original_aten_op
 from torch.utils import _pytree as pytree
 
+from .aliases import storage
 from .attention import ATTENTION, attend, is_on_gpu, kind_of_mask
-from .decompositions import own, table
+from .decompositions import own
+from .expansion import Expansion, is_composite, kept, kind_of, stays, traced
+from .in_place import functional, rewritten
+from .interface import attribute
 from .normalise import SETTLED
 
 aten = torch.ops.aten
 
 # These change their statistics when training, which their schemas do not say.
 _NORMS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5}
+_PLACES = ("stack_trace", "nn_module_stack", "original_aten")  # what tells where in the model a node comes from
 
 
 def decomposed(gm: fx.GraphModule) -> fx.GraphModule | None:
     """The graph decomposed by our table, with the same arguments and outputs; None where it is more than a function of tensors of
-    fixed shapes: it changes something in place, has branches or checks.
+    fixed shapes: it changes its arguments in place, has branches or checks.
 
     The new nodes know the lines and modules of the nodes that they came from.
     """
-    arguments = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
-    fake = torch._guards.detect_fake_mode(arguments)
-    if fake is None or not all(_is_plain(node) for node in gm.graph.nodes if node.op not in ("placeholder", "output")):
+    fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])
+    if fake is None or not all(map(_is_plain, gm.graph.nodes)):
         return None
-    with fake, enable_python_dispatcher(), traceback.preserve_node_meta():
-        made = make_fx(_Run(gm).run, decomposition_table=table(), tracing_mode="real")(*arguments)
-    return made if all(_is_functional(node) for node in made.graph.nodes) else None
+    same = rewritten(gm.graph)
+    made = None if same is None else _Run(gm, fake, same).run()
+    return made if made is not None and all(_is_functional(node) for node in made.graph.nodes) else None
 
 
-class _Run(fx.Interpreter):
-    """Composite ops, which torch's dispatcher takes apart before the trace sees them, are taken apart as torch.export does: by us
-    where we know how, else by torch's Python or C++."""
+@dataclass(frozen=True)
+class _Run:
+    """One graph: `same` as in_place.rewritten has it; `made` is what each node has become, `used` the memory of new values."""
 
-    def run_node(self, n: fx.Node) -> Any:
-        self.node = n
-        return super().run_node(n)
+    gm: fx.GraphModule
+    fake: FakeTensorMode
+    same: dict[fx.Node, tuple[fx.Node, ...]]
+    graph: fx.Graph = field(default_factory=fx.Graph)
+    made: dict[fx.Node, Any] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)
+    constants: dict[str, Any] = field(default_factory=dict)
+    known: dict[Hashable, Expansion] = field(default_factory=dict)
+    masks: dict[Any, str] = field(default_factory=dict)
 
-    @property
-    def graph_module(self) -> fx.GraphModule:
-        assert isinstance(self.module, fx.GraphModule)
-        return self.module
+    def run(self) -> fx.GraphModule | None:
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                self.made[node] = self.graph.node_copy(node)
+                self.used.update(storage(v) for v in (node.meta.get("val"),) if isinstance(v, Tensor))
+            elif node.op == "output":
+                self.graph.output(self._new(node.args[0]))
+            elif node.target is operator.getitem:
+                self.made[node] = self._item(node)
+            elif node.target not in SETTLED:
+                self.made[node] = self._call(node)
+                if node in self.same:
+                    made, old = self.made[node].meta["val"], node.meta["val"]
+                    if (made.dtype, made.shape) != (old.dtype, old.shape):
+                        return None  # in place, the result takes the type of what it replaces
+                    self.made.update((other, self.made[node]) for other in self.same[node])
+        return _LazyGraphModule(self.constants, self.graph)
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if target in SETTLED:
-            return None
-        if target is ATTENTION and is_on_gpu(self.node):
-            with set_original_aten_op(target):
-                whole = attend(kind_of_mask(self.node, self.graph_module), args, kwargs)
-            if whole is not None:
-                return whole
-        if not isinstance(target, torch._ops.OpOverload) or not _is_composite(target):
-            return super().call_function(target, args, kwargs)
-        if target not in own():
-            return target.decompose(*args, **kwargs)
-        with set_original_aten_op(target):
-            return own()[target](*args, **kwargs)
+    def _new(self, args: Any) -> Any:
+        """Arguments of the old graph as those of the new one."""
+        return pytree.tree_map(lambda a: self.made[a] if isinstance(a, fx.Node) else a, args)
+
+    def _item(self, node: fx.Node) -> Any:
+        source, index = self.made[node.args[0]], node.args[1]
+        if not isinstance(source, fx.Node):
+            return source[index]
+        item = self.graph.call_function(operator.getitem, (source, index))
+        item.meta = {**_places(node), "val": source.meta["val"][index]}
+        return item
+
+    def _call(self, node: fx.Node) -> Any:
+        target = functional(node.target) if node in self.same else node.target
+        args, kwargs = self._new(node.args), self._new(node.kwargs)
+        run, note = self._rule(node, target)
+        key, inputs = kind_of(target, args, kwargs, note)
+        if found := self.known.get(key):
+            return self._copy(found, inputs, node)
+        try:
+            found = (kept if stays(target) else traced)(run, args, kwargs, inputs, self.fake)
+        except Exception as error:
+            error.add_note(node.meta.get("stack_trace") or "")
+            raise
+        if found.is_copyable:
+            self.known[key] = found
+        return self._copy(found, inputs, node)
+
+    def _rule(self, node: fx.Node, target: Any) -> tuple[Callable[..., Any], str]:
+        """What to trace for a call, and what else than its arguments decides it.
+
+        Composite ops, which torch's dispatcher takes apart before a trace sees them, are taken apart as torch.export does: by us
+        where we know how, else by torch's Python or C++.
+        """
+        if target is ATTENTION and is_on_gpu(node):
+            kind = self._mask(node)
+            return partial(_attention, kind), kind
+        if not is_composite(target):
+            return target, ""
+        return (partial(_by_us, target) if target in own() else target.decompose), ""
+
+    def _mask(self, node: fx.Node) -> str:
+        mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+        if mask not in self.masks:
+            self.masks[mask] = kind_of_mask(node, self.gm)
+        return self.masks[mask]
+
+    def _copy(self, of: Expansion, inputs: tuple[fx.Node, ...], node: fx.Node) -> Any:
+        """The nodes of an expansion in the new graph. Its results get memory of their own each time, values in between do not."""
+        new = dict(zip(of.inputs, inputs, strict=True))
+        for one in of.nodes:
+            new[one] = self._constant(of, one) if one.op == "get_attr" else self.graph.node_copy(one, new.__getitem__)
+            origin = one.meta.get("original_aten")
+            new[one].meta = {**_places(node), "val": one.meta.get("val"), **({"original_aten": origin} if origin else {})}
+        results = {n for n in pytree.tree_leaves(of.results) if isinstance(n, fx.Node)}
+        for one in results.difference(of.inputs) if of.is_copyable else ():
+            base = inputs[of.shared[one]].meta["val"] if one in of.shared else None
+            new[one].meta["val"] = self._value(one.meta["val"], base, node)
+        self.used.update(storage(v) for n in results for v in pytree.tree_leaves(new[n].meta["val"]) if isinstance(v, Tensor))
+        return pytree.tree_map(lambda n: new[n] if isinstance(n, fx.Node) else n, of.results)
+
+    def _constant(self, of: Expansion, node: fx.Node) -> fx.Node:
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = attribute(of.holder, str(node.target))
+        return self.graph.create_node("get_attr", name)
+
+    def _value(self, like: Tensor, base: Tensor | None, node: fx.Node) -> Tensor:
+        """A fake tensor like another, over the memory of `base` or, without, memory of its own: the old node's value where that is
+        one."""
+        old = node.meta["val"]
+        fits = isinstance(old, Tensor) and node not in self.same and _is_like(old, like)
+        if fits and (storage(old) not in self.used if base is None else storage(old) == storage(base)):
+            return old
+        with self.fake:
+            if base is not None:
+                return base.as_strided(like.shape, like.stride(), like.storage_offset())
+            return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
 
-def _is_composite(target: torch._ops.OpOverload) -> bool:
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return key in target.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
+def _attention(kind: str, *args: Any, **kwargs: Any) -> Any:
+    """Attention on a GPU with a mask of this kind."""
+    with set_original_aten_op(ATTENTION):
+        whole = attend(kind, args, kwargs)
+    return ATTENTION.decompose(*args, **kwargs) if whole is None else whole
+
+
+def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+    with set_original_aten_op(target):
+        return own()[target](*args, **kwargs)
+
+
+def _places(node: fx.Node) -> dict[str, Any]:
+    return {name: node.meta[name] for name in _PLACES if name in node.meta}
+
+
+def _is_like(value: Tensor, other: Tensor) -> bool:
+    mine, others = ((t.dtype, t.device, t.shape, t.stride(), t.storage_offset()) for t in (value, other))
+    return mine == others
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether a node computes tensors of fixed shapes, and does nothing else."""
-    if node.target in SETTLED:
+    """Whether a node computes tensors of fixed shapes, and does nothing else but write to its first argument."""
+    if node.op == "placeholder":
+        return not node.users or _is_fixed(node.meta.get("val"))
+    if node.op == "output" or node.target in SETTLED:
         return True
     if node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
         return False
     values = pytree.tree_leaves(node.meta.get("val"))
-    fixed = all(isinstance(v, Tensor) and not any(isinstance(n, torch.SymInt) for n in v.shape) for v in values)
+    fixed = all(map(_is_fixed, values))
     training = node.target in _NORMS and node.args[_NORMS[node.target]]
-    return fixed and bool(values) and not training and _is_functional(node)
+    return fixed and bool(values) and not training and (_is_functional(node) or functional(node.target) is not None)
+
+
+def _is_fixed(value: Any) -> bool:
+    return isinstance(value, Tensor) and all(type(n) is int for n in (*value.shape, *value.stride(), value.storage_offset()))
 
 
 def _is_functional(node: fx.Node) -> bool:

@@ -50,8 +50,9 @@ def _users_lines(error: BaseException) -> list[str]:
 
 
 def _told_lines(error: BaseException) -> list[str]:
-    """Those in a message: torch's interpreter of graphs ends its own with the traceback of the op that failed."""
-    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', str(error)) if _is_users(file)]
+    """Those in a message or in notes: torch's interpreter of graphs ends its own with the traceback of the op that failed."""
+    told = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', told) if _is_users(file)]
 
 
 def _is_users(file: str) -> bool:
