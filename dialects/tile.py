@@ -25,6 +25,15 @@ class ProgramId(Tile.Operation, name="program_id", traits=[ext.Pure]):
     out: ext.Result[ir.IndexType]
 
 
+class Part(Tile.Operation, name="part", traits=[ir.NoTerminatorTrait]):
+    """Some of the programs of a function for a GPU whose work is of several kinds, which then holds nothing but parts (see
+    lamina-horizontal). A part has attributes as a function has (tile.grid, tile.threads, tile.pack, ...) and programs of its own,
+    from 0, in CTAs after those of the parts before it; all parts have as many threads in a CTA. tile.grid of the function counts
+    CTAs."""
+
+    body: ext.Region
+
+
 class Check(Tile.Operation, name="check"):
     """Records a failed bounds check of the user's indices: where `ok` (i1 or a vector of i1) is false anywhere, the call raises
     IndexError with `message` after the kernel."""

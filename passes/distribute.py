@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from .base import Pass
-from .distribution.kernel import Kernel
+from .distribution.parts import fill
 from .distribution.threads import Shape
 
 MODULE = "kernels"
@@ -20,7 +20,7 @@ class Distribute(Pass):
     `gpu.func` each, which has the same arguments and holds what one thread does: lane l of a block is element l % vec of access
     l / (threads * vec) of thread (l / vec) % threads. A block is one vector of `vec` elements for each access; reductions go
     through registers, shuffles and shared memory; loads are whole accesses, stores are predicated at the ends of rows.
-    `gpu.grid` says how many CTAs to launch.
+    `gpu.grid` says how many CTAs to launch. Of a function made of tile.part, a CTA runs the part that it belongs to.
 
         %x = vector.transfer_read %m[%i], %z : memref<65536xf32>, vector<1024xf32>     {tile.threads = 128, tile.vec = 4}
      -> %x0 = vector.load %m[%i + %t * 4] : vector<4xf32> ; %x1 = vector.load %m[%i + %t * 4 + 512] : vector<4xf32>
@@ -62,9 +62,7 @@ def _kernel(tile: ir.Operation) -> None:
         },
     )  # fmt: skip
     entry = new.regions[0].blocks.append(*arguments)
-    kernel = Kernel(tile, entry)
-    kernel.emit()
-    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, len(kernel.workgroup))
+    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, fill(tile, entry))
     with ir.InsertionPoint(entry):
         ir.Operation.create("gpu.return")
 

@@ -105,12 +105,16 @@ class _Program:
         if function is None or "tile.grid" not in function.attributes:
             raise CompileError(f"the kernel @{kernel} is not tiled", where=where(op.location), remedy="run lamina-tile first")
         inplace = op.attributes.get("inplace", [])
+        grid, threads, cluster, shared = _geometry(function, self.device)
         self.steps.append(
             Launch(
                 kernel=kernel,
                 args=self._used(op.operands),
                 n_out=_int(op, "n_out"),
-                **_geometry(function, self.device),
+                grid=grid,
+                threads=threads,
+                cluster=cluster,
+                shared=shared,
                 dependent="tile.dependent" in function.attributes,
                 bytes=_int(function, "tile.bytes"),
                 flops=_int(function, "tile.flops"),
@@ -152,18 +156,14 @@ class _Program:
         )
 
 
-def _geometry(function: ir.Operation, device: Device) -> dict[str, int]:
+def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, int]:
     """Grid, threads, cluster and shared memory of a launch."""
     programs = _int(function, "tile.grid")
     if device == "cpu":
-        return {"grid": programs}
+        return programs, 0, 1, 0
     pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
-    return {
-        "grid": -(-programs // pack) * cluster,
-        "threads": _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1),
-        "cluster": cluster,
-        "shared": _int(function, "tile.shared", 0),
-    }
+    threads = _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1)
+    return -(-programs // pack) * cluster, threads, cluster, _int(function, "tile.shared", 0)
 
 
 def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:

@@ -19,6 +19,7 @@ PASSES: dict[str, str] = {
     "lamina-layout": "lamina.passes.layout:ChooseLayout",
     "lamina-plan": "lamina.passes.plan:Plan",
     "lamina-tile": "lamina.passes.tile:Tile",
+    "lamina-horizontal": "lamina.passes.horizontal:Horizontal",
     "lamina-expand-math": "lamina.passes.expand_math:ExpandMath",
     "lamina-distribute": "lamina.passes.distribute:Distribute",
     "lamina-gpu-to-nvvm": "lamina.passes.gpu_to_nvvm:GpuToNvvm",

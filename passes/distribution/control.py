@@ -1,5 +1,6 @@
 """Loops, branches and what teams of threads make together."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,20 @@ def branch(k: "Kernel", op: ir.Operation) -> None:
     _hold(k, list(op.results), list(branch.results))
 
 
+def choose(k: "Kernel", op: ir.Operation) -> None:
+    """A choice among buffers, by a number."""
+    which = k.uniform(op.operands[0])
+    types, cases = [r.type for r in op.results], {"cases": op.attributes["cases"]}
+    choice = ir.Operation.create(op.name, results=types, operands=[which], attributes=cases, regions=len(op.regions))
+    for old, new in zip(op.regions, choice.regions, strict=True):
+        chosen = [k.uniform(v) for v in list(old.blocks[0].operations)[-1].operands]
+        with ir.InsertionPoint(new.blocks.append()):
+            ir.Operation.create("scf.yield", operands=chosen)
+        for result, buffer in zip(choice.results, chosen, strict=True):
+            k.aligned[result] = math.gcd(k.aligned.get(result, 0), k.aligned[buffer])
+    k.held.update(zip(op.results, choice.results, strict=True))
+
+
 def end(k: "Kernel", op: ir.Operation) -> None:
     """Written by the op that it ends."""
 
@@ -136,5 +151,5 @@ def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
 
 
 HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
-    "scf.for": loop, "scf.if": branch, "scf.yield": end, "func.return": end, "tile.combine": combine,
+    "scf.for": loop, "scf.if": branch, "scf.index_switch": choose, "scf.yield": end, "func.return": end, "tile.combine": combine,
 }  # fmt: skip

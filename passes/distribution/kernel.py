@@ -9,7 +9,6 @@ from lamina.core.errors import CompileError
 
 from . import blocks, control, online, random, runs
 from .cluster import start, wait
-from .dependence import after_the_work_before
 from .divisors import Divisors
 from .exchange import Exchange
 from .groups import Groups
@@ -17,44 +16,50 @@ from .memory import Mask, Memory
 from .reductions import Reduction, reduce
 from .threads import Indices, Shape, block_id, thread_id
 from .values import Bound, Held, Spread, Window, as_spread, element_of, has_blocks, per_part, vector_type
+from .workgroup import Workgroup
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
 
 
 class Kernel:
-    """Fills the entry block of a gpu.func from a tile function."""
+    """Fills the entry block of a gpu.func from a tile function, or a block in it from one of the function's parts.
 
-    def __init__(self, tile: ir.Operation, entry: ir.Block) -> None:
-        self.shape, self.entry = Shape.of(tile), entry
+    first  the CTA that the part's programs begin with
+    """
+
+    def __init__(
+        self, tile: ir.Operation, entry: ir.Block, workgroup: Workgroup, part: ir.Operation | None = None, first: int = 0
+    ) -> None:
+        source = part or tile
+        self.shape, self.entry, self.first = Shape.of(source), entry, first
         self.held: dict[ir.Value, Held] = {}
         self.divisors = Divisors()
         self.at = Indices(entry)
-        self.workgroup: list[ir.Type] = []
+        self.attribution = workgroup.buffer
         self.depth = 0
-        self.dependent = "tile.dependent" in tile.attributes
-        self.source = tile.regions[0].blocks[0]
-        self.grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
+        self.source = source.regions[0].blocks[0]
+        self.grid = ir.IntegerAttr(source.attributes["tile.grid"]).value
         self.aligned: dict[ir.Value, int] = {}
-        for old, new, align in zip(self.source.arguments, entry.arguments, tile.attributes["tile.align"], strict=True):
+        olds = tile.regions[0].blocks[0].arguments
+        news = list(entry.arguments)[: len(olds)]  # without the shared memory of parts before
+        for old, new, align in zip(olds, news, tile.attributes["tile.align"], strict=True):
             self.held[old] = new
             self.aligned[new] = align
 
     def emit(self) -> None:
-        with ir.InsertionPoint(self.entry):
-            if self.dependent:
-                after_the_work_before()
-            self._stand()
-            self.block(self.source)
-            if self.rank is not None and not self.exchange.met:
-                wait()
+        """At the current insertion point."""
+        self._stand()
+        self.block(self.source)
+        if self.rank is not None and not self.exchange.met:
+            wait()
 
     def _stand(self) -> None:
         """Which program and which lanes are this thread's."""
         shape, at = self.shape, self.at
         self.thread = thread_id()
         lane = at.modulo(self.thread, shape.threads) if shape.cta > shape.threads else self.thread
-        program, active, self.rank = block_id(), None, None
+        program, active, self.rank = at.minus(block_id(), self.first), None, None
         if shape.cluster > 1:
             program, self.rank = at.over(program, shape.cluster), at.modulo(program, shape.cluster)
             start()
@@ -76,10 +81,6 @@ class Kernel:
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         return self.attribution(ir.MemRefType.get([count], element, None, ir.Attribute.parse(WORKGROUP)))
-
-    def attribution(self, type_: ir.MemRefType) -> ir.Value:
-        self.workgroup.append(type_)
-        return self.entry.add_argument(type_, ir.Location.unknown())
 
     # -- ops in order
 

@@ -72,6 +72,9 @@ class Indices:
     def times(self, a: ir.Value, n: int) -> ir.Value:
         return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=ir.Attribute.parse(_NO_WRAP))
 
+    def minus(self, a: ir.Value, n: int) -> ir.Value:
+        return a if n == 0 else arith.subi(a, self.number(n), overflow_flags=ir.Attribute.parse(_NO_WRAP))
+
     def over(self, a: ir.Value, n: int) -> ir.Value:
         return a if n == 1 else arith.divui(a, self.number(n))
 

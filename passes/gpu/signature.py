@@ -23,7 +23,8 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
     aligned = [ALIGNMENT] * count
     if "tile.align" in function.attributes:
         aligned = [int(n) for n in ir.DenseI64ArrayAttr(function.attributes["tile.align"])]
-    written = {_root(o.operands[at]) for name, at in (WRITES | ATOMICS).items() for o in ops.get(name, ())}
+    stores = {o.operands[at] for name, at in (WRITES | ATOMICS).items() for o in ops.get(name, ())}
+    written = {root for target in stores for root in _roots(target)}
     unit, none = ir.UnitAttr.get(), ir.DictAttr.get({})
     attributes = []
     for i, argument in enumerate(arguments[:count]):
@@ -44,11 +45,17 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
         del function.attributes[key]
 
 
-def _root(value: ir.Value) -> ir.Value:
-    """The memref that a view is of."""
-    while not isinstance(value, ir.BlockArgument) and value.owner.name in ("memref.reinterpret_cast", "memref.cast"):
-        value = value.owner.operands[0]
-    return value
+def _roots(value: ir.Value) -> list[ir.Value]:
+    """The memrefs that a view is of, or that a choice is among."""
+    if isinstance(value, ir.BlockArgument):
+        return [value]
+    op = value.owner
+    if op.name in ("memref.reinterpret_cast", "memref.cast"):
+        return _roots(op.operands[0])
+    if op.name == "scf.index_switch":
+        ends = [list(r.blocks[0].operations)[-1].operation for r in op.regions]
+        return [root for end in ends for root in _roots(end.operands[ir.OpResult(value).result_number])]
+    return [value]
 
 
 def _i64(value: int) -> ir.IntegerAttr:

@@ -7,6 +7,7 @@ import numpy as np
 from torch_mlir import ir
 
 from .batch import Array, Batch
+from .choices import each, switch
 from .elementwise import constant, elementwise, spread
 from .gpu_ops import GPU_OPS
 from .memory_ops import MEMORY_OPS
@@ -56,9 +57,12 @@ class Decoder:
             return lambda b: b.env.__setitem__(outs[0], value)
         if op.name in _CONTROL:
             return _storing(_CONTROL[op.name](op, bodies), ins, outs)
+        if op.name == "scf.index_switch":
+            return _storing(switch(op, lambda b, i: bodies[i].run(b)), ins, outs)
         for table in (GPU_OPS, MEMORY_OPS, POINTER_OPS):
             if op.name in table:
-                return _storing(table[op.name](op), ins, outs)
+                run = table[op.name](op)
+                return _storing(each(run) if table is MEMORY_OPS else run, ins, outs)
         pure = elementwise(op) or vector(op)
         if pure is None:
             raise NotImplementedError(f"the simulator does not know {op.name} at {op.location}")

@@ -1,0 +1,140 @@
+"""lamina-horizontal: whole programs in the simulator, against float64, and what their launches are."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated, distributed
+from torch import Tensor
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.program import Buffer, Launch, Program
+from lamina.dialects import context
+from lamina.passes.pipeline import run
+
+SIZES = [(5,), (768,), (3, 257), (64, 64), (768,), (1025,), (2, 3, 5), (768,), (1,)]
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(0)
+
+
+def launches(program: Program) -> list[Launch]:
+    return [s for s in program.steps if isinstance(s, Launch)]
+
+
+def check(fn: Callable[..., list[Tensor]], inputs: list[Tensor], expected: int, tolerance: float = 2e-6) -> Program:
+    """Runs `fn` in the simulator in `expected` launches."""
+    module, program = distributed(fn, inputs)
+    assert len(launches(program)) == expected, [s.name for s in launches(program)]
+    no_overlaps(program)
+    found = Simulated(module, program)(*inputs)
+    exact = fn(*(x.double() if x.is_floating_point() else x for x in inputs))
+    for mine, right in zip(found, (x for x in exact if x.numel()), strict=True):  # a program has no results without elements
+        assert mine.shape == right.shape
+        assert (mine.double() - right).abs().max() <= tolerance * right.abs().max().clamp(min=1), right.shape
+    return program
+
+
+def no_overlaps(program: Program) -> None:
+    """Buffers of the arena that are alive at the same time do not share memory, but where a step writes in place."""
+    life: dict[int, list[int]] = {}
+    in_place: set[tuple[int, int]] = set()
+    for n, step in enumerate(program.steps):
+        if isinstance(step, Launch):
+            refs = list(step.args)
+            in_place |= {(step.args[i].buffer, step.args[o].buffer) for i, o in step.inplace}
+        else:
+            refs = [r for r in (*step.args, *step.outs) if hasattr(r, "buffer")]
+        for ref in refs:
+            life.setdefault(ref.buffer, [n, n])[1] = n
+    arena = [(i, b) for i, b in enumerate(program.buffers) if b.kind == "arena" and i in life]
+    for i, a in arena:
+        for j, b in arena:
+            if i < j and _meet(a, b) and life[i][0] <= life[j][1] and life[j][0] <= life[i][1]:
+                assert (i, j) in in_place and life[i][1] == life[j][0], f"buffers {i} and {j}"
+
+
+def _meet(a: Buffer, b: Buffer) -> bool:
+    return a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
+
+
+def adamw(*tensors: Tensor) -> list[Tensor]:
+    n = len(tensors) // 4
+    out: list[Tensor] = []
+    for p, g, m, v in zip(*(tensors[i * n : (i + 1) * n] for i in range(4)), strict=True):
+        m = torch.lerp(m, g, 0.1)
+        v = torch.addcmul(v * 0.999, g, g, value=0.001)
+        out += [torch.addcdiv(p * (1 - 1e-5), m, (v.sqrt() / 0.9) + 1e-8, value=-1e-3), m, v]
+    return out
+
+
+def test_an_optimizer_is_one_launch() -> None:
+    inputs = [torch.rand(s) for _ in range(4) for s in SIZES]
+    program = check(adamw, inputs, 1)
+    (launch,) = launches(program)
+    assert launch.n_out == 3 * len(SIZES) and launch.name.startswith(f"{len(SIZES)} x ")
+
+
+def norms(*tensors: Tensor) -> list[Tensor]:
+    return [F.layer_norm(x, x.shape[-1:]) for x in tensors]
+
+
+def test_rows_of_many_lengths() -> None:
+    """Kernels with barriers meet in CTAs of their size; those without join in CTAs of any."""
+    inputs = [torch.randn(n, m) for n, m in [(7, 64), (33, 100), (4, 33), (5, 768), (9, 768), (5, 768), (3, 1000), (2, 3000)]]
+    check(norms, inputs, 2, 1e-5)
+
+
+def test_equal_kernels_with_programs_that_share_a_warp() -> None:
+    check(lambda *xs: [torch.softmax(x, -1) for x in xs], [torch.randn(3, 10) for _ in range(5)], 1)
+
+
+def test_columns_in_teams() -> None:
+    check(lambda *xs: [x.sum(0) for x in xs], [torch.randn(n, m) for n, m in [(100, 64), (37, 64), (100, 64), (64, 128)]], 1, 1e-5)
+
+
+def test_an_argument_that_all_share() -> None:
+    def fn(rate: Tensor, *xs: Tensor) -> list[Tensor]:
+        return [x * rate for x in xs]
+
+    program = check(fn, [torch.rand(()), *(torch.rand(s) for s in SIZES)], 1)
+    assert len(launches(program)[0].args) == 1 + 2 * len(SIZES)
+
+
+def test_nothing_that_waits_for_another_joins_it() -> None:
+    def fn(x: Tensor, y: Tensor, w: Tensor) -> list[Tensor]:
+        a = torch.relu(x) @ w
+        b = torch.relu(a) @ w
+        return [torch.relu(b), y.exp()]
+
+    check(fn, [torch.rand(32, 32) - 0.5, torch.rand(7), torch.rand(32, 32) - 0.5], 3, 1e-5)
+
+
+def test_later_launches_come_along_and_the_arena_stays_sound() -> None:
+    """Casts of weights, each wanted by its own product, meet in front of the first."""
+
+    def fn(x: Tensor, *ws: Tensor) -> list[Tensor]:
+        for w in ws:
+            x = x @ (w * 2)
+        return [x]
+
+    program = check(fn, [torch.rand(8, 16), *(torch.rand(16, 16) / 8 for _ in range(4))], 1, 1e-5)
+    assert len(program.steps) == 5
+
+
+def test_results_without_elements() -> None:
+    check(lambda *xs: [x + 1 for x in xs], [torch.rand(0, 3), torch.rand(4), torch.rand(0), torch.rand(5)], 1)
+
+
+def test_large_launches_stay_alone() -> None:
+    _, program = distributed(lambda x, y: [x + 1, y.exp()], [torch.empty(1 << 26), torch.empty(1 << 26)])
+    assert len(launches(program)) == 2
+
+
+def test_only_for_gpus() -> None:
+    with pytest.raises(CompileError, match="no target 'cpu'.*it is for GPUs"):
+        run("builtin.module(lamina-horizontal{target=cpu})", ir.Module.parse("", context()))
