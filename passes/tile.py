@@ -21,6 +21,7 @@ from .reading import Untraceable, element_type, shape_of
 from .schedule import Schedule, bits, operations, schedule
 from .space import Space, find_space
 
+THREADS = 2048  # of a multiprocessor
 ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
 Scheduler = Callable[[Space, dict[ir.Value, int], list[int]], Schedule]
@@ -52,7 +53,7 @@ class Tile(Pass):
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        scheduler, dependent = _scheduler(self.target), _may_wait(self.target)
+        scheduler, early = _scheduler(self.target), _early(self.target)
         layouts, alignments = _layouts(module), _alignments(module)
         for op in list(module.body.operations):
             f = op.operation
@@ -62,7 +63,7 @@ class Tile(Pass):
                 aligned = alignments.get(name, [ALIGNED] * len(types))
                 with f.location:
                     new = _lower(f, name, types, aligned, scheduler, self.round_intermediates)
-                if dependent:
+                if early(new):
                     new.attributes["tile.dependent"] = ir.UnitAttr.get()
                 f.erase()
 
@@ -119,14 +120,23 @@ def _scheduler(target: str) -> Scheduler:
     raise CompileError(f"lamina-tile: unknown target {target!r}", remedy="the targets are: cpu, nvvm:sm_90a")
 
 
-def _may_wait(target: str) -> bool:
-    """Whether a kernel can wait by itself for the work before it: Hopper's programmatic dependent launch."""
+def _early(target: str) -> Callable[[ir.Operation], bool]:
+    """Which kernels wait by themselves for the work before them (Hopper's programmatic dependent launch): those that run all at
+    once. Where CTAs follow each other each of them would pay for the wait: 43 us for 36 with 32768 of them on an H200."""
     kind, _, name = target.partition(":")
     if kind != "nvvm":
-        return False
+        return lambda kernel: False
     from lamina.core.gpu import Gpu
 
-    return Gpu.named(name).capability >= 90
+    gpu = Gpu.named(name)
+
+    def early(kernel: ir.Operation) -> bool:
+        if gpu.capability < 90 or "tile.threads" not in kernel.attributes:
+            return False
+        number = {key: ir.IntegerAttr(kernel.attributes[f"tile.{key}"]).value for key in ("grid", "threads", "teams", "cluster")}
+        return math.prod(number.values()) <= gpu.sm_count * THREADS
+
+    return early
 
 
 def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:

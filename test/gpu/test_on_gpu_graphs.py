@@ -202,11 +202,11 @@ class TestChosen:
                 failed.append(error)
 
         torch.cuda.synchronize()
-        graph, y = torch.cuda.CUDAGraph(), torch.zeros(64, device="cuda")
+        y = torch.zeros(64, device="cuda")
         thread = threading.Thread(target=call)
         thread.start()
         for _ in range(20):
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
                 y += 1
         thread.join()
         assert not failed
