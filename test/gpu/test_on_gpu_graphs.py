@@ -181,10 +181,19 @@ class TestChosen:
         print(status)
         assert status is not None and status.state == "given up" and status.recorded == 0 and "takes longer" in status.why
 
-    def test_random_numbers_differ_from_call_to_call(self) -> None:
-        run = compiled(lambda x: F.dropout((x + 1).softmax(0), 0.5, True).cumsum(0).sum(1), torch.ones(64, 64, device="cuda"))
-        found = [run(torch.ones(64, 64, device="cuda")) for _ in range(16)]
-        assert len({float(y.sum()) for y in found}) > 8
+    @pytest.mark.parametrize("graphs", ["auto", True])
+    def test_random_numbers_differ_from_call_to_call(self, graphs: CudaGraphs) -> None:
+        def fn(x: Tensor) -> Tensor:
+            return F.dropout(torch.softmax(F.dropout(x + 1, 0.5, True) @ x, 0), 0.5, True).sum(1)
+
+        x = torch.rand(64, 64, device="cuda")
+        run = compiled(fn, x, graphs=graphs)
+        torch.manual_seed(5)
+        found = [run(x) for _ in range(16)]
+        assert len({float(y.sum()) for y in found}) > 12
+        torch.manual_seed(5)
+        for y in found:  # recorded by now
+            torch.testing.assert_close(run(x), y)
 
     def test_while_another_thread_records_a_graph(self) -> None:
         """torch forbids other threads much while it records in its usual mode."""

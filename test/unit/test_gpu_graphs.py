@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import fake_gpu
@@ -13,7 +14,7 @@ from fake_gpu import FakeGpu, on_gpu
 
 from lamina.core.program import Call, Constant, Program
 from lamina.runtime.graph_status import Status
-from lamina.runtime.graphs import why_not_recorded
+from lamina.runtime.recordable import draws_first, why_not_recorded
 
 COSTS = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
 
@@ -201,6 +202,37 @@ def test_calls_of_torch_that_only_read_and_write_memory_are_recorded(gpu: FakeGp
         y, z = run(x)
         assert torch.equal(y, x + 1) and torch.equal(z, torch.digamma(x + 1))
     assert gpu["graph_launches"] == 4
+
+
+def test_random_numbers_are_drawn_ahead_of_every_replay(gpu: FakeGpu) -> None:
+    """Once a call, by the same generator: a seed repeats a run, recorded or not. One is read by a kernel, one is a result."""
+    x = torch.zeros(64)
+    bufs = p.buffers(("input", 256), ("owned", 256), ("owned", 256), ("output", 256), ("arena", 256))
+    steps = [
+        p.inc(p.ref(0, x), p.ref(4, x)),
+        Call("aten.rand.default", "library", ((64,),), (), (), (p.ref(1, x),), "rand"),
+        p.inc(p.ref(1, x), p.ref(4, x)),
+        Call("aten.rand.default", "library", ((64,),), (), (), (p.ref(2, x),), "rand"),
+        p.inc(p.ref(4, x), p.ref(3, x)),
+    ]
+    program = p.program([x], bufs, steps, [p.ref(3, x), p.ref(2, x)])
+    program = replace(program, buffers=tuple(replace(b, last=2) if i == 1 else b for i, b in enumerate(program.buffers)))
+    run = gpu.executable(program, recorder=gpu.recorder())
+    torch.manual_seed(3)
+    found = [run(x) for _ in range(8)]
+    assert gpu["graph_launches"] == 6
+    torch.manual_seed(3)
+    for y, kept in found:
+        assert torch.equal(y, (torch.rand(64) + 1) + 1) and torch.equal(kept, torch.rand(64))
+
+
+def test_draws_come_first() -> None:
+    x = torch.zeros(64)
+    draw = Call("aten.rand.default", "library", ((64,),), (), (), (p.ref(1, x),), "rand")
+    bufs = tuple(replace(b, last=last) for b, last in zip(p.buffers(("input", 256), ("owned", 256)), (0, 1), strict=True))
+    program = p.program([x], bufs, [p.inc(p.ref(0, x), p.ref(0, x)), draw], [])
+    moved = draws_first(on_gpu(program))
+    assert moved.steps[0] is draw and [b.last for b in moved.buffers] == [1, 0]
 
 
 class TestMeasured:

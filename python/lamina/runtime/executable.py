@@ -7,8 +7,9 @@ from lamina.core.program import Program
 
 from .gpu import NVIDIA, Driver, gpu_spec_of
 from .graph_status import Status, status_of
-from .graphs import Recorder, why_not_recorded
+from .graphs import Recorder
 from .loader import Code
+from .recordable import draws_first, why_not_recorded
 from .spec import spec_of
 
 
@@ -37,6 +38,7 @@ class Executable(_native.Runner):
     def __init__(self, program: Program, artifact: Loadable, driver: Driver = NVIDIA, recorder: Recorder | None = None) -> None:
         """For a GPU: `driver`, what launches kernels, and `recorder`, through which runs are recorded as CUDA graphs."""
         if program.device == "cuda":
+            program = program if recorder is None else draws_first(program)
             self._why_not = "it was not asked for" if recorder is None else why_not_recorded(program, driver.tensors)
             recorder = None if self._why_not else recorder
             super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver, recorder))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from lamina.core.program import Launch, Program
 
 from .graphs import Recorder
+from .recordable import drawn, draws
 from .spec import spec_of
 
 
@@ -28,7 +29,7 @@ def gpu_spec_of(
 ) -> dict[str, Any]:
     """As spec_of, for a cubin. With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its kernel's name.
 
-    recorder  runs are recorded as CUDA graphs through it
+    recorder  runs are recorded as CUDA graphs through it: of what follows the program's leading draws (see `recordable`)
     """
     spec = spec_of(program, {name: i for i, name in enumerate(kernels)}, (), driver.tensors)
     most = dict.fromkeys(kernels, (0, 1))
@@ -45,5 +46,7 @@ def gpu_spec_of(
         "kernels": [(name, *limits) for name, limits in most.items()],
         "constants": spec["constants"],
         "recorder": recorder,
+        "draws": draws(program),
+        "drawn": drawn(program),
     }
     return {**spec, "constants": []}

@@ -8,15 +8,8 @@ from typing import Any
 import torch
 
 from lamina.core.options import Options
-from lamina.core.program import Call, Launch, Program
-
-from .library import library_call
-from .resolve import overload
 
 _log = logging.getLogger("lamina")
-
-_DEPENDS_ON_MORE = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
-"""torch's tags of operators whose result depends on more than the memory that they read: a replay would repeat the first one's."""
 
 
 @dataclass(frozen=True)
@@ -81,39 +74,3 @@ def recorder_for(options: Options) -> Recorder | None:
     if options.cuda_graphs is False or os.environ.get("CUDA_LAUNCH_BLOCKING", "") == "1":
         return None
     return Recorder(options.cuda_graphs == "auto", options.graph_limit)
-
-
-def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
-    """Why a program's steps are never recorded, "" where they may be; `tensors`: where these are."""
-    if len(program.steps) < 2:
-        return "a single step gains nothing by it"
-    for step in program.steps:
-        if isinstance(step, Call) and library_call(step, tensors) is None:
-            found = _why_not(step)
-            if found:
-                return found
-    for index, given in enumerate(program.inputs):
-        buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
-        small = given.dtype in ("i64", "u64") and _count(given.shape) <= 2
-        if small and not any(r.buffer == buffer for s in program.steps if isinstance(s, Launch) for r in s.args):
-            return f"argument {index} may lie on the CPU, where a replay would not look again"
-    return ""
-
-
-def _why_not(step: Call) -> str:
-    namespace = step.callee.partition(".")[0]
-    tags = {tag.name for tag in overload(step.callee, step.where).tags}
-    if namespace not in ("aten", "prims"):
-        return f"{step.callee} may do in Python what a replay would leave out"
-    if tags & {"nondeterministic_seeded"}:
-        return f"{step.callee} draws random numbers, which a replay would repeat"
-    if tags & _DEPENDS_ON_MORE:
-        return f"{step.callee} makes the host wait for the GPU"
-    return ""
-
-
-def _count(shape: tuple[Any, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= int(size)
-    return count

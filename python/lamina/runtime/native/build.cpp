@@ -247,6 +247,8 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
   if (plan->gpu) {
     plan->heavy = plan->steps.size() > kManySteps;
     plan->recordable = !spec["gpu"]["recorder"].is_none();
+    plan->draws = get<size_t>(spec["gpu"], "draws");
+    plan->drawn = get<std::vector<int>>(spec["gpu"], "drawn");
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
       Input &input = plan->inputs[i];
       input.opaque = may_lie_anywhere(*plan, {plan->of_kind[int(Kind::input)][i], 0, input.dtype, input.shape, input.strides});

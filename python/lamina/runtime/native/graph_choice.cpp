@@ -23,6 +23,7 @@ GraphChoice::GraphChoice(cuda::Driver &driver, const Plan &plan, const GraphOpti
     : driver_(driver), plan_(plan), options_(options), watch_(driver), needed_(kCalm) {
   for (int b : plan.of_kind[int(Kind::input)])
     if (!plan.tensors_of[size_t(b)].empty()) called_.push_back({b});
+  for (int b : plan.drawn) called_.push_back({b, nullptr, kMoves});
 }
 
 bool GraphChoice::run(Context &context, const Steps &steps) {

@@ -47,7 +47,7 @@ private:
   cuda::Driver &driver_;
   const Plan &plan_;
   const GraphOptions &options_;
-  std::vector<Argument> called_; // arguments that library calls read
+  std::vector<Argument> called_; // arguments that library calls read, and what draws fill
   std::unique_ptr<Recording> recording_;
   Stopwatch watch_;
   Times steps_, replays_;

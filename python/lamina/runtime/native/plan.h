@@ -152,6 +152,8 @@ struct Plan {
   bool heavy = false;     // enough work to give the GIL away
   bool calls_torch = false;
   bool recordable = false; // as a CUDA graph
+  size_t draws = 0;        // leading steps that run ahead of the graph: they read no memory
+  std::vector<int> drawn;  // the buffers that they fill
 };
 
 // Small integer tensors that no kernel reads, such as the seeds of attention: torch keeps them on the CPU or on the GPU as it likes,

@@ -24,9 +24,14 @@ private:
 
 bool is_called(const Plan &plan, int buffer) { return !plan.tensors_of[size_t(buffer)].empty(); }
 
-const Ref &layout_of(const Plan &plan, int owned) {
+// Of an argument, or of what a call returns.
+Ref layout_of(const Plan &plan, int buffer) {
+  if (plan.buffers[size_t(buffer)].kind == Kind::input) {
+    const Input &input = plan.inputs[size_t(plan.buffers[size_t(buffer)].index)];
+    return {buffer, 0, input.dtype, input.shape, input.strides};
+  }
   for (const Ref &r : plan.tensors)
-    if (r.buffer == owned && r.offset == 0) return r;
+    if (r.buffer == buffer && r.offset == 0) return r;
   throw std::runtime_error("what a call returns has no layout");
 }
 
@@ -52,6 +57,8 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
         for (const Fixup &f : plan_.fixups[size_t(b)]) movable_[f.slot] = true;
   std::vector<std::pair<int, void *>> given;
   for (int b : staged) given.emplace_back(b, context.base(b));
+  std::vector<Memory> drawn; // kept from the steps, which may release them
+  for (int b : plan_.drawn) drawn.push_back(std::exchange(context.owned(b), {}));
   std::string why;
   try {
     driver_.check(driver_.current_context(&context_), "no current CUDA context");
@@ -65,17 +72,15 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
     why = error.what();
     drop();
   }
+  for (size_t i = 0; i < drawn.size(); ++i) context.owned(plan_.drawn[i]) = drawn[i];
   for (auto [buffer, base] : given) context.set_base(buffer, base);
   return why;
 }
 
 void Recording::stage(Context &context, const std::vector<int> &staged) {
-  const auto &inputs = plan_.of_kind[int(Kind::input)];
   for (int b : staged) {
-    const Input &input = plan_.inputs[size_t(std::ranges::find(inputs, b) - inputs.begin())];
     void *data = nullptr;
-    Ref layout{b, 0, input.dtype, input.shape, input.strides};
-    Memory memory = plan_.device->allocate(layout, plan_.buffers[size_t(b)].bytes, index_, &data);
+    Memory memory = plan_.device->allocate(layout_of(plan_, b), plan_.buffers[size_t(b)].bytes, index_, &data);
     staged_.push_back({b, memory, data});
     copy(data, context.base(b), b); // steps find there what they find in a run
     context.set_base(b, data);

@@ -80,7 +80,7 @@ private:
 
 } // namespace
 
-void Runner::run_steps(PyObject *const *inputs, Context &context) {
+void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, size_t end) {
   const Plan &plan = *plan_;
   bool record = torch_abi().has_profiler() && torch_abi().profiler_enabled();
   NoGrad no_grad(plan.calls_torch);
@@ -99,7 +99,8 @@ void Runner::run_steps(PyObject *const *inputs, Context &context) {
     }
   };
 
-  for (const Step &step : plan.steps) {
+  for (size_t i = first; i < end; ++i) {
+    const Step &step = plan.steps[i];
     Record name(record, step.name);
     if (auto *launch = std::get_if<Launch>(&step.what)) {
       gil.give();
@@ -151,9 +152,11 @@ PyObject *Runner::run(PyObject *const *inputs, size_t count) {
   if (!plan_->weights.empty()) packs_.observe(inputs, context);
   context.begin();
   context.take_outputs();
-  if (!plan_->recordable || !plan_->device->replay(context, [&] { run_steps(inputs, context); })) {
+  if (plan_->draws) run_steps(inputs, context, 0, plan_->draws);
+  auto rest = [&] { run_steps(inputs, context, plan_->draws, plan_->steps.size()); };
+  if (!plan_->recordable || !plan_->device->replay(context, rest)) {
     context.take_arena();
-    run_steps(inputs, context);
+    rest();
   }
   return wrap_outputs(*plan_, inputs, context);
 }

@@ -19,7 +19,7 @@ public:
   nb::object graphs(); // of the context that ran last; needs the GIL
 
 private:
-  void run_steps(PyObject *const *inputs, Context &context);
+  void run_steps(PyObject *const *inputs, Context &context, size_t first, size_t end);
 
   std::unique_ptr<Plan> plan_;
   Contexts contexts_;

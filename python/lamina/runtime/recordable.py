@@ -1,0 +1,78 @@
+"""Which programs may be recorded as CUDA graphs, and what of them runs ahead of each replay."""
+
+from dataclasses import replace
+from typing import Any
+
+from lamina.core.program import Call, Launch, Program, Ref
+
+from .library import library_call
+from .resolve import overload
+
+_DEPENDS_ON_MORE = {"data_dependent_output", "dynamic_output_shape"}
+"""torch's tags of operators whose result's size the host has to know."""
+
+
+def draws_first(program: Program) -> Program:
+    """The program with its draws ahead of all other steps: calls that read no memory and return memory of their own, such as seeds
+    from torch's generator. A graph is recorded of what follows them."""
+    order = sorted(range(len(program.steps)), key=lambda i: not _is_draw(program.steps[i]))
+    place = {old: new for new, old in enumerate(order)}
+    buffers = tuple(replace(b, last=place[b.last]) if b.last in place else b for b in program.buffers)
+    return replace(program, steps=tuple(program.steps[i] for i in order), buffers=buffers)
+
+
+def draws(program: Program) -> int:
+    """How many draws lead the program."""
+    return next((i for i, step in enumerate(program.steps) if not _is_draw(step)), len(program.steps))
+
+
+def drawn(program: Program) -> list[int]:
+    """The buffers that they fill."""
+    leading = program.steps[: draws(program)]
+    return [ref.buffer for step in leading if isinstance(step, Call) for ref in step.owned if ref is not None]
+
+
+def _is_draw(step: Call | Launch) -> bool:
+    if isinstance(step, Launch) or not step.callee.startswith("aten.") or step.outs or None in step.owned:
+        return False
+    return not _reads(step.args) and not _reads(tuple(value for _, value in step.kwargs))
+
+
+def _reads(value: Any) -> bool:
+    return isinstance(value, Ref) or (isinstance(value, tuple) and any(map(_reads, value)))
+
+
+def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
+    """Why the steps of a program with its draws first are never recorded, "" where they may be; `tensors`: where these are."""
+    if len(program.steps) - draws(program) < 2:
+        return "a single step gains nothing by it"
+    for step in program.steps[draws(program) :]:
+        if isinstance(step, Call) and library_call(step, tensors) is None:
+            found = _why_not(step)
+            if found:
+                return found
+    for index, given in enumerate(program.inputs):
+        buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
+        small = given.dtype in ("i64", "u64") and _count(given.shape) <= 2
+        if small and not any(r.buffer == buffer for s in program.steps if isinstance(s, Launch) for r in s.args):
+            return f"argument {index} may lie on the CPU, where a replay would not look again"
+    return ""
+
+
+def _why_not(step: Call) -> str:
+    namespace = step.callee.partition(".")[0]
+    tags = {tag.name for tag in overload(step.callee, step.where).tags}
+    if namespace not in ("aten", "prims"):
+        return f"{step.callee} may do in Python what a replay would leave out"
+    if tags & {"nondeterministic_seeded"}:
+        return f"{step.callee} draws random numbers, which a replay would repeat"
+    if tags & _DEPENDS_ON_MORE:
+        return f"{step.callee} makes the host wait for the GPU"
+    return ""
+
+
+def _count(shape: tuple[Any, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= int(size)
+    return count
