@@ -10,7 +10,7 @@ from .flatten import flatten
 from .nests import nests_of
 from .schedule import Schedule, by_stride, crossed_axis, vector_axis
 from .space import Space
-from .widths import Aligned, access_width, accesses_of, crossing_accesses, has_scans, narrow_width, shift_of
+from .widths import Aligned, access_width, accesses_of, crossing_accesses, flat_width, has_scans, narrow_width, shift_of
 
 CLUSTER = 8  # CTAs that every GPU with clusters can put together
 
@@ -26,6 +26,11 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         merged, vector = flatten(merged, merged.columns)
     accesses = accesses_of(space, merged, aligned, results)
     vec = 1 if has_scans(space) else access_width(accesses, vector, merged.quotients)
+    if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
+        flat, axis = flatten(merged, merged.rows)
+        wider = flat_width(space, accesses_of(space, flat, aligned, results), axis, flat.quotients)
+        if wider > vec or (wider == vec and nvvm.idle(vector.extent, vec)):
+            merged, vector, vec = flat, axis, wider
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
         shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not has_scans(space) else None

@@ -58,6 +58,18 @@ def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int
     return width
 
 
+def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict[Expr, int]) -> int:
+    """The width of accesses along all rows as one axis; 1 where not all that differs from lane to lane is one run of memory."""
+    simple = all(not e.guard for e in _loads(space)) and not has_scans(space)
+    for a in accesses:
+        runs = [t for t, _ in a.at.terms if t in quotients]
+        if a.at.opaque and len(runs) < sum(not isinstance(t, Axis) for t, _ in a.at.terms):
+            simple = False
+        if a.at.coefficient(axis) not in (0, 1) or (a.at.coefficient(axis) == 1 and runs):
+            simple = False
+    return access_width(accesses, axis, quotients) if simple else 1
+
+
 def _widest(along: list[Access]) -> int:
     """Of what moves most bytes, the largest type has accesses of 16 bytes: two of one thread would leave gaps between those of its
     neighbours. The smallest has no tiny ones."""

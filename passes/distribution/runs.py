@@ -1,7 +1,8 @@
 """tile.read_runs and tile.write_runs: lanes whose places jump from run to run.
 
 Where the runs' lengths are multiples of `vec`, no access crosses the end of one: a division for each access says where it is, and
-lanes that differ from run to run alone are one element. Else every element has a place of its own.
+lanes that differ from run to run alone are one element. Where runs are as long as an access at least, these are one of two. Else
+every element has a place of its own.
 """
 
 import math
@@ -23,19 +24,42 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     buffer, held = k.uniform(source), k.mask(mask)
     along = ir.IntegerAttr(op.attributes["along"]).value
     assert not isinstance(held, Window)
-    if not _whole(k, op, start) or isinstance(held, Spread):
+    whole = _whole(k, op, start)
+    if not whole and not along and not isinstance(held, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
+        k.held[op.results[0]] = _of_two(k, op, held)
+        return
+    if not whole or isinstance(held, Spread):
         k.held[op.results[0]] = _elements(k, op, along, held)
         return
-    places = [_place(k, op, along, c, 0) for c in range(k.shape.chunks)]
     if along:
+        places = [_place(k, op, along, c, 0) for c in range(k.shape.chunks)]
         k.held[op.results[0]] = k.memory.read(buffer, places, _divisor(k, op, first), held, _zero(buffer), padded=False)
         return
     parts = []
-    for place, wanted in zip(places, held.inside if held else [None] * len(places), strict=True):
-        at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
-        one = memref.load(buffer, [at])
+    for c in range(k.shape.chunks):
+        one = _element(k, op, c, 0, held)
         parts.append(vector.broadcast(vector_type(k.shape.vec, one.type), one))
     k.held[op.results[0]] = Spread(tuple(parts))
+
+
+def _element(k: "Kernel", op: ir.Operation, chunk: int, lane: int, mask: Bound | None) -> ir.Value:
+    """What a run that an access meets has for all its lanes."""
+    place, wanted = _place(k, op, 0, chunk, lane), mask.inside[chunk] if mask else None
+    at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
+    return memref.load(k.uniform(op.operands[0]), [at])
+
+
+def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | None) -> Spread:
+    """Accesses that meet two runs at most."""
+    start, shortest = k.uniform(op.operands[2]), min(length for length, _ in _runs(op))
+    parts = []
+    for c, own in enumerate(k.offsets):
+        lane = k.at.add(own, start)
+        end = k.at.times(k.at.add(k.at.over(lane, shortest), 1), shortest)
+        here, there = (_element(k, op, c, i, mask) for i in (0, k.shape.vec - 1))
+        before = [k.at.below(k.at.add(lane, i), end) for i in range(k.shape.vec)]
+        parts.append(together([arith.select(p, here, there) for p in before]))
+    return Spread(tuple(parts))
 
 
 def write(k: "Kernel", op: ir.Operation) -> None:

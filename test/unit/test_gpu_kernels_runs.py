@@ -67,3 +67,15 @@ def test_batch_norm_with_channels_last_has_many_programs() -> None:
     found = run(batch_norm, images, x(64, dtype=BF16), x(64, dtype=BF16)).results
     assert [f.ctas for f in found[:4]] == [64, 1, 64, 1]
     assert all(set(f.loads[0].accesses) == {16} for f in found[:4])
+
+
+@pytest.mark.parametrize(("side", "dtype", "width"), [(7, BF16, 16), (14, BF16, 8), (7, torch.float32, 16), (3, torch.float32, 16)])
+def test_normalised_images_are_read_in_whole_accesses(side: int, dtype: torch.dtype, width: int) -> None:
+    """All rows are one axis where rows are no whole accesses; an access that meets two channels has two weights, or more."""
+
+    def fn(a: Tensor, m: Tensor, v: Tensor, w: Tensor) -> Tensor:
+        return F.batch_norm(a, m, v, w).relu()
+
+    (found,) = run(fn, x(16, 16, side, side, dtype=dtype), x(16), x(16).abs() + 1, x(16)).results
+    assert set(found.loads[0].accesses) == set(found.stores[4].accesses) == {width}
+    assert found.stores[4].sectors == 256 * side * side * dtype.itemsize // 32

@@ -62,6 +62,12 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
+def idle(extent: int, vec: int) -> bool:
+    """Whether rows of `extent` neighbouring elements leave a fifth of the threads idle."""
+    lanes = pointwise(extent, vec, 1).lanes
+    return extent < 0.8 * -(-extent // lanes) * lanes
+
+
 def row_reduction(extent: int, vec: int, rows: int, sms: int, most_ctas: int) -> Config:
     """Reductions along `extent` neighbouring elements for `rows` rows. most_ctas: of a cluster (1: there are no clusters)."""
     threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
