@@ -1,5 +1,6 @@
 """What a compiled graph is called through when its arguments or outputs are not just the program's."""
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ class _Adapter:
     def __init__(self, run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> None:
         self.run = run
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
-        self.inputs = interface.inputs
+        self.pick = _picker(interface.inputs)
         self.captured = captured
         self.template = [o.value if isinstance(o, Constant) else None for o in interface.outputs]
         self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, View)]
@@ -33,7 +34,7 @@ class _Adapter:
         if len(args) == 1 and type(args[0]) is list:
             given = tuple(args[0])
             args[0].clear()
-        results = self.run(*(given[i] for i in self.inputs), *self.captured)
+        results = self.run([*self.pick(given), *self.captured])
         if len(self.tensors) == len(self.template):
             return results
         out = list(self.template)
@@ -42,3 +43,10 @@ class _Adapter:
         for i, empty in self.empties:
             out[i] = torch.empty_strided(empty.shape, empty.strides, dtype=empty.dtype, device=empty.device)
         return tuple(out)
+
+
+def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """The items at `indices`."""
+    if len(indices) > 1:
+        return operator.itemgetter(*indices)
+    return lambda items: [items[i] for i in indices]

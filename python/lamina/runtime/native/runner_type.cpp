@@ -64,6 +64,7 @@ PyObject *call(PyObject *self, PyObject *const *args, size_t flags, PyObject *na
     nb::object items = nb::steal(PyList_AsTuple(args[0]));
     if (!items.is_valid() || PyList_SetSlice(args[0], 0, PyList_Size(args[0]), nullptr)) throw nb::python_error();
     std::vector<PyObject *> tensors;
+    tensors.reserve(size_t(PyTuple_Size(items.ptr())));
     for (nb::handle item : items) tensors.push_back(item.ptr());
     return runner->run(tensors.data(), tensors.size());
   });
