@@ -77,6 +77,7 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, max_ops, balance)
         self.old = list(self.real.ops)
+        self.order = {op: i for i, op in enumerate(self.old)}
         self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}
         self.names: dict[str, int] = {}
         self.sound: set[str] = set()
@@ -147,7 +148,7 @@ class _Rewrite:
         op, outs, body = self._group(group)
         block = op.regions[0].blocks[0]
         strides = {a: self.real.strides_of(v) for a, v in zip(block.arguments, op.operands, strict=True)}
-        text = op.get_asm(use_local_scope=True) + str(list(strides.values())) if len(group.nodes) > 1 else ""
+        text = _text(op) + str(list(strides.values())) if len(group.nodes) > 1 else ""
         try:
             if text and text not in self.sound:  # layers repeat: each body is tried once
                 find_space(block, strides, [row_major(shape_of(v)) for v in outs])
@@ -210,13 +211,11 @@ class _Rewrite:
                     ins[v] = None
                 elif made not in need:
                     stack.append(made)
-        order = {op: i for i, op in enumerate(self.old)}
-        return sorted(need, key=lambda o: order[o]), sorted(ins, key=lambda v: self._key(v, order)), list(unread)
+        return sorted(need, key=self.order.__getitem__), sorted(ins, key=self._key), list(unread)
 
-    @staticmethod
-    def _key(v: ir.Value, order: dict[ir.Operation, int]) -> tuple[int, int]:
+    def _key(self, v: ir.Value) -> tuple[int, int]:
         op = producer(v)
-        return (-1, ir.BlockArgument(v).arg_number) if op is None else (order[op], ir.OpResult(v).result_number)
+        return (-1, ir.BlockArgument(v).arg_number) if op is None else (self.order[op], ir.OpResult(v).result_number)
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Whether something outside the group reads the memory of `value`."""
@@ -231,6 +230,11 @@ class _Rewrite:
         name = "_".join(list(dict.fromkeys(words))[:5]) or "kernel"
         self.names[name] = self.names.get(name, 0) + 1
         return name if self.names[name] == 1 else f"{name}_{self.names[name]}"
+
+
+def _text(op: ir.Operation) -> str:
+    """Equal for groups that compute the same: names of values count from the group on where it stands in no block."""
+    return op.clone(ip=False).get_asm(use_local_scope=True, assume_verified=True)
 
 
 def _computes(op: ir.Operation) -> bool:
