@@ -25,7 +25,7 @@ class GpuToNvvm(Pass):
     - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
     - sums, products and differences marked `contract`, so that they become fused multiply-adds;
     - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
-    - products of i32 with both halves as two products, which the hardware computes as one;
+    - products of i32 with both halves as PTX's wide products;
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
     - arith.remf as an exact loop;

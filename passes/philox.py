@@ -71,9 +71,9 @@ def element(seed: Num, index: Num, make: Callable[[Num, Num], tuple[Num, ...]]) 
     return _word(out) if out.element.width == 64 else out
 
 
-def neighbours(op: ir.Operation, divisors: Divisors) -> tuple[ir.Value, ir.Value] | None:
-    """The seed, and the index of the first lane, of a random.bits whose lanes are whole blocks of words in order: its seed is one
-    for all, its index base + lane for a base that is known to be a multiple of 4."""
+def neighbours(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
+    """The seed, and the index of the first lane, of a random.bits whose lanes are neighbours: its seed is one for all, its index is
+    base + lane."""
     seed, index = (v.owner for v in op.operands)
     if isinstance(seed, ir.Block) or isinstance(index, ir.Block):
         return None
@@ -84,14 +84,13 @@ def neighbours(op: ir.Operation, divisors: Divisors) -> tuple[ir.Value, ir.Value
         return None
     if (first.name, step.name) != ("vector.broadcast", "vector.step"):
         return None
-    base = first.operands[0]
-    return (seed.operands[0], base) if divisors.of(base) % WORDS == 0 else None
+    return seed.operands[0], first.operands[0]
 
 
 def expand(op: ir.Operation) -> None:
     """random.bits on scalars or on a CPU's block of lanes -> arithmetic, one block of words for four neighbours where it may be."""
-    together = neighbours(op, Divisors())
-    if together is not None and op.results[0].type.shape[0] % WORDS == 0:
+    together = neighbours(op)
+    if together is not None and op.results[0].type.shape[0] % WORDS == 0 and Divisors().of(together[1]) % WORDS == 0:
         out = _in_order(op, *together)
     else:
         e, (seed, index) = Emit.before(op), op.operands

@@ -1,11 +1,13 @@
-"""random.bits as one thread draws them: one block of four words for four neighbouring elements."""
+"""random.bits as one thread draws them: no more blocks of four words than its neighbouring elements lie in."""
 
+from math import gcd
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from .. import philox
-from ..emit import Emit
+from ..emit import Emit, Num
+from ..philox import WORDS
 from .values import Spread, has_blocks, per_part, together
 
 if TYPE_CHECKING:
@@ -13,19 +15,29 @@ if TYPE_CHECKING:
 
 
 def bits(k: "Kernel", op: ir.Operation) -> None:
-    neighbours = philox.neighbours(op, k.divisors) if has_blocks(op) and k.shape.vec % philox.WORDS == 0 else None
+    neighbours = philox.neighbours(op) if has_blocks(op) else None
     if neighbours is None:
         k.held[op.results[0]] = _one_by_one(k, op)
         return
-    i64 = ir.IntegerType.get_signless(64)
     e = Emit(ir.InsertionPoint.current, ir.Location.current)
-    seed, base = (k.uniform(v) for v in neighbours)
-    parts = []
-    for offset in k.offsets:
-        first = (e.wrap(base) + e.wrap(offset)).cast("arith.index_castui", i64).shr(2)  # base may be below 0, before the tensor
-        blocks = [philox.block(e.wrap(seed), first + i if i else first) for i in range(k.shape.vec // philox.WORDS)]
-        parts.append(together([word.value for words in blocks for word in words]))
-    k.held[op.results[0]] = Spread(tuple(parts))
+    seed, base = (e.wrap(k.uniform(v)) for v in neighbours)
+    divisor = gcd(k.divisors.of(neighbours[1]), k.shape.vec, WORDS)
+    parts = [_window(seed, base + e.wrap(offset), k.shape.vec, divisor) for offset in k.offsets]
+    k.held[op.results[0]] = Spread(tuple(together([word.value for word in words]) for words in parts))
+
+
+def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:
+    """The words of `count` elements from number `first` on, a multiple of `divisor`: 1, 2 or 4. Elements before the tensor,
+    of which there may be some in front of the others, have negative numbers."""
+    i64, whole = ir.IntegerType.get_signless(64), divisor == WORDS  # before the tensor are then all elements of a block, or none
+    number = first.cast("arith.index_castui", i64).shr(2) if whole else first.cast("arith.index_cast", i64) >> 2
+    blocks = -(-(WORDS - divisor + count) // WORDS)
+    words = [word for i in range(blocks) for word in philox.block(seed, number + i if i else number)]
+    for step, needed in ((1, count + 2), (2, count)):
+        if step >= divisor:
+            ahead = (first & step).compare("ne", 0)
+            words = [words[i + step].where(ahead, words[i]) for i in range(needed)]
+    return words[:count]
 
 
 def _one_by_one(k: "Kernel", op: ir.Operation) -> Spread | ir.Value:

@@ -98,13 +98,28 @@ INSTRUCTIONS = {
 
 
 def lower_product(op: ir.Operation) -> None:
-    """arith.mului_extended of i32 -> a product and PTX's upper half of one, which ptxas makes one instruction. For LLVM it
-    is a product of i64, and all that is made of the halves would be widened too."""
-    upper = intrinsic("llvm.nvvm.mulhi.ui", 2)
-    low, high = (per_lane(op, make) for make in (lambda x, y: x * y, upper))
-    for old, new in zip(op.results, (low, high), strict=True):
-        old.replace_all_uses_with(new.value)
+    """arith.mului_extended of i32 -> PTX's wide product. For LLVM it is one of i64, and all that is made of the halves would be
+    widened too; and ptxas does not always make one instruction of one for each half."""
+    e, of = Emit(ir.InsertionPoint(op), op.location), op.results[0].type
+    wide = isinstance(of, ir.VectorType)
+    pairs = zip(*(extracted(e, v) if wide else [e.wrap(v)] for v in op.operands), strict=True)
+    halves = [_halves(e, x, y) for x, y in pairs]
+    for i, old in enumerate(op.results):
+        lanes = [h[i] for h in halves]
+        old.replace_all_uses_with(e.op("vector.from_elements", [of], lanes).result if wide else lanes[0])
     op.erase()
+
+
+def _halves(e: Emit, x: Num, y: Num) -> tuple[ir.Value, ir.Value]:
+    text = "{ .reg .b64 p; mul.wide.u32 p, $2, $3; mov.b64 {$0, $1}, p; }"
+    both = ir.Type.parse("!llvm.struct<(i32, i32)>")
+    attributes = {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get("=r,=r,r,r")}
+    made = e.op("llvm.inline_asm", [both], [x.value, y.value], **attributes)
+
+    def half(i: int) -> ir.Value:
+        return e.op("llvm.extractvalue", [x.value.type], [made.result], position=ir.DenseI64ArrayAttr.get([i])).result
+
+    return half(0), half(1)
 
 
 def lower_reduction(op: ir.Operation) -> None:

@@ -124,7 +124,7 @@ def test_uniform_numbers(door: Door, dtype: torch.dtype, digits: int) -> None:
     with torch.no_grad():
         u, v = door(lambda x: (torch.rand_like(x), torch.rand(256, 256, dtype=dtype)), (x,))(x)
     for y in (u, v):
-        assert y.dtype == dtype and 0 <= y.min() and y.max() < 1
+        assert y.dtype == dtype and y.min() >= 0 and y.max() < 1
         scaled = y.double() * 2**digits
         assert torch.equal(scaled, scaled.round())
         steps = torch.arange(1, N + 1) / N

@@ -21,7 +21,7 @@
 
 // NVVM-LABEL: gpu.func @neighbours
 // NVVM-NOT: arith.mului_extended
-// NVVM-COUNT-14: llvm.call_intrinsic "llvm.nvvm.mulhi.ui"
+// NVVM-COUNT-14: llvm.inline_asm "{ .reg .b64 p; mul.wide.u32 p, $2, $3; mov.b64 {$0, $1}, p; }"
 func.func private @neighbours(%s: memref<1xi64>, %o: memref<128xi32>) attributes {tile.grid = 2 : i64, tile.threads = 16 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 8, 16>} {
   %p = "tile.program_id"() : () -> index
   %c0 = arith.constant 0 : index
@@ -30,6 +30,32 @@ func.func private @neighbours(%s: memref<1xi64>, %o: memref<128xi32>) attributes
   %seed = memref.load %s[%c0] : memref<1xi64>
   %seeds = vector.broadcast %seed : i64 to vector<64xi64>
   %base = vector.broadcast %first : index to vector<64xindex>
+  %step = vector.step : vector<64xindex>
+  %at = arith.addi %base, %step : vector<64xindex>
+  %r = "random.bits"(%seeds, %at) : (vector<64xi64>, vector<64xindex>) -> vector<64xi32>
+  vector.transfer_write %r, %o[%first] {in_bounds = [true]} : vector<64xi32>, memref<128xi32>
+  return
+}
+
+// Neighbours from anywhere on: four of them lie in two blocks, of whose words a thread takes those from its first element's on.
+
+// GPU-LABEL: gpu.func @shifted
+// GPU: arith.shrsi %{{.*}}, %c2_i64 : i64
+// GPU-COUNT-28: arith.mului_extended %{{.*}} : i32
+// GPU-NOT: arith.mului_extended
+// GPU-COUNT-10: arith.select
+// GPU-NOT: arith.select
+// GPU: vector.from_elements %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : vector<4xi32>
+func.func private @shifted(%s: memref<1xi64>, %o: memref<128xi32>) attributes {tile.grid = 2 : i64, tile.threads = 16 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 8, 16>} {
+  %p = "tile.program_id"() : () -> index
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c65 = arith.constant 65 : index
+  %first = arith.muli %p, %c64 : index
+  %row = arith.muli %p, %c65 : index
+  %seed = memref.load %s[%c0] : memref<1xi64>
+  %seeds = vector.broadcast %seed : i64 to vector<64xi64>
+  %base = vector.broadcast %row : index to vector<64xindex>
   %step = vector.step : vector<64xindex>
   %at = arith.addi %base, %step : vector<64xindex>
   %r = "random.bits"(%seeds, %at) : (vector<64xi64>, vector<64xindex>) -> vector<64xi32>

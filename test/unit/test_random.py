@@ -128,6 +128,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], Callable[[Tensor], T
     "broadcast": (lambda x: F.dropout(x[:, :1], 0.3) * x, (36, 20), lambda m: m[:, :1].expand(36, 20)),
     "turned before": (lambda x: torch.native_dropout(x.t(), 0.3, True)[0], (36, 20), lambda m: m.t()),
     "used twice": (lambda x: shares(F.dropout(x, 0.3)), (40, 65), lambda m: m),
+    "odd rows, whole accesses": (lambda x: shares(F.dropout(x, 0.3)), (5, 1027), lambda m: m),
+    "even rows": (lambda x: shares(F.dropout(x, 0.3)), (9, 1030), lambda m: m),
+    "padded by odd numbers": (lambda x: F.pad(F.dropout(x, 0.3), (3, 2)), (37, 19), lambda m: F.pad(m, (3, 2))),
+    "a softmax of odd rows": (lambda x: F.dropout(torch.softmax(x, -1), 0.3), (2, 3, 197, 197), lambda m: m),
     "and padded": (lambda x: F.pad(F.dropout(x, 0.3), (4, 4)), (36, 20), lambda m: F.pad(m, (4, 4))),
 }
 
