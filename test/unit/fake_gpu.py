@@ -1,9 +1,10 @@
 """A driver that stands in for NVIDIA's: Inputs/fake_libcuda.c, built once a session, seen through ctypes."""
 
 import ctypes
+import gc
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,17 @@ def build(folder: Path) -> FakeGpu:
     library = folder / "libfakecuda.so"
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
     return FakeGpu(library)
+
+
+def clean(library: FakeGpu) -> Iterator[FakeGpu]:
+    """The library with nothing counted and costs of nothing; in the end nothing of it may be in use."""
+    counters = ("launch_count", "graph_launches", "copies", "changes", "capturing", "stream")
+    costs = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
+    for name in (*counters, *costs):
+        library[name] = 0
+    library["memory_mib"] = 1 << 17
+    yield library
+    library.fail("", 0)
+    gc.collect()
+    left = [library[name] for name in ("depth", "graphs", "events")]
+    assert left == [0, 0, 0], "a context, a graph or an event was left"

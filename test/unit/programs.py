@@ -156,3 +156,13 @@ class T:
 
 def executable(program_: Program) -> Executable:
     return Executable(program_, artifact())
+
+
+def product(n: int = 64) -> tuple[Program, list[torch.Tensor]]:
+    """(x + 1) @ w, then + 1 from an owned result: a library call between kernels, its weight an argument."""
+    x, w = torch.randn(8, 8), torch.randn(8, 8)
+    flat, size = torch.empty(n), 4 * n
+    bufs = buffers(("input", size), ("input", size), ("output", size), ("output", size), ("arena", size))
+    mm = Call("aten.mm.default", "library", (ref(4, x), ref(1, w)), (), (ref(2, x),), (), "mm")
+    steps = [inc(ref(0, flat), ref(4, flat)), mm, inc(ref(2, flat), ref(3, flat))]
+    return program([x, w], bufs, steps, [ref(2, x), ref(3, x)]), [x, w]

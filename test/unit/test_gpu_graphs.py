@@ -1,6 +1,5 @@
 """Programs recorded as CUDA graphs, on a driver that stands in for NVIDIA's: it runs the kernels of a graph, not its library calls."""
 
-import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,11 +11,9 @@ import pytest
 import torch
 from fake_gpu import FakeGpu, on_gpu
 
-from lamina.core.program import Call, Constant, Program
+from lamina.core.program import Call, Constant
 from lamina.runtime.graph_status import Status
 from lamina.runtime.recordable import draws_first, why_not_recorded
-
-COSTS = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +23,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 
 @pytest.fixture
 def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
-    for name in ("launch_count", "graph_launches", "copies", "changes", "capturing", "stream", *COSTS):
-        library[name] = 0
-    library["memory_mib"] = 1 << 17
-    yield library
-    library.fail("", 0)
-    gc.collect()
-    left = [library[name] for name in ("depth", "graphs", "events")]
-    assert left == [0, 0, 0], "a context, a graph or an event was left"
+    yield from fake_gpu.clean(library)
 
 
 def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:
@@ -50,18 +40,8 @@ def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:
     assert gpu["changes"] - changes <= 2 * len(kept_ones)
 
 
-def product(n: int = 64) -> tuple[Program, list[torch.Tensor]]:
-    """(x + 1) @ w, then + 1 from an owned result: a library call between kernels, its weight an argument."""
-    x, w = torch.randn(8, 8), torch.randn(8, 8)
-    flat, size = torch.empty(n), 4 * n
-    bufs = p.buffers(("input", size), ("input", size), ("output", size), ("output", size), ("arena", size))
-    mm = Call("aten.mm.default", "library", (p.ref(4, x), p.ref(1, w)), (), (p.ref(2, x),), (), "mm")
-    steps = [p.inc(p.ref(0, flat), p.ref(4, flat)), mm, p.inc(p.ref(2, flat), p.ref(3, flat))]
-    return p.program([x, w], bufs, steps, [p.ref(2, x), p.ref(3, x)]), [x, w]
-
-
 def test_results_of_libraries_are_copied_out(gpu: FakeGpu) -> None:
-    program, (x, w) = product()
+    program, (x, w) = p.product()
     run = gpu.executable(program, recorder=gpu.recorder())
     found = [run(x.clone(), w) for _ in range(6)]
     assert gpu["graph_launches"] == 4 and gpu["copies"] == 4
@@ -72,7 +52,7 @@ def test_results_of_libraries_are_copied_out(gpu: FakeGpu) -> None:
 
 
 def test_a_moved_argument_of_a_library_drops_the_recording(gpu: FakeGpu) -> None:
-    program, (x, w) = product()
+    program, (x, w) = p.product()
     run = gpu.executable(program, recorder=gpu.recorder())
     for _ in range(4):
         run(x, w)
@@ -86,7 +66,7 @@ def test_a_moved_argument_of_a_library_drops_the_recording(gpu: FakeGpu) -> None
 
 
 def test_arguments_of_libraries_that_move_at_every_call_are_copied(gpu: FakeGpu) -> None:
-    program, (x, w) = product()
+    program, (x, w) = p.product()
     run = gpu.executable(program, recorder=gpu.recorder())
     kept = [w.clone() for _ in range(10)]
     for i, given in enumerate(kept):
@@ -233,79 +213,6 @@ def test_draws_come_first() -> None:
     program = p.program([x], bufs, [p.inc(p.ref(0, x), p.ref(0, x)), draw], [])
     moved = draws_first(on_gpu(program))
     assert moved.steps[0] is draw and [b.last for b in moved.buffers] == [1, 0]
-
-
-class TestMeasured:
-    """Options.cuda_graphs = "auto"."""
-
-    def run(self, gpu: FakeGpu, calls: int = 12, **costs: int) -> Status:
-        for name, value in costs.items():
-            gpu[name] = value
-        run = gpu.executable(p.inc_chain(64, 4), recorder=gpu.recorder(measured=True))
-        for i in range(calls):
-            assert (run(torch.full((64,), float(i)))[0] == i + 4).all()
-        status: Status = run.status()
-        return status
-
-    def test_bound_by_launches_and_faster_as_a_graph(self, gpu: FakeGpu) -> None:
-        found = self.run(gpu, kernel_us=100, launch_us=200, graph_us=400, replay_us=100)
-        assert (found.state, found.why, found.recorded) == ("recorded", "", 1) and gpu["graph_launches"] == 12 - 5
-        assert found.steps is not None and found.replays is not None
-        assert found.steps.device == pytest.approx(400e-6) and 800e-6 <= found.steps.host < 0.1
-        assert found.replays.device == pytest.approx(400e-6) and 100e-6 <= found.replays.host < 800e-6
-
-    def test_bound_by_the_gpu(self, gpu: FakeGpu) -> None:
-        found = self.run(gpu, kernel_us=100_000)
-        assert (found.state, found.recorded) == ("given up", 0) and "the GPU takes longer" in found.why
-        assert gpu["graph_launches"] == 0 and found.replays is None
-
-    def test_not_faster_as_a_graph(self, gpu: FakeGpu) -> None:
-        found = self.run(gpu, launch_us=100, replay_us=2000, graph_us=50)
-        assert (found.state, found.recorded) == ("given up", 1) and found.why == "replays were not faster"
-        assert gpu["graph_launches"] == 3 and gpu["graphs"] == 0
-
-    def test_nothing_waits_for_the_gpu(self, gpu: FakeGpu) -> None:
-        gpu["late"], before = 30, gpu["synchronizations"]
-        found = self.run(gpu, launch_us=200)
-        assert found.state == "watching" and found.steps is None and gpu["synchronizations"] == before
-        assert self.run(gpu, 40, launch_us=200).state == "recorded"
-
-    def test_a_graph_that_takes_too_much_memory(self, gpu: FakeGpu) -> None:
-        gpu["memory_mib"] = 0
-        found = self.run(gpu, launch_us=200)
-        assert found.state == "given up" and "it would keep" in found.why
-
-
-def test_every_recording_is_judged(gpu: FakeGpu) -> None:
-    """One that copies what has moved may be slower than the one before."""
-    gpu["launch_us"], gpu["kernel_us"], gpu["graph_us"] = 500, 100, 200
-    program, (x, w) = product()
-    run = gpu.executable(program, recorder=gpu.recorder(measured=True))
-    for _ in range(12):
-        run(x, w)
-    status = run.status()
-    assert status is not None and status.state == "recorded"
-    gpu["replay_us"] = 10_000
-    for other in (w.clone(), w.clone()):
-        for _ in range(30):
-            torch.testing.assert_close(run(x, other)[0], (x + 1) @ w)
-    status = run.status()
-    assert status is not None and (status.state, status.why) == ("given up", "replays were not faster")
-
-
-def test_the_least_recently_used_graphs_go_first(gpu: FakeGpu) -> None:
-    runs = [gpu.executable(p.inc_chain(64, 3), recorder=gpu.recorder(limit=2)) for _ in range(3)]
-    x = torch.zeros(64)
-    for run in runs[:2] * 3:
-        run(x)
-    assert gpu["graphs"] == 2
-    runs[0](x)
-    for _ in range(3):
-        runs[2](x)
-    assert gpu["graphs"] == 2 and [r.status().state for r in runs] == ["recorded", "watching", "recorded"]
-    for i in range(7):  # it comes back, after twice as many runs
-        assert runs[1](x)[0].sum() == 192 and gpu["graphs"] == 2
-        assert runs[1].status().recorded == 1 + int(i == 6)
 
 
 def test_a_recording_follows_to_another_stream(gpu: FakeGpu) -> None:
