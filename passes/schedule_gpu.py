@@ -24,6 +24,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     crossed = crossed_axis(space, merged, vector)
     if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
         merged, vector = flatten(merged, merged.columns)
+    if not space.columns and crossed is None and vector.extent < nvvm.SHORT and len(merged.rows) > 1:
+        merged, vector = flatten(merged, (*[a for a in merged.rows if a is not vector][-1:], vector))
     accesses = accesses_of(space, merged, aligned, results)
     vec = 1 if has_scans(space) else access_width(accesses, vector, merged.quotients)
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:

@@ -55,6 +55,9 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "cumsum": (lambda a: a.abs().cumsum(-1), [x(33, 33)]),
     "concatenation": (lambda a, b: torch.cat([a, b], -1) * 2, [x(33, 128), x(33, 64)]),
     "padding": (lambda a: F.pad(a, (1, 2)), [x(33, 128)]),
+    "rows of three": (lambda a: a.contiguous(memory_format=torch.channels_last), [x(2, 3, 33, 64, dtype=BF16)]),
+    "rows of seven": (lambda a, b, c: (a * b[:, None]).relu() + c, [x(999, 7), x(999), x(7)]),
+    "rows of one": (lambda a, b: a + b, [x(33, 1), x(33, 1)]),
     "max pooling": (lambda a: F.max_pool2d(a, 3, 2, 1), [x(2, 4, 16, 16)]),
     "group norm": (lambda a, w, b: F.group_norm(a, 8, w, b), [x(2, 32, 8, 8), x(32), x(32)]),
 }  # fmt: skip
@@ -93,6 +96,15 @@ def test_guards_leave_accesses_whole() -> None:
 
     (found,) = run(rotary, x(2, 4, 16, 128, dtype=BF16), x(16, 128, dtype=BF16), x(16, 128, dtype=BF16)).results
     assert all(set(t.accesses) == {16} for t in (*found.loads[:3], found.stores[3]))
+
+
+def test_short_rows_are_walked_together() -> None:
+    """An image whose three channels become the last: no thread is idle, and neighbours write neighbours."""
+    image = x(1, 3, 64, 64, dtype=BF16)
+    (found,) = run(lambda a: (a + 1).contiguous(memory_format=torch.channels_last), image).results
+    assert set(found.stores[1].accesses) == {4} and found.stores[1].sectors == found.stores[1].distinct_sectors
+    (found,) = run(lambda a, b: a * b[:, None], x(512, 7), x(512)).results
+    assert set(found.loads[0].accesses) == set(found.stores[2].accesses) == {16}
 
 
 def test_pooling_after_a_norm_is_one_kernel() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .base import SQUARE
 
+SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32
 REGISTER_ELEMENTS = 32  # of a row that one thread holds; more leave too few warps to hide memory's latency
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
