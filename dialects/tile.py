@@ -78,6 +78,17 @@ class WriteRuns(Tile.Operation, name="write_runs"):
     jumps: ir.ArrayAttr
 
 
+class Scan(Tile.Operation, name="scan", traits=[ext.Pure]):
+    """Each lane of `x` combined with `carry` and all lanes before it, by the op that `combine` names; and what comes after the last
+    lane, the next block's carry."""
+
+    out: ext.Result[Any]
+    next: ext.Result[Any]
+    x: ext.Operand[Any]
+    carry: ext.Operand[Any]
+    combine: ir.StringAttr
+
+
 class Window(Tile.Operation, name="window", traits=[ext.Pure]):
     """A mask of the lanes from `low` to `high` - 1, which may cut accesses. most, least: what low is at most and high at least."""
 

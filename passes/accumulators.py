@@ -35,6 +35,23 @@ class Accumulators:
                 x = arith.extf(acc.type, x)
             return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
 
+    def step(self, scan: Scan, acc: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """A scan's results here, and what it carries on."""
+        b = self.b
+        if not self._along(scan):
+            total = self.combine(scan, acc)
+            return total, total
+        x = b.block(scan.arg)
+        with b.point():
+            mask = b.stack[-1].mask
+            if mask is not None:
+                x = arith.select(mask, x, b.splat(neutral(scan.op, scan.dtype), element(scan.dtype)))
+            if accumulated(scan) != scan.dtype:
+                x = arith.extf(ir.VectorType.get(x.type.shape, acc.type), x)
+            attributes = {"combine": ir.StringAttr.get(scan.op)}
+            out = ir.Operation.create("tile.scan", results=[x.type, acc.type], operands=[x, acc], attributes=attributes)
+            return out.results[0], out.results[1]
+
     def narrow(self, scan: Scan, acc: ir.Value) -> ir.Value:
         """The scan's result at this step."""
         if accumulated(scan) == scan.dtype:
@@ -59,8 +76,14 @@ class Accumulators:
     def _wide(self, r: Reduce | Scan) -> bool:
         """Whether the accumulator is a block: blocks of columns are summed lane by lane, or every lane is a row."""
         v = self.b.vector
+        if isinstance(r, Scan) and self._along(r):
+            return False
         over = self._axes(r) if isinstance(r, Reduce) else set()
         return v is not None and (v in over or self.b.is_block(r))
+
+    def _along(self, scan: Scan) -> bool:
+        """Whether the lanes of a block are steps of the scan."""
+        return self.b.vector is not None and self.plan.merged.axis_of.get(scan.axis, scan.axis) is self.b.vector
 
     def _axes(self, r: Reduce) -> set[Axis]:
         return {self.plan.merged.axis_of.get(a, a) for a in r.axes}

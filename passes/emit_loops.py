@@ -173,9 +173,11 @@ class Loops:
 
         def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
             b.saving = dict(saving)
-            out = [self.sums.combine(r, acc) for r, acc in zip(nest.carried, accumulators, strict=False)]
-            for scan, acc in zip(nest.scans, out[len(nest.reductions) :], strict=True):
-                b.stack[-1].memo[scan] = self.sums.narrow(scan, acc)
+            out = [self.sums.combine(r, acc) for r, acc in zip(nest.reductions, accumulators, strict=False)]
+            for scan, acc in zip(nest.scans, accumulators[len(nest.reductions) : len(nest.carried)], strict=True):
+                here, following = self.sums.step(scan, acc)
+                b.stack[-1].memo[scan] = self.sums.narrow(scan, here)
+                out.append(following)
             b._depths = {}
             for i, (largest, _) in enumerate(nest.online):
                 power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])

@@ -10,7 +10,17 @@ from .flatten import flatten
 from .nests import nests_of
 from .schedule import Schedule, by_stride, crossed_axis, vector_axis
 from .space import Space
-from .widths import Aligned, access_width, accesses_of, crossing_accesses, flat_width, has_scans, narrow_width, shift_of
+from .widths import (
+    Aligned,
+    access_width,
+    accesses_of,
+    crossing_accesses,
+    flat_width,
+    has_scans,
+    narrow_width,
+    scanned_axis,
+    shift_of,
+)
 
 CLUSTER = 8  # CTAs that every GPU with clusters can put together
 
@@ -18,7 +28,7 @@ CLUSTER = 8  # CTAs that every GPU with clusters can put together
 def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu) -> Schedule:
     """The first schedule of a space. results: alignment of each result's memory, in bytes."""
     merged = coalesce(*by_stride(space), space.places())
-    vector = vector_axis(space, merged)
+    vector = scanned_axis(space, merged) or vector_axis(space, merged)
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
     crossed = crossed_axis(space, merged, vector)
@@ -27,7 +37,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if not space.columns and crossed is None and vector.extent < nvvm.SHORT and len(merged.rows) > 1:
         merged, vector = flatten(merged, (*[a for a in merged.rows if a is not vector][-1:], vector))
     accesses = accesses_of(space, merged, aligned, results)
-    vec = 1 if has_scans(space) else access_width(accesses, vector, merged.quotients)
+    vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients)
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
         flat, axis = flatten(merged, merged.rows)
         wider = flat_width(space, accesses_of(space, flat, aligned, results), axis, flat.quotients)
@@ -35,12 +45,14 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
             merged, vector, vec = flat, axis, wider
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
-        shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not has_scans(space) else None
+        shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 else None
         lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
         config = _along_rows(space, merged, lanes, vec, rows, device)
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     if crossed is not None:
         config = nvvm.squares(vec)
+    elif has_scans(space):
+        config = nvvm.column_scan(vector.extent)
     elif space.columns:
         config = nvvm.column_reduction(vector.extent, vec, math.prod(a.extent for a in merged.columns))
     else:
@@ -53,7 +65,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
 
 def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, device: Gpu) -> nvvm.Config:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
-    if len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec:
+    if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         return nvvm.row_walk(lanes, vec)
     return nvvm.row_reduction(lanes, vec, rows, device.sm_count, _ctas(merged, device))
 

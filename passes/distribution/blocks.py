@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
-from . import square, windows
+from . import scans, square, windows
 from .divisors import constant
 from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
 
@@ -150,5 +150,5 @@ HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
     "arith.constant": literal, "arith.select": select, "tile.program_id": program_id, "vector.broadcast": broadcast,
     "vector.step": step, "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write,
     "memref.store": store, "tile.gather": gather, "tile.check": check, "memref.alloca": alloca, "tile.transpose": transpose,
-    "tile.window": windows.window,
+    "tile.window": windows.window, "tile.scan": scans.scan,
 }  # fmt: skip

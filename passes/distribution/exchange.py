@@ -24,7 +24,7 @@ class Exchange:
         """The values of `lanes` neighbouring threads of a warp, joined: all of them know it."""
         step = lanes // 2
         while step:
-            value = join(value, self._from_lane(value, step))
+            value = join(value, self.from_lane(value, step))
             step //= 2
         return value
 
@@ -36,7 +36,7 @@ class Exchange:
         slots = [self.shared(warps, v.type) for v in stored]
         if self.repeated:
             barrier()
-        self._where(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in zip(slots, stored, strict=True)])
+        self.where(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in zip(slots, stored, strict=True)])
         barrier()
         place = at.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
@@ -57,20 +57,20 @@ class Exchange:
             for slot, v in zip(slots, stored, strict=True):
                 send(v, slot, rank, self.thread, at)
 
-        self._where(at.below(self.thread, ctas), share)
+        self.where(at.below(self.thread, ctas), share)
         synchronize()
         return [
             [_as_computed(memref.load(slot, [at.number(i)]), v.type) for i in range(ctas)]
             for slot, v in zip(slots, values, strict=True)
         ]
 
-    def _where(self, condition: ir.Value, make: Callable[[], object]) -> None:
+    def where(self, condition: ir.Value, make: Callable[[], object]) -> None:
         branch = ir.Operation.create("scf.if", operands=[condition], regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
             make()
             ir.Operation.create("scf.yield")
 
-    def _from_lane(self, value: ir.Value, step: int) -> ir.Value:
+    def from_lane(self, value: ir.Value, step: int) -> ir.Value:
         """The value of the lane whose number differs in bit `step`. Shuffles move 32 bits."""
         type_ = value.type
         width = type_.width
@@ -79,7 +79,7 @@ class Exchange:
             return self._from_lane_wide(value, step)
         if width < 32:
             as_integer = value if not isinstance(type_, ir.FloatType) else arith.bitcast(ir.IntegerType.get_signless(width), value)
-            moved = arith.trunci(as_integer.type, self._from_lane(arith.extui(i32, as_integer), step))
+            moved = arith.trunci(as_integer.type, self.from_lane(arith.extui(i32, as_integer), step))
             return moved if not isinstance(type_, ir.FloatType) else arith.bitcast(type_, moved)
         yes = ir.IntegerType.get_signless(1)
         return ir.Operation.create(
@@ -91,8 +91,8 @@ class Exchange:
         i64, i32 = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
         whole = value if value.type == i64 else arith.bitcast(i64, value)
         high = arith.trunci(i32, arith.shrui(whole, self.at.number(32, i64)))
-        low = arith.extui(i64, self._from_lane(arith.trunci(i32, whole), step))
-        high = arith.shli(arith.extui(i64, self._from_lane(high, step)), self.at.number(32, i64))
+        low = arith.extui(i64, self.from_lane(arith.trunci(i32, whole), step))
+        high = arith.shli(arith.extui(i64, self.from_lane(high, step)), self.at.number(32, i64))
         both = arith.ori(high, low)
         return both if value.type == i64 else arith.bitcast(value.type, both)
 

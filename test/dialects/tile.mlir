@@ -54,3 +54,10 @@ func.func @window(%low: index, %high: index) -> vector<8xi1> {
   %m = "tile.window"(%low, %high) {least = 5 : i64, most = 3 : i64} : (index, index) -> vector<8xi1>
   return %m : vector<8xi1>
 }
+
+// CHECK-LABEL: func.func @scan
+// CHECK: "tile.scan"(%arg0, %arg1) {combine = "arith.addf"} : (vector<8xf64>, f64) -> (vector<8xf64>, f64)
+func.func @scan(%x: vector<8xf64>, %carry: f64) -> vector<8xf64> {
+  %y, %next = "tile.scan"(%x, %carry) {combine = "arith.addf"} : (vector<8xf64>, f64) -> (vector<8xf64>, f64)
+  return %y : vector<8xf64>
+}

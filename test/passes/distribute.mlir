@@ -175,6 +175,27 @@ func.func private @window(%x: memref<1001xf32>, %o: memref<1001xf32>) attributes
   return
 }
 
+// -----
+
+// Prefixes: of a thread's elements, of the warp's lanes by halves, and of two warps through shared memory.
+// CHECK-LABEL: gpu.func @scan
+// CHECK-SAME: workgroup(%{{.*}} : memref<2xi32, #gpu.address_space<workgroup>>)
+// CHECK: arith.addi {{.*}} : i32
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+// CHECK: gpu.barrier
+// CHECK-COUNT-2: memref.load {{.*}} : memref<2xi32, #gpu.address_space<workgroup>>
+// CHECK-NOT: gpu.barrier
+// CHECK: vector.store
+func.func private @scan(%x: memref<128xi32>, %o: memref<128xi32>) attributes {tile.grid = 1 : i64, tile.threads = 64 : i64, tile.vec = 2 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i32
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<128xi32>, vector<128xi32>
+  %y, %next = "tile.scan"(%a, %zero) {combine = "arith.addi"} : (vector<128xi32>, i32) -> (vector<128xi32>, i32)
+  vector.transfer_write %y, %o[%c0] {in_bounds = [true]} : vector<128xi32>, memref<128xi32>
+  return
+}
+
 // A row fits into the registers of its threads: one block, loaded once, no loop.
 // TILE-LABEL: func.func private @softmax
 // TILE-SAME: tile.chunks = 4 : i64

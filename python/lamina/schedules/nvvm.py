@@ -99,6 +99,11 @@ def column_reduction(extent: int, vec: int, reduced: int) -> Config:
     return Config(threads, vec, 1, teams=teams)
 
 
+def column_scan(extent: int) -> Config:
+    """Steps down columns that depend on each other: every thread has a column of its own."""
+    return Config(min(WARP, power_of_two(extent)), 1, 1)
+
+
 def squares(vec: int) -> Config:
     """Reads across the vector axis: squares of SQUARE lanes, by rows of them shared among the threads."""
     return Config(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
