@@ -14,7 +14,7 @@ from lamina.core.errors import CompileError
 
 from . import support
 from .interface import attribute
-from .locations import where
+from .locations import origin_of, where
 
 aten = torch.ops.aten
 # Ops that check indices, with the argument that holds them: a tensor, or a list of tensors and None.
@@ -62,7 +62,7 @@ def _copy(
             return list(returned) if isinstance(returned, list | tuple) else [returned]
         if support.has_effect(node) or support.divides_integers(node):
             raise CompileError(
-                f"a branch of torch.cond holds {node.target}, and Lamina computes both branches",
+                f"a branch of torch.cond holds {origin_of(node) or node.target}, and Lamina computes both branches",
                 where=where(node) or where(cond),
                 remedy='use an if and torch.compile(model, backend="lamina"), which breaks the graph there',
             )
