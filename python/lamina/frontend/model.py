@@ -41,8 +41,9 @@ class CompiledModel:
         self._arguments = Arguments(signature, args, kwargs)
         self._variants: dict[tuple[Any, ...], Variant] = {}
         leaves = self._arguments.flatten(*self._arguments.bind(args, kwargs))
-        self._current = self._variant(leaves)
-        self._current.prepare([leaves[i] for i in self._arguments.tensors])
+        with COMPILING:
+            self._current = self._variant(leaves)
+            self._current.prepare([leaves[i] for i in self._arguments.tensors])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         variant = self._current
