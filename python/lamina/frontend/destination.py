@@ -13,7 +13,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Device
 
 from . import support
-from .locations import where
+from .locations import origin_of, where
+from .random_bits import is_seed
 
 if TYPE_CHECKING:
     from lamina.targets.base import Target
@@ -66,12 +67,12 @@ def destination(target: str | None, gm: fx.GraphModule) -> Destination:
 
 def check_devices(gm: fx.GraphModule) -> None:
     """CompileError unless arguments, results and what external calls take and give are on one device. Values in between are
-    computed where the rest is, whatever their device is called. Small integers are let through: torch itself keeps the seeds of
-    attention on either device."""
+    computed where the rest is, whatever their device is called. Small integers are let through, but for seeds that kernels read:
+    torch itself keeps the seeds of attention on either device."""
     home = _home(gm)
     for node in _visible(gm):
         for value in _tensors(node):
-            if value.device != home and not _is_small_integer(value):
+            if value.device != home and (is_seed(node) or not _is_small_integer(value)):
                 raise CompileError(
                     f"{_name(node)} is on {value.device}, other tensors on {home}", where=where(node), remedy=_REMEDY
                 )
@@ -100,7 +101,7 @@ def _is_small_integer(value: Tensor) -> bool:
 
 
 def _name(node: fx.Node) -> str:
-    return f"argument {node.name}" if node.op == "placeholder" else f"the result of {node.target}"
+    return f"argument {node.name}" if node.op == "placeholder" else f"the result of {origin_of(node) or node.target}"
 
 
 def _home(gm: fx.GraphModule) -> torch.device:
