@@ -25,8 +25,8 @@ TARGET = "nvvm:sm_90a"
 DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
-def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
-    """The kernels of `fn` as the code of one thread, and the program that launches them."""
+def tiled(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
+    """The kernels of `fn` as block programs, and the program that launches them."""
 
     def flat(*tensors: Tensor) -> list[Tensor]:
         out = fn(*tensors)
@@ -39,6 +39,13 @@ def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Optio
     run(pipeline("linalg", "tile", target=TARGET), module)
     with module.context:
         program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
+    stages.keep_kernels(module)
+    return module, program
+
+
+def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
+    """The same, the kernels as the code of one thread."""
+    module, program = tiled(fn, inputs, options)
     run("builtin.module(lamina-expand-math{target=nvvm},lamina-distribute,lamina-expand-math{target=nvvm})", module)
     module.operation.verify()
     return module, program

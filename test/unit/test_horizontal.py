@@ -5,14 +5,15 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_programs import Simulated, distributed
-from torch import Tensor
+from gpu_programs import Simulated, distributed, tiled
+from torch import Tensor, nn
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.program import Buffer, Launch, Program
 from lamina.dialects import context
 from lamina.passes.pipeline import run
+from lamina.targets.nvvm import NvvmTarget
 
 SIZES = [(5,), (768,), (3, 257), (64, 64), (768,), (1025,), (2, 3, 5), (768,), (1,)]
 
@@ -138,3 +139,40 @@ def test_large_launches_stay_alone() -> None:
 def test_only_for_gpus() -> None:
     with pytest.raises(CompileError, match="no target 'cpu'.*it is for GPUs"):
         run("builtin.module(lamina-horizontal{target=cpu})", ir.Module.parse("", context()))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(48), nn.LayerNorm(48)
+        self.up, self.down = nn.Linear(48, 80), nn.Linear(80, 48)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(x + self.down(F.gelu(self.up(self.first(x)))))
+
+
+def test_gradients_of_a_block() -> None:
+    """Sums for weights and biases, which nothing waits for, meet; so do others, and the arena holds."""
+    model = Block()
+    names = [n for n, _ in model.named_parameters()]
+
+    def fn(x: Tensor, *values: Tensor) -> list[Tensor]:
+        def loss(*values: Tensor) -> Tensor:
+            return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,)).sin().sum()
+
+        return list(torch.func.grad(loss, argnums=tuple(range(len(values))))(*values))
+
+    inputs = [torch.randn(37, 48), *model.parameters()]
+    module, program = distributed(fn, inputs)
+    no_overlaps(program)
+    assert any("2 x" in s.name or ", " in s.name for s in launches(program))
+    found, exact = Simulated(module, program)(*inputs), fn(*(x.double() for x in inputs))
+    for mine, right in zip(found, exact, strict=True):
+        assert (mine.double() - right).norm() <= 1e-5 * right.norm()
+
+
+def test_what_the_assembler_says() -> None:
+    """Parts take the registers of the one that needs most, nothing spills, and choosing among buffers takes none."""
+    module, _ = tiled(adamw, [torch.rand(s) for _ in range(4) for s in SIZES])
+    (used,) = NvvmTarget.named("sm_90a").compile(module).resources
+    assert used.registers <= 40 and used.spill_stores == used.spill_loads == used.stack == 0

@@ -14,6 +14,7 @@ from torch._decomp import core_aten_decompositions
 
 from .decompositions_activation import ACTIVATIONS
 from .decompositions_empty import EMPTY
+from .decompositions_foreach import FOREACH
 from .decompositions_index import INDEXING
 from .decompositions_integer import INTEGERS
 from .decompositions_library import AROUND_LIBRARIES
@@ -56,6 +57,8 @@ def table() -> Table:
 def own() -> Table:
     """Those of the table that are ours."""
     found: Table = {}
-    for part in (EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, AROUND_LIBRARIES):
+    for part in (
+        EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, FOREACH, AROUND_LIBRARIES,
+    ):  # fmt: skip
         found |= part
     return found

@@ -1,0 +1,76 @@
+"""What optimizers call: ops on lists of tensors (torch._foreach_*), as the op for each tensor, and Dynamo's fma. The kernels that
+they become meet again where that pays (lamina-horizontal)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._inductor import inductor_prims
+
+aten = torch.ops.aten
+Op = Callable[..., Tensor]
+
+
+def each(op: Op) -> Callable[..., list[Tensor]]:
+    """`op` of the i-th items of all lists, for every i; what is no list goes to all."""
+
+    def run(*args: Any, **kwargs: Any) -> list[Tensor]:
+        named = kwargs.items()
+        count = next(len(a) for a in (*args, *kwargs.values()) if isinstance(a, list | tuple))
+        return [op(*(_item(a, i) for a in args), **{k: _item(a, i) for k, a in named}) for i in range(count)]
+
+    return run
+
+
+def _item(value: Any, i: int) -> Any:
+    return value[i] if isinstance(value, list | tuple) else value
+
+
+def _with_value(op: Op) -> Op:
+    """addcmul and addcdiv name their factor; in lists it has a place of its own."""
+    return lambda x, a, b, value=1, scalars=None: op(x, a, b, value=value if scalars is None else scalars)
+
+
+def _bound(op: Op, by_number: Op) -> Op:
+    return lambda x, bound: (op if isinstance(bound, Tensor) else by_number)(x, bound)
+
+
+def _norm(x: Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.linalg.vector_norm(x, ord, dtype=dtype)
+
+
+_SAME = (
+    "abs acos add asin atan ceil clamp_max clamp_min clone cos cosh div erf erfc exp expm1 floor frac lerp log log10 log1p log2 "
+    "mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc"
+).split()
+_OWN: dict[str, Op] = {
+    "addcdiv": _with_value(torch.addcdiv),
+    "addcmul": _with_value(torch.addcmul),
+    "copy": lambda x, source, non_blocking=False: aten.copy.default(x, source),
+    "maximum": _bound(torch.maximum, torch.clamp_min),
+    "minimum": _bound(torch.minimum, torch.clamp_max),
+    "norm": _norm,
+    "zero": torch.zeros_like,
+}
+_ON_HOST = ("addcdiv.Tensor", "addcmul.Tensor")  # their factors are read as numbers, which a program cannot
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    found = {}
+    for name, op in {**{name: getattr(torch, name) for name in _SAME}, **_OWN}.items():
+        packet = getattr(aten, f"_foreach_{name}")
+        for overload in packet.overloads():
+            if "out" not in overload and f"{name}.{overload}" not in _ON_HOST:
+                found[getattr(packet, overload)] = each(op)
+    return found
+
+
+def _fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """Dynamo's for addcmul with a tensor as factor; the back ends fuse products into sums themselves."""
+    return a * b + c
+
+
+FOREACH = _decompositions()
+if hasattr(inductor_prims, "fma"):
+    FOREACH[inductor_prims.fma] = _fma
