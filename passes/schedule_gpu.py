@@ -20,6 +20,7 @@ from .widths import (
     narrow_width,
     scanned_axis,
     shift_of,
+    whole_inputs,
 )
 
 CLUSTER = 8  # CTAs that every GPU with clusters can put together
@@ -47,7 +48,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if vector in merged.columns:
         shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 else None
         lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
-        config = _along_rows(space, merged, lanes, vec, rows, device)
+        config = _along_rows(space, merged, lanes, vec, rows, whole_inputs(accesses, len(results)), device)
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     if crossed is not None:
         config = nvvm.squares(vec)
@@ -63,11 +64,11 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed)
 
 
-def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, device: Gpu) -> nvvm.Config:
+def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu) -> nvvm.Config:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         return nvvm.row_walk(lanes, vec)
-    return nvvm.row_reduction(lanes, vec, rows, device.sm_count, _ctas(merged, device))
+    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, _ctas(merged, device))
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:

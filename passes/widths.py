@@ -118,6 +118,12 @@ def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
     return shift
 
 
+def whole_inputs(accesses: list[Access], results: int) -> int:
+    """How many of what is read, which comes before the results, are as large as the largest."""
+    most = max((a.touched for a in accesses), default=0)
+    return sum(a.touched * 2 >= most for a in accesses[: len(accesses) - results])
+
+
 def scanned_axis(space: Space, merged: Merged) -> Axis | None:
     """The axis that scans step along, where results are neighbours along it and nothing else is a column."""
     scans = {merged.axis_of.get(e.axis, e.axis) for r in space.results for e in walk(r.expr) if isinstance(e, Scan)}

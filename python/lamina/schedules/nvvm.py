@@ -7,6 +7,7 @@ from .base import SQUARE
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32
 REGISTER_ELEMENTS = 32  # of a row that one thread holds; more leave too few warps to hide memory's latency
+SHARED_ELEMENTS = 24  # of each of several rows that one thread reads, in half of an SM's registers
 MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
 BUSY = 1024  # threads an SM should have work for
 WALK_THREADS = 256  # of a row that is walked over
@@ -69,17 +70,21 @@ def idle(extent: int, vec: int) -> bool:
     return extent < 0.8 * -(-extent // lanes) * lanes
 
 
-def row_reduction(extent: int, vec: int, rows: int, sms: int, most_ctas: int) -> Config:
-    """Reductions along `extent` neighbouring elements for `rows` rows. most_ctas: of a cluster (1: there are no clusters)."""
+def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int) -> Config:
+    """Reductions along `extent` neighbouring elements for `rows` rows. inputs: tensors that are read whole; most_ctas: of a cluster
+    (1: there are no clusters)."""
     threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
     while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
     chunks = max(-(-extent // (threads * vec)), 1)
-    if chunks * vec > 2 * REGISTER_ELEMENTS:
+    if chunks * vec > REGISTER_ELEMENTS:
         cluster = power_of_two(-(-extent // (threads * REGISTER_ELEMENTS)))
         if cluster <= most_ctas and extent >= 4 * threads * vec:
-            return Config(threads, vec, -(-extent // (threads * vec * cluster)), cluster=cluster, resident=2)
+            chunks = -(-extent // (threads * vec * cluster))
+            resident = 2 if inputs == 1 or chunks * vec <= SHARED_ELEMENTS else 0
+            return Config(threads, vec, chunks, cluster=cluster, resident=resident)
+    if chunks * vec > 2 * REGISTER_ELEMENTS:
         chunks = max(16 // vec, 1)  # does not fit in registers: loops over the row
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 

@@ -1,0 +1,43 @@
+"""What ptxas makes of kernels for GPUs whose rows are held in registers: nothing spills, and two CTAs fit on a multiprocessor where
+that was asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import TARGET, tiled
+from test_gpu_kernels import BF16, x
+from torch import Tensor
+
+from lamina.targets import named
+
+HALF = 65536 // (2 * 512)  # registers of a thread where two CTAs of 512 share a multiprocessor
+
+
+def added(a: Tensor, b: Tensor, w: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    return a + b, F.layer_norm(a + b, w.shape, w, c)
+
+
+def images(a: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.silu(F.group_norm(a, 32, w, b))
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[Tensor], int]] = {
+    "softmax": (lambda a: torch.softmax(a, -1), [x(40, 50257)], HALF),
+    "group norm": (images, [x(1, 320, 48, 48, dtype=BF16), x(320, dtype=BF16), x(320, dtype=BF16)], HALF),
+    "group norm, f32": (images, [x(1, 512, 64, 64), x(512), x(512)], HALF),
+    "two inputs, few elements": (added, [x(40, 20480), x(40, 20480), x(20480), x(20480)], HALF),
+    "two inputs": (added, [x(40, 131072), x(40, 131072), x(131072), x(131072)], 128),
+    "a scan": (lambda a: a.cumsum(-1), [x(40, 50257)], 128),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_spills(name: str) -> None:
+    fn, inputs, most = CASES[name]
+    module, _ = tiled(fn, inputs)
+    (needs,) = named(TARGET).compile(module).resources
+    assert needs.spill_stores == needs.spill_loads == needs.stack == 0
+    assert needs.registers <= most
