@@ -72,6 +72,7 @@ def test_example_inputs_of_the_wrong_kind() -> None:
         ({"strict": "yes"}, "option 'strict' must be of type bool, 'yes' given"),
         ({"fold_weights": True}, "option 'fold_weights' must be of type int, True given"),
         ({"cuda_graphs": "always"}, "option 'cuda_graphs' must be \"auto\", True or False, 'always' given"),
+        ({"graph_limit": -1}, "option 'graph_limit' must not be negative, -1 given"),
         ({"graph_limit": True}, "option 'graph_limit' must be of type int, True given"),
         ({"fast_math": "explog"}, "unknown fast-math option 'explog' (did you mean 'exp-log'?)"),
         ({"fast_math": ("x",)}, "unknown fast-math option 'x' (one of exp-log"),

@@ -254,6 +254,7 @@ _INC = """
   .reg .b32 %i<5>;
   .reg .f32 %x<3>;
   griddepcontrol.wait;
+  griddepcontrol.launch_dependents;
   ld.param.u64 %at1, [source];
   ld.param.u64 %at2, [result];
   cvta.to.global.u64 %at1, %at1;

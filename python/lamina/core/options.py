@@ -53,6 +53,8 @@ class Options:
                 raise CompileError(f"option {name!r} must be of type {kind.__name__}, {value!r} given")
         if self.cuda_graphs != "auto" and type(self.cuda_graphs) is not bool:
             raise CompileError(f"option 'cuda_graphs' must be \"auto\", True or False, {self.cuda_graphs!r} given")
+        if self.graph_limit < 0:
+            raise CompileError(f"option 'graph_limit' must not be negative, {self.graph_limit} given")
         check_fast_math(self.fast_math)
 
     @staticmethod

@@ -75,8 +75,12 @@ public:
   Memory allocate(const Ref &layout, int64_t, int index, void **data) override {
     const TorchAbi &torch = torch_abi();
     Handle handle = nullptr;
-    if (torch.has_shim() && !torch.empty_strided(int64_t(layout.shape.size()), layout.shape.data(), layout.strides.data(),
-                                                 layout.dtype->scalar_type, shim_device(type), index, &handle)) {
+    if (torch.has_shim() && code_.cuda)
+      handle = torch.new_cuda_tensor(int64_t(layout.shape.size()), layout.shape.data(), layout.strides.data(), layout.dtype->scalar_type, index);
+    else if (torch.has_shim() && torch.empty_strided(int64_t(layout.shape.size()), layout.shape.data(), layout.strides.data(),
+                                                     layout.dtype->scalar_type, shim_device(type), index, &handle))
+      handle = nullptr;
+    if (handle) {
       torch.get_data_ptr(handle, data);
       return {.handle = handle};
     }

@@ -77,6 +77,7 @@ TorchAbi look_up() {
   if (void *cuda = library_of_torch(folder, "libtorch_cuda")) {
     find_routines(cuda, t.cuda, "cuda");
     find(cuda, t.current_cuda_stream, "aoti_torch_get_current_cuda_stream");
+    find(cuda, t.empty_cuda, "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE");
   }
   find(lib, t.flash_attention, "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu");
   find(lib, t.copy, "aoti_torch_copy_");
@@ -98,6 +99,19 @@ TorchAbi look_up() {
 }
 
 } // namespace
+
+Handle TorchAbi::new_cuda_tensor(int64_t ndim, const int64_t *shape, const int64_t *strides, int32_t scalar_type, int index) const {
+  Handle handle = nullptr;
+  if (!empty_cuda)
+    return empty_strided(ndim, shape, strides, scalar_type, shim_device(dlpack::kCUDA), index, &handle) ? nullptr : handle;
+  try {
+    auto *tensor = new TensorBase(empty_cuda({shape, size_t(ndim)}, {strides, size_t(ndim)}, int8_t(scalar_type),
+                                             DeviceOf{int8_t(shim_device(dlpack::kCUDA)), int8_t(index)}));
+    return reinterpret_cast<Handle>(tensor); // an at::Tensor holds the same pointer
+  } catch (const std::exception &) {
+    return nullptr;
+  }
+}
 
 const TorchAbi &torch_abi() {
   // Not a guarded static: importing torch may give the GIL away while another thread that holds it would wait for the guard. Two

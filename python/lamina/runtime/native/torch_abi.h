@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "dlpack.h"
 
@@ -35,6 +37,20 @@ struct Routines {
                        Handle *) = nullptr;
   int32_t (*cudnn)(Handle, Handle, Handle, Handle *, int32_t, double, int32_t, int32_t, double *, Handle *, Handle *, Handle *, Handle *,
                    int64_t *, int64_t *, Handle *, Handle *, Handle *) = nullptr;
+};
+
+// What at::detail::empty_strided_cuda takes and returns, as C++ passes it.
+struct ArrayRef {
+  const int64_t *data;
+  size_t size;
+};
+struct DeviceOf {
+  int8_t type, index;
+};
+struct TensorBase {
+  TensorBase(TensorBase &&other) noexcept : impl(std::exchange(other.impl, nullptr)) {}
+  ~TensorBase() {} // who holds it as a Handle gives it back
+  void *impl;
 };
 
 struct TorchAbi {
@@ -83,7 +99,8 @@ struct TorchAbi {
   int32_t (*record_start)(const char *, void *, const void *, uint64_t, RecordHandle *) = nullptr;
   int32_t (*record_end)(RecordHandle) = nullptr;
 
-  // GPUs: torch's current stream of one
+  // GPUs: memory without the dispatcher, and torch's current stream
+  TensorBase (*empty_cuda)(ArrayRef, ArrayRef, int8_t, std::optional<DeviceOf>) = nullptr;
   int32_t (*current_cuda_stream)(int32_t, void **) = nullptr;
 
   std::string library; // path of libtorch_cpu
@@ -92,6 +109,8 @@ struct TorchAbi {
     return create_from_blob && delete_tensor && new_handle && get_data_ptr && get_sizes && get_strides && get_dim && get_dtype &&
            empty_strided && reinterpret && copy;
   }
+  // A fresh tensor on a GPU; null where that fails.
+  Handle new_cuda_tensor(int64_t ndim, const int64_t *shape, const int64_t *strides, int32_t scalar_type, int index) const;
   const Routines &routines(int32_t type) const { return type == dlpack::kCUDA ? cuda : cpu; }
   bool has_team() const { return parallel && num_threads && thread_num && team_size && in_parallel; }
   bool has_packed_gemm() const { return pack_size && pack && compute; }
