@@ -9,6 +9,7 @@ import torch
 from programs import T
 
 from lamina import _native
+from lamina.runtime.library import library_call
 
 
 def check(program: Any, inputs: list[torch.Tensor], expected: list[torch.Tensor], tolerance: float = 1e-4) -> None:
@@ -93,6 +94,23 @@ def test_attention(masked: bool, scale: float | None) -> None:
     )  # fmt: skip
     want = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), mask.double(), scale=scale)
     check(program, inputs, [want, results[1].double()])
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_seeds_are_those_of_torchs_generator(shape: tuple[int, ...]) -> None:
+    given = [-(2**63), 2**63 - 1, list(shape)]
+    program = p.call_program(
+        "aten.randint.low", [], given, [torch.empty(shape, dtype=torch.int64)], reason="library", in_place=False,
+        kwargs=[("device", "cpu")],
+    )  # fmt: skip
+    (step,) = program.steps
+    assert library_call(step, "cpu") is not None
+    run = p.executable(program)
+    torch.manual_seed(5)
+    got = [run()[0], run()[0]]
+    torch.manual_seed(5)
+    assert all(torch.equal(g, torch.randint(*given[:2], shape)) for g in got)
+    assert not torch.equal(*got)
 
 
 def test_a_failing_library_call_raises_torchs_error(capfd: pytest.CaptureFixture[str]) -> None:

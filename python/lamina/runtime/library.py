@@ -66,6 +66,12 @@ def _convolution(step: Call) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def _seeds(step: Call) -> dict[str, Any] | None:
+    """Numbers from the whole range of i64, as many as the result has."""
+    drawn = len(step.owned) == 1 and step.owned[0] is not None and step.owned[0].dtype == "i64"
+    return {"routine": "seeds", "tensors": ()} if drawn and step.args[:2] == (-(2**63), 2**63 - 1) else None
+
+
 def _attention(step: Call) -> dict[str, Any] | None:
     names = ("query", "key", "value", "dropout_p", "is_causal", "attn_mask", "scale")
     given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
@@ -110,6 +116,7 @@ _ROUTINES = {
     "addmm.default": _scaled("addmm"),
     "baddbmm.default": _scaled("baddbmm"),
     "convolution.default": _convolution,
+    "randint.low": _seeds,
     "_scaled_dot_product_flash_attention_for_cpu.default": _attention,
     "_scaled_dot_product_flash_attention.default": _gpu_attention("flash", False, 9),
     "_scaled_dot_product_efficient_attention.default": _gpu_attention("efficient", True, 4),

@@ -82,10 +82,10 @@ PythonCall read_call(nb::handle h) {
 }
 
 LibraryCall read_library(nb::handle h, const PythonCall &call) {
-  const char *names[] = {"mm", "addmm", "bmm", "baddbmm", "convolution", "attention", "flash", "efficient", "cudnn"};
+  const char *names[] = {"mm", "addmm", "bmm", "baddbmm", "convolution", "seeds", "attention", "flash", "efficient", "cudnn"};
   LibraryCall library{.tensors = get<std::vector<int>>(h, "tensors"), .outs = call.outs, .owned = call.owned};
   auto routine = get<std::string>(h, "routine");
-  for (int r = 0; r < 9; ++r)
+  for (int r = 0; r < 10; ++r)
     if (routine == names[r]) library.routine = Routine(r);
   library.beta = get<double>(h, "beta");
   library.alpha = get<double>(h, "alpha");

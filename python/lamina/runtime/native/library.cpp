@@ -66,6 +66,17 @@ void convolution(const LibraryCall &c, const Plan &plan, Context &context) {
   own_handle(result, c.owned[0], plan, context);
 }
 
+// Numbers of torch's generator, that of the device the plan runs on.
+void seeds(const LibraryCall &c, const Plan &plan, Context &context) {
+  const Ref &want = plan.tensors[c.owned[0]];
+  int32_t dtype = want.dtype->scalar_type, device = shim_device(context.on.type);
+  Handle result = nullptr;
+  if (torch_abi().routines(context.on.type).randint(INT64_MIN, INT64_MAX, want.shape.data(), n(want.shape), &dtype, nullptr, &device,
+                                                    context.on.id, nullptr, &result))
+    throw CallFailed();
+  own_handle(result, c.owned[0], plan, context);
+}
+
 void attention(const LibraryCall &c, const Plan &plan, Context &context) {
   Handle mask = context.handle(c.tensors[3]), out = nullptr, logsumexp = nullptr;
   double scale = c.scale;
@@ -118,6 +129,7 @@ void run_library(const LibraryCall &c, const Plan &plan, Context &context) {
   case Routine::addmm: failed = torch.addmm_out(out(), in(0), in(1), in(2), c.beta, c.alpha); break;
   case Routine::baddbmm: failed = torch.baddbmm_out(out(), in(0), in(1), in(2), c.beta, c.alpha); break;
   case Routine::convolution: convolution(c, plan, context); break;
+  case Routine::seeds: seeds(c, plan, context); break;
   case Routine::attention: attention(c, plan, context); break;
   default: gpu_attention(c, plan, context);
   }

@@ -29,6 +29,7 @@ bool has_routine(const std::string &name, const std::string &device) {
   if (name == "bmm") return r.bmm_out;
   if (name == "baddbmm") return r.baddbmm_out;
   if (name == "convolution") return r.convolution;
+  if (name == "seeds") return r.randint;
   if (name == "flash") return r.flash;
   if (name == "efficient") return r.efficient;
   if (name == "cudnn") return r.cudnn;

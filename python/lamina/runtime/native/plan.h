@@ -81,8 +81,8 @@ struct PythonCall {
   std::vector<std::string> out_names; // the callable's own names for the outs; empty: what it returns is copied there
 };
 
-// attention: of the CPU; the last three: of GPUs.
-enum class Routine { mm, addmm, bmm, baddbmm, convolution, attention, flash, efficient, cudnn };
+// seeds: drawn from all numbers of i64. attention: of the CPU; the last three: of GPUs.
+enum class Routine { mm, addmm, bmm, baddbmm, convolution, seeds, attention, flash, efficient, cudnn };
 
 // A call through torch's C shim. `python` is the same call through torch's dispatcher: it gives the error message when the shim
 // fails.

@@ -41,6 +41,7 @@ void find_routines(void *lib, Routines &r, const std::string &device) {
   find(lib, r.addmm_out, name("_addmm_out").c_str());
   find(lib, r.baddbmm_out, name("_baddbmm_out").c_str());
   find(lib, r.convolution, name("_convolution").c_str());
+  find(lib, r.randint, name("_randint_low").c_str());
   find(lib, r.flash, name("__scaled_dot_product_flash_attention").c_str());
   find(lib, r.efficient, name("__scaled_dot_product_efficient_attention").c_str());
   find(lib, r.cudnn, name("__scaled_dot_product_cudnn_attention").c_str());

@@ -30,6 +30,7 @@ struct Routines {
   int32_t (*baddbmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
   int32_t (*convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t, int32_t,
                          const int64_t *, int64_t, int64_t, Handle *) = nullptr;
+  int32_t (*randint)(int64_t, int64_t, const int64_t *, int64_t, int32_t *, int32_t *, int32_t *, int32_t, int32_t *, Handle *) = nullptr;
   // attention of GPUs
   int32_t (*flash)(Handle, Handle, Handle, double, int32_t, int32_t, double *, Handle *, Handle *, Handle *, Handle *, int64_t *, int64_t *,
                    Handle *, Handle *, Handle *) = nullptr;
