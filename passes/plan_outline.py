@@ -29,6 +29,7 @@ _C_LIBRARY = set(
     fmod frexp ldexp lgamma log log10 log1p log2 memcpy memmove memset nearbyint pow remainder rint round roundeven sin sincos
     sinh sqrt tan tanh tgamma trunc""".split()
 )
+_ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty")
 _OWN = ("sym_name", "graph.strides")
 
 
@@ -99,6 +100,7 @@ def _unique(label: str, taken: set[str]) -> str:
 def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
     """A function with the group's body and, as yet, no name."""
     block = group.regions[0].blocks[0]
+    _arrange(block)
     end = block.operations[len(block.operations) - 1].operation
     signature = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in end.operands])
     kept = {key: group.attributes[key] for key in group.attributes if key not in _OWN}
@@ -120,3 +122,28 @@ def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
     end.erase()
     block.append_to(function.regions[0])
     return function
+
+
+def _arrange(block: ir.Block) -> None:
+    """Puts constants and what results begin with in front of their first use, as equal groups may have them anywhere."""
+    *ops, end = [op.operation for op in block.operations]
+    left = {op for op in ops if op.name in _ANYWHERE}
+
+    def place(used: ir.Operation, user: ir.Operation) -> None:
+        left.discard(used)
+        used.move_before(user)
+        uses(used, used)
+
+    def uses(op: ir.Operation, user: ir.Operation) -> None:
+        for v in op.operands:
+            if not isinstance(v, ir.BlockArgument) and v.owner in left:
+                place(v.owner, user)
+        for region in op.regions:
+            for inner in region.blocks[0].operations:
+                uses(inner.operation, user)
+
+    for op in (*ops, end):
+        if not left:
+            return
+        if op not in left:
+            uses(op, op)

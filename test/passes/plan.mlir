@@ -191,7 +191,7 @@ func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x3xf32> {graph.strides = array<
 // CHECK: "plan.launch"(%[[V]], %[[O]]) {kernel = @copy,
 // CHECK: "plan.return"(%[[O]],
 // CHECK: func.func private @add
-// CHECK-NEXT: arith.constant 1.0
+// CHECK: arith.constant 1.0
 #id = affine_map<(d0) -> (d0)>
 func.func @main(%x: tensor<4xf32>) -> (tensor<4xi32>, tensor<4xf32>) {
   %one = arith.constant 1.0 : f32
@@ -218,4 +218,55 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xi32>, tensor<4xf32>) {
   }) {sym_name = "add"} : (tensor<4xf32>) -> tensor<4xf32>
   %s = "graph.extern"(%b) {callee = "aten.sin.default", reason = "fallback", args = [unit], kwargs = {}, strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
   return %v, %s : tensor<4xi32>, tensor<4xf32>
+}
+
+// -----
+
+// Equal groups share a function wherever their constants and the memory of their results stand.
+// CHECK: "plan.launch"({{.*}}) {kernel = @sum, label = "sum"
+// CHECK: "plan.launch"({{.*}}) {kernel = @sum, label = "sum_2"
+// CHECK: func.func private @sum(
+// CHECK-NOT: func.func
+#two = affine_map<(d0, d1) -> (d0, d1)>
+#one = affine_map<(d0, d1) -> (d0)>
+func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4x8xf32>):
+    %zero = arith.constant 0.0 : f32
+    %two = arith.constant 2.0 : f32
+    %e = tensor.empty() : tensor<4x8xf32>
+    %s = tensor.empty() : tensor<4xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%s : tensor<4xf32>) -> tensor<4xf32>
+    %d = linalg.generic {indexing_maps = [#two, #two], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %v = arith.mulf %i, %two : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#two, #one], iterator_types = ["parallel", "reduction"]} ins(%d : tensor<4x8xf32>) outs(%f : tensor<4xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %v = arith.addf %i, %o : f32
+      linalg.yield %v : f32
+    } -> tensor<4xf32>
+    "graph.yield"(%r) : (tensor<4xf32>) -> ()
+  }) {sym_name = "sum"} : (tensor<4x8xf32>) -> tensor<4xf32>
+  %b = "graph.group"(%y) ({
+  ^bb0(%in: tensor<4x8xf32>):
+    %two = arith.constant 2.0 : f32
+    %e = tensor.empty() : tensor<4x8xf32>
+    %d = linalg.generic {indexing_maps = [#two, #two], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %v = arith.mulf %i, %two : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    %s = tensor.empty() : tensor<4xf32>
+    %zero = arith.constant 0.0 : f32
+    %f = linalg.fill ins(%zero : f32) outs(%s : tensor<4xf32>) -> tensor<4xf32>
+    %r = linalg.generic {indexing_maps = [#two, #one], iterator_types = ["parallel", "reduction"]} ins(%d : tensor<4x8xf32>) outs(%f : tensor<4xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %v = arith.addf %i, %o : f32
+      linalg.yield %v : f32
+    } -> tensor<4xf32>
+    "graph.yield"(%r) : (tensor<4xf32>) -> ()
+  }) {sym_name = "sum_2"} : (tensor<4x8xf32>) -> tensor<4xf32>
+  return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
