@@ -160,3 +160,17 @@ def test_channels_last_keeps_its_strides(door: Door) -> None:
         y = door(lambda x: F.dropout(x, 0.5), (x,))(x)
     assert y.stride() == x.stride()
     is_rate(y.permute(0, 2, 3, 1).reshape(-1, 8) != 0, 0.5)
+
+
+def test_gradients_of_a_layer_that_drops_everywhere(door: Door) -> None:
+    """Against finite differences, with the same numbers drawn for each."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True).double()
+    x = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
+    run = door(layer, (x,))
+
+    def seeded(x: Tensor) -> Tensor:
+        torch.manual_seed(11)
+        y: Tensor = run(x)
+        return y
+
+    assert torch.autograd.gradcheck(seeded, (x,), atol=1e-5)
