@@ -7,6 +7,7 @@ further call of the kind: a model repeats its layers, and a trace costs millisec
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from .aliases import is_dense, storage
 from .decompositions import table
+from .in_place import is_functional
 
 aten = torch.ops.aten
 
@@ -91,35 +93,69 @@ def _layout(value: Tensor, memory: dict[int, int]) -> Hashable:
     return (value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, flags, held)
 
 
-def kept(target: Any, args: Any, kwargs: Any, inputs: Sequence[fx.Node], fake: FakeTensorMode) -> Expansion:
+@dataclass(frozen=True)
+class Call:
+    """`run(*args, **kwargs)`, in which `inputs` are the nodes among the arguments. `source`: its lines in the model, for errors."""
+
+    run: Callable[..., Any]
+    args: Any
+    kwargs: Any
+    inputs: Sequence[fx.Node]
+    source: str
+
+
+def kept(call: Call, fake: FakeTensorMode) -> Expansion:
     """A call that stays as it is."""
     graph = fx.Graph()
-    places = {node: _placeholder(graph, node, i) for i, node in enumerate(inputs)}
-    call = graph.call_function(target, *fx.map_arg((args, kwargs), places.__getitem__))
+    places = {node: _placeholder(graph, node, i) for i, node in enumerate(call.inputs)}
+    made = graph.call_function(call.run, *fx.map_arg((call.args, call.kwargs), places.__getitem__))
     with fake:
-        call.meta["val"] = target(*_values(args), **_values(kwargs))
-    return Expansion((call,), tuple(places.values()), call, _shared((call,), inputs), fx.GraphModule({}, fx.Graph()))
+        made.meta["val"] = _result(call, {node: node.meta["val"] for node in call.inputs})
+    return Expansion((made,), tuple(places.values()), made, _shared((made,), call.inputs), fx.GraphModule({}, fx.Graph()))
 
 
-def traced(run: Callable[..., Any], args: Any, kwargs: Any, inputs: Sequence[fx.Node], fake: FakeTensorMode) -> Expansion:
-    """What `run(*args, **kwargs)` does, decomposed by our table."""
+def traced(calls: Sequence[Call], fake: FakeTensorMode) -> list[Expansion]:
+    """What calls do, decomposed by our table. All go through one trace, as it has a fixed cost, each with arguments of its own."""
 
-    def flat(*tensors: Tensor) -> Any:
-        given = dict(zip(inputs, tensors, strict=True))
-        return run(*fx.map_arg(args, given.__getitem__), **fx.map_arg(kwargs, given.__getitem__))
+    def flat(*tensors: Tensor) -> list[Any]:
+        given = iter(tensors)
+        return [_result(call, dict(zip(call.inputs, given, strict=False))) for call in calls]
 
     with fake, enable_python_dispatcher(), traceback.preserve_node_meta(), _use_lazy_graph_module(True):
-        apart = [node.meta["val"].detach() for node in inputs]
+        apart = [node.meta["val"].detach() for call in calls for node in call.inputs]
         gm = make_fx(flat, decomposition_table=table(), tracing_mode="real")(*apart)
-    output = gm.graph.output_node()
-    gm.graph.eliminate_dead_code()
-    places = tuple(node for node in gm.graph.nodes if node.op == "placeholder")
     for node in gm.graph.nodes:
-        if node.target is aten.as_strided_.default and node.args[0] not in places:
+        if node.target is aten.as_strided_.default and node.args[0].op != "placeholder":
             node.target = aten.as_strided.default  # it changes no memory, only what the nodes after it see
-    nodes = tuple(node for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
-    results = output.args[0]
-    return Expansion(nodes, places, results, _shared(pytree.tree_leaves(results), inputs), gm)
+    places = iter([node for node in gm.graph.nodes if node.op == "placeholder"])
+    order = {node: i for i, node in enumerate(gm.graph.nodes)}
+    found = []
+    for call, results in zip(calls, gm.graph.output_node().args[0], strict=True):
+        inputs = tuple(islice(places, len(call.inputs)))
+        nodes = tuple(sorted(_behind(results, gm.graph), key=order.__getitem__))
+        found.append(Expansion(nodes, inputs, results, _shared(pytree.tree_leaves(results), call.inputs), gm))
+    return found
+
+
+def _result(call: Call, given: dict[fx.Node, Tensor]) -> Any:
+    try:
+        return call.run(*fx.map_arg(call.args, given.__getitem__), **fx.map_arg(call.kwargs, given.__getitem__))
+    except Exception as error:
+        error.add_note(call.source)
+        raise
+
+
+def _behind(results: Any, graph: fx.Graph) -> set[fx.Node]:
+    """The nodes that results are computed by, and all that do more than compute."""
+    waiting = [node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)]
+    waiting += [node for node in graph.nodes if not is_functional(node)]
+    found: set[fx.Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node.op != "placeholder" and node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
 
 
 def _shared(results: Sequence[Any], inputs: Sequence[fx.Node]) -> dict[fx.Node, int]:
@@ -136,7 +172,3 @@ def _placeholder(graph: fx.Graph, node: fx.Node, number: int) -> fx.Node:
     made = graph.placeholder(f"argument_{number}")
     made.meta["val"] = node.meta["val"]
     return made
-
-
-def _values(args: Any) -> Any:
-    return fx.map_arg(args, lambda node: node.meta["val"])

@@ -45,6 +45,12 @@ def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
     return found
 
 
+def is_functional(node: fx.Node) -> bool:
+    """Whether a node computes its results and does nothing else, by its op's schema."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or (not schema.is_mutable and bool(schema.returns))
+
+
 def _is_mutable(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 

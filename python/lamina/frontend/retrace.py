@@ -2,7 +2,7 @@
 long, as it traces every call of the graph twice, through layers that find out what is changed and make copies of it."""
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 from .aliases import storage
 from .attention import ATTENTION, attend, is_on_gpu, kind_of_mask
 from .decompositions import own
-from .expansion import Expansion, is_composite, kept, kind_of, stays, traced
-from .in_place import functional, rewritten
+from .expansion import Call, Expansion, is_composite, kept, kind_of, stays, traced
+from .in_place import functional, is_functional, rewritten
 from .interface import attribute
 from .normalise import SETTLED
 
@@ -40,7 +40,7 @@ def decomposed(gm: fx.GraphModule) -> fx.GraphModule | None:
         return None
     same = rewritten(gm.graph)
     made = None if same is None else _Run(gm, fake, same).run()
-    return made if made is not None and all(_is_functional(node) for node in made.graph.nodes) else None
+    return made if made is not None and all(is_functional(node) for node in made.graph.nodes) else None
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class _Run:
     masks: dict[Any, str] = field(default_factory=dict)
 
     def run(self) -> fx.GraphModule | None:
+        self._foresee()
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
                 self.made[node] = self.graph.node_copy(node)
@@ -87,21 +88,34 @@ class _Run:
         item.meta = {**_places(node), "val": source.meta["val"][index]}
         return item
 
-    def _call(self, node: fx.Node) -> Any:
+    def _foresee(self) -> None:
+        """Traces all kinds of calls at once that the old graph shows. Where a decomposition gives its results another layout than
+        eager does, the calls that take them are of other kinds, traced when they are met."""
+        calls: dict[Hashable, Call] = {}
+        for node in self.gm.graph.nodes:
+            if node.op == "call_function" and node.target is not operator.getitem and node.target not in SETTLED:
+                target, key, call = self._kind(node, node.args, node.kwargs)
+                if not stays(target):
+                    calls.setdefault(key, call)
+        found = traced(list(calls.values()), self.fake) if calls else []
+        if all(is_functional(n) for of in found for n in of.nodes):
+            self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
+
+    def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, Hashable, Call]:
+        """The function that a node calls, and the kind of its call with these arguments."""
         target = functional(node.target) if node in self.same else node.target
-        args, kwargs = self._new(node.args), self._new(node.kwargs)
         run, note = self._rule(node, target)
         key, inputs = kind_of(target, args, kwargs, note)
-        if found := self.known.get(key):
-            return self._copy(found, inputs, node)
-        try:
-            found = (kept if stays(target) else traced)(run, args, kwargs, inputs, self.fake)
-        except Exception as error:
-            error.add_note(node.meta.get("stack_trace") or "")
-            raise
-        if found.is_copyable:
-            self.known[key] = found
-        return self._copy(found, inputs, node)
+        return target, key, Call(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
+
+    def _call(self, node: fx.Node) -> Any:
+        target, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
+        found = self.known.get(key)
+        if found is None:
+            found = kept(call, self.fake) if stays(target) else traced([call], self.fake)[0]
+            if found.is_copyable:
+                self.known[key] = found
+        return self._copy(found, call.inputs, node)
 
     def _rule(self, node: fx.Node, target: Any) -> tuple[Callable[..., Any], str]:
         """What to trace for a call, and what else than its arguments decides it.
@@ -122,7 +136,7 @@ class _Run:
             self.masks[mask] = kind_of_mask(node, self.gm)
         return self.masks[mask]
 
-    def _copy(self, of: Expansion, inputs: tuple[fx.Node, ...], node: fx.Node) -> Any:
+    def _copy(self, of: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
         """The nodes of an expansion in the new graph. Its results get memory of their own each time, values in between do not."""
         new = dict(zip(of.inputs, inputs, strict=True))
         for one in of.nodes:
@@ -186,13 +200,8 @@ def _is_plain(node: fx.Node) -> bool:
     values = pytree.tree_leaves(node.meta.get("val"))
     fixed = all(map(_is_fixed, values))
     training = node.target in _NORMS and node.args[_NORMS[node.target]]
-    return fixed and bool(values) and not training and (_is_functional(node) or functional(node.target) is not None)
+    return fixed and bool(values) and not training and (is_functional(node) or functional(node.target) is not None)
 
 
 def _is_fixed(value: Any) -> bool:
     return isinstance(value, Tensor) and all(type(n) is int for n in (*value.shape, *value.stride(), value.storage_offset()))
-
-
-def _is_functional(node: fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is None or (not schema.is_mutable and bool(schema.returns))
