@@ -13,6 +13,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
+from .memory import Mask
 from .values import Bound, Spread, Window, as_spread, element_of, together, vector_type
 
 if TYPE_CHECKING:
@@ -23,41 +24,49 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     source, first, start, mask = op.operands
     buffer, held = k.uniform(source), k.mask(mask)
     along = ir.IntegerAttr(op.attributes["along"]).value
-    assert not isinstance(held, Window)
     whole = _whole(k, op, start)
     if not whole and not along and not isinstance(held, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
         k.held[op.results[0]] = _of_two(k, op, held)
         return
-    if not whole or isinstance(held, Spread):
+    if not whole or isinstance(held, Spread | Window):
         k.held[op.results[0]] = _elements(k, op, along, held)
         return
     if along:
-        places = [_place(k, op, along, c, 0) for c in range(k.shape.chunks)]
+        places = [_place(k, op, along, own) for own in k.offsets]
         k.held[op.results[0]] = k.memory.read(buffer, places, _divisor(k, op, first), held, _zero(buffer), padded=False)
         return
     parts = []
-    for c in range(k.shape.chunks):
-        one = _element(k, op, c, 0, held)
+    for own, wanted in zip(k.offsets, _wanted(k, held), strict=True):
+        one = _element(k, op, own, wanted)
         parts.append(vector.broadcast(vector_type(k.shape.vec, one.type), one))
     k.held[op.results[0]] = Spread(tuple(parts))
 
 
-def _element(k: "Kernel", op: ir.Operation, chunk: int, lane: int, mask: Bound | None) -> ir.Value:
-    """What a run that an access meets has for all its lanes."""
-    place, wanted = _place(k, op, 0, chunk, lane), mask.inside[chunk] if mask else None
+def _wanted(k: "Kernel", mask: Bound | None) -> tuple[ir.Value | None, ...]:
+    return mask.inside if mask else (None,) * k.shape.chunks
+
+
+def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | None) -> ir.Value:
+    """What a lane's run has for all its lanes."""
+    place = _place(k, op, 0, own)
     at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
     return memref.load(k.uniform(op.operands[0]), [at])
 
 
-def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | None) -> Spread:
-    """Accesses that meet two runs at most."""
+def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Spread:
+    """Accesses that meet two runs at most: those of their first and their last lane that counts."""
     start, shortest = k.uniform(op.operands[2]), min(length for length, _ in _runs(op))
     parts = []
+    wanted = (None,) * k.shape.chunks if isinstance(mask, Window) else _wanted(k, mask)
     for c, own in enumerate(k.offsets):
-        lane = k.at.add(own, start)
-        end = k.at.times(k.at.add(k.at.over(lane, shortest), 1), shortest)
-        here, there = (_element(k, op, c, i, mask) for i in (0, k.shape.vec - 1))
-        before = [k.at.below(k.at.add(lane, i), end) for i in range(k.shape.vec)]
+        first, last = own, k.at.add(own, k.shape.vec - 1)
+        if isinstance(mask, Window) and mask.parts[c] is not None:
+            top = arith.subi(mask.high, k.at.number(1))
+            first, last = arith.minsi(arith.maxsi(first, mask.low), top), arith.minsi(last, top)
+        end = k.at.times(k.at.add(k.at.over(arith.addi(first, start), shortest), 1), shortest)
+        here, there = _element(k, op, first, wanted[c]), _element(k, op, last, wanted[c])
+        lanes = [arith.addi(k.at.add(own, i), start) for i in range(k.shape.vec)]
+        before = [arith.cmpi(arith.CmpIPredicate.slt, lane, end) for lane in lanes]
         parts.append(together([arith.select(p, here, there) for p in before]))
     return Spread(tuple(parts))
 
@@ -66,29 +75,28 @@ def write(k: "Kernel", op: ir.Operation) -> None:
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
         raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=str(op.location))
-    places = [_place(k, op, 1, c, 0) for c in range(k.shape.chunks)]
+    places = [_place(k, op, 1, own) for own in k.offsets]
     k.memory.write(k.spread(value), k.uniform(target), places, _divisor(k, op, first), k.mask(mask))
 
 
-def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Bound | Spread | None) -> Spread:
+def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
     """Lanes read one by one."""
     buffer = k.uniform(op.operands[0])
-    if isinstance(mask, Bound):
+    if isinstance(mask, Bound | Window):
         mask = as_spread(mask, k.shape.vec)
-    chunks, vec = range(k.shape.chunks), k.shape.vec
-    places = Spread(tuple(together([_place(k, op, along, c, i) for i in range(vec)]) for c in chunks))
+    vec = k.shape.vec
+    places = Spread(tuple(together([_place(k, op, along, k.at.add(own, i)) for i in range(vec)]) for own in k.offsets))
     none = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), _zero(buffer))
     return k.memory.gather(buffer, places, mask, Spread((none,) * k.shape.chunks))
 
 
-def _place(k: "Kernel", op: ir.Operation, along: int, chunk: int, lane: int) -> ir.Value:
-    """Where a lane of one of the thread's accesses is in memory."""
+def _place(k: "Kernel", op: ir.Operation, along: int, own: ir.Value) -> ir.Value:
+    """Where a lane is in memory."""
     *_, first, start, _ = op.operands
     first, start = k.uniform(first), k.uniform(start)
-    own = k.at.add(k.offsets[chunk], lane)
-    place = k.at.add(first, own) if along else first
+    place = arith.addi(first, own) if along else first
     for length, jump in _runs(op):
-        run = k.at.over(k.at.add(own, start), length)
+        run = k.at.over(arith.addi(own, start), length)
         place = arith.addi(place, arith.muli(run, k.at.number(jump)))
     return place
 

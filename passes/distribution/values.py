@@ -40,9 +40,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class Window:
-    """A mask of neighbouring lanes: for each access, how it is cut, or None where it never is."""
+    """A mask of neighbouring lanes.
+
+    parts  for each access, how it is cut, or None where it never is
+    low    the first lane that counts
+    high   the first one after it that does not
+    """
 
     parts: tuple[Cut | None, ...]
+    low: ir.Value
+    high: ir.Value
 
 
 Held = ir.Value | Spread | Bound | Window

@@ -29,7 +29,7 @@ def window(k: "Kernel", op: ir.Operation) -> None:
             parts.append(Cut(inside, _all(whole), together([_all(w) for w in wanted])))
         else:
             parts.append(None)
-    k.held[op.results[0]] = Window(tuple(parts))
+    k.held[op.results[0]] = Window(tuple(parts), low, high)
 
 
 def _all(conditions: list[ir.Value]) -> ir.Value:

@@ -79,3 +79,11 @@ def test_normalised_images_are_read_in_whole_accesses(side: int, dtype: torch.dt
     (found,) = run(fn, x(16, 16, side, side, dtype=dtype), x(16), x(16).abs() + 1, x(16)).results
     assert set(found.loads[0].accesses) == set(found.stores[4].accesses) == {width}
     assert found.stores[4].sectors == 256 * side * side * dtype.itemsize // 32
+
+
+@pytest.mark.parametrize(("channels", "side"), [(24, 17), (40, 9), (8, 37), (8 * 51, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_groups_that_start_amid_accesses(channels: int, side: int, dtype: torch.dtype) -> None:
+    """Flattened columns and shifted rows at once."""
+    (found,) = run(group_norm, x(3, channels, side, side, dtype=dtype), x(channels, dtype=dtype), x(channels, dtype=dtype)).results
+    assert 16 in found.loads[0].accesses
