@@ -111,12 +111,16 @@ class Bundle:
 
     def add(self, step: int, kernel: Kernel, buffers: Iterable[ir.Value]) -> bool:
         """Takes a launch if nothing is lost by that."""
+        fresh = {v for v in buffers if v not in self.buffers}
+        if len(self.buffers) + len(fresh) > BUFFERS:
+            return False
         kernels = {**self.kernels, kernel: self.kernels.get(kernel, 0) + 1}
-        buffers, cta = self.buffers.union(buffers), max(self.cta, kernel.cta)
-        if len(buffers) > BUFFERS or not (len(kernels) == 1 or self._agree(kernels, cta)):
+        cta = max(self.cta, kernel.cta)
+        if len(kernels) > 1 and not self._agree(kernels, cta):
             return False
         self.steps.append(step)
-        self.kernels, self.buffers, self.cta = kernels, buffers, cta
+        self.buffers |= fresh
+        self.kernels, self.cta = kernels, cta
         return True
 
     def _agree(self, kernels: Mapping[Kernel, int], cta: int) -> bool:

@@ -1,5 +1,6 @@
 """The order of steps in which small launches meet."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from torch_mlir import ir
@@ -31,15 +32,15 @@ class _Order:
     def run(self) -> list[list[int]]:
         for n, kernel in enumerate(self.kernels):
             if n not in self.done:
-                self._release(n, {m for m in self.waiting if m in self.steps[n].needs or self._is_late(m)})
+                late = itertools.takewhile(self._is_late, self.waiting)  # they stand in the order in which they began to wait
+                self._release(n, {*late, *(m for m in self.steps[n].needs if m in self.waiting)})
             if n in self.done:
                 continue
             if kernel is None:
                 self._issue([n])
             else:
                 self.waiting[n] = (len(self.bundles), self.bytes)
-        while self.waiting:
-            self._release(len(self.steps), {next(iter(self.waiting))})
+        self._release(len(self.steps), set(self.waiting))
         return self.bundles
 
     def _is_late(self, n: int) -> bool:
