@@ -23,6 +23,7 @@ def loop(k: "Kernel", op: ir.Operation) -> None:
     if shared:
         bounds = [k.at.number(0), _turns(k, bounds[1]), k.at.number(1)]
     flat = _flatten(k, inits)
+    k.exchange.meet()
     loop = scf.ForOp(*bounds, flat)
     body = op.regions[0].blocks[0]
     iteration = loop.induction_variable

@@ -41,13 +41,17 @@ class Exchange:
         place = at.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
 
+    def meet(self) -> None:
+        """The CTAs of a cluster wait for each other's start, once: outside of any loop."""
+        if self.rank is not None and not self.met:
+            wait()
+            self.met = True
+
     def among_ctas(self, values: list[ir.Value]) -> list[list[ir.Value]]:
         """Every thread's list of what each CTA of the cluster has sent, in the order of their ranks."""
         at, ctas, rank = self.at, self.shape.cluster, self.rank
         assert rank is not None
-        if not self.met:
-            wait()
-            self.met = True
+        self.meet()
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(ctas, v.type) for v in stored]
         if self.repeated:

@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith
 from lamina.core.errors import CompileError
 
 from . import blocks, control, online, random, runs
-from .cluster import start, wait
+from .cluster import start
 from .divisors import Divisors
 from .exchange import Exchange
 from .groups import Groups

@@ -32,3 +32,16 @@ def test_figures_of_the_readme_are_recorded() -> None:
     assert found
     recorded = (ROOT / "docs" / "figures.md").read_text().splitlines()
     assert [line for line in found[1].splitlines() if line.startswith("|") and line not in recorded] == []
+
+
+def test_gpu_figures_of_the_readme_are_recorded() -> None:
+    """The README shows some of the columns."""
+    found = re.search(r"<!-- GPU figures -->\n(.*?)<!-- end of GPU figures -->", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found
+    recorded = [_cells(line) for line in (ROOT / "docs" / "figures-gpu.md").read_text().splitlines() if line.startswith("|")]
+    for row in (_cells(line) for line in found[1].splitlines() if line.startswith("| ") and not line.startswith("| ---")):
+        assert any(row[0] == other[0] and set(row) <= set(other) for other in recorded), row
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]

@@ -59,6 +59,8 @@ _ON_HOST = ("addcdiv.Tensor", "addcmul.Tensor")  # their factors are read as num
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     found = {}
     for name, op in {**{name: getattr(torch, name) for name in _SAME}, **_OWN}.items():
+        if not hasattr(aten, f"_foreach_{name}"):
+            continue  # older than this op (clone: torch 2.12)
         packet = getattr(aten, f"_foreach_{name}")
         for overload in packet.overloads():
             if "out" not in overload and f"{name}.{overload}" not in _ON_HOST:

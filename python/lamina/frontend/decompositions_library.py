@@ -27,7 +27,7 @@ def mm(a: Tensor, b: Tensor) -> Any:
     wide = _filled_up(a, b)
     if wide is None:
         return NotImplemented
-    return aten.slice.Tensor(aten.mm.default(*wide), 1, 0, b.shape[1])
+    return _first_columns(aten.mm.default(*wide), b.shape[1])
 
 
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
@@ -37,7 +37,12 @@ def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float =
     n, columns = b.shape[1], wide[1].shape[1]
     if bias.dim() and bias.shape[-1] == n:
         bias = aten.constant_pad_nd.default(bias, [0, columns - n])
-    return aten.slice.Tensor(aten.addmm.default(bias, *wide, beta=beta, alpha=alpha), 1, 0, n)
+    return _first_columns(aten.addmm.default(bias, *wide, beta=beta, alpha=alpha), n)
+
+
+def _first_columns(product: Tensor, n: int) -> Tensor:
+    """Without gaps, as eager gives it; kernels that read it read the product."""
+    return aten.clone.default(aten.slice.Tensor(product, 1, 0, n), memory_format=torch.contiguous_format)
 
 
 def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
