@@ -51,8 +51,7 @@ class Kernel:
         """At the current insertion point."""
         self._stand()
         self.block(self.source)
-        if self.rank is not None and not self.exchange.met:
-            wait()
+        self.exchange.meet()
 
     def _stand(self) -> None:
         """Which program and which lanes are this thread's."""
