@@ -64,10 +64,12 @@ def contiguous(b: "Blocks", at: Affine) -> bool:
 def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
     """The first lane's element. Rows that start amid an access have it where the access starts, which nothing else would tell."""
     first, window = b.index(at), b.window
-    step = window.shift.step(ir.MemRefType(flat.type).element_type.width) if window is not None else 1
-    if window is None or b.vector is None or step == 1 or not window.shift.meets(at, b.vector, step):
+    if window is None or b.vector is None:
         return first
-    return arith.muli(arith.divui(first, b.number(step)), b.number(step))
+    for step in (window.shift.width, window.shift.step(ir.MemRefType(flat.type).element_type.width)):
+        if step > 1 and window.shift.meets(at, b.vector, step):
+            return arith.muli(arith.divui(first, b.number(step)), b.number(step))
+    return first
 
 
 def _runs(b: "Blocks", at: Affine) -> Runs | None:

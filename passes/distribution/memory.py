@@ -66,14 +66,16 @@ class Memory:
         item = type_.element_type.width // 8
         if self._step(source, count, divisor) * item < min(WIDEST, count * item):
             return single()
-        if cut.inside is None:
-            return self.load(source, place, count, divisor)
-        place = arith.select(cut.inside, place, self.at.number(0))
         size = type_.shape[0]
-        if size % count == 0:
+        if size < count:
+            return single()
+        if cut.inside is not None:
+            place = arith.select(cut.inside, place, self.at.number(0))
+        if divisor % count == 0 and (cut.inside is None or size % count == 0):
             return self.load(source, place, count, divisor)
         result = vector_type(count, type_.element_type)
-        within = arith.cmpi(arith.CmpIPredicate.ule, self.at.add(place, count), self.at.number(size))
+        # Unsigned, so that what starts before the memory is not within it either.
+        within = arith.cmpi(arith.CmpIPredicate.ule, place, self.at.number(size - count))
         branch = ir.Operation.create("scf.if", results=[result], operands=[within], regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
             ir.Operation.create("scf.yield", operands=[self.load(source, place, count, divisor)])

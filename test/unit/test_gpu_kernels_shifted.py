@@ -47,3 +47,13 @@ def test_long_rows_are_walked_over() -> None:
     run(lambda a, t: F.cross_entropy(a, t), x(520, 3001, dtype=BF16), labels(520, 3001))
     run(lambda a, w, b: F.layer_norm(a, (1003,), w, b), x(9, 1003, dtype=BF16), x(1003, dtype=BF16), x(1003, dtype=BF16))
     run(lambda a, b: torch.softmax(a + b, -1), x(9, 2049, dtype=torch.float16), x(9, 2049))
+
+
+@pytest.mark.parametrize("width", [257, 2049], ids=["ends cut", "only the start cut"])
+def test_wider_types_start_at_other_places(width: int) -> None:
+    """Rows of halves start amid 8 elements where those of floats start amid 4 alone: the block's first lane is then before these."""
+    run(lambda a, b: torch.softmax(b + a, -1).to(BF16), x(6, 4, width, dtype=BF16), x(4, width))
+
+
+def test_what_all_rows_share_starts_with_no_access() -> None:
+    run(lambda a, b: torch.where(a, b, -b).sum(-1), x(6, 260) > 0, x(260))
