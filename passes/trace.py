@@ -79,7 +79,8 @@ class Tracer:
         source = value if in_memory else self._reshaped_memory(value)
         if source is not None:
             at = offset(index, self.strides_of(value) if in_memory else row_major(shape_of(value)))
-            needed = tuple(b for b in guard if not b.always and _concerns(b, at))
+            checked = any(b.message for b in guard)  # only where all other bounds hold
+            needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
         assert op is not None
         key = (value, index, guard)
@@ -241,6 +242,6 @@ class Tracer:
 
 def _concerns(bound: Bound, at: Affine) -> bool:
     """Whether a bound keeps an access to `at` in its memory: what varies over other axes alone is there anyway."""
-    if bound.message or bound.at.opaque or at.opaque:
+    if bound.at.opaque or at.opaque:
         return True
     return any(mentions(at, (t,)) for t, _ in bound.at.terms)

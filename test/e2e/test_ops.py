@@ -328,6 +328,16 @@ def test_layouts(layout: str, shape: tuple[int, int]) -> None:
     check(ops, LAYOUTS[layout](*shape), normal(*shape), absolute=64)
 
 
+def test_reversed_parts_that_do_not_vary_along_what_is_reversed() -> None:
+    """What is read for all rows alike has no bounds of rows, and the check of the reversed rows must keep them."""
+
+    def ops(x: Tensor, row: Tensor, column: Tensor) -> list[Tensor]:
+        a, b = x * 2 + row, x * 2 + column
+        return [F.pad(a.flip(0), (0, 0, 2, 2)), torch.cat([a.flip(0), x]), F.pad(b.flip(1), (3, 3)), torch.cat([b, b.flip(1)], 1)]
+
+    check(ops, normal(8, 16), normal(16), normal(8, 1))
+
+
 def test_indexing() -> None:
     def ops(x: Tensor, i: Tensor, j: Tensor, g: Tensor, m: Tensor) -> list[Tensor]:
         return [

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "short rows": (lambda a: torch.softmax(a, -1), [x(1000, 7)]),
     "odd rows": (lambda a: torch.softmax(a, -1), [x(50, 1001)]),
     "doubles": (lambda a: torch.softmax(a, -1), [x(16, 500, dtype=torch.float64)]),
+    "reversed rows, padded": (lambda a, b: F.pad((a * 2 + b).flip(0), (0, 0, 2, 2)), [x(8, 16), x(16)]),
     "argmax": (lambda a: a.argmax(-1), [x(33, 129)]),
     "var": (lambda a: (a.var(-1), a.mean(-1)), [x(65, 300)]),
     "any": (lambda a: ((a > 3).any(-1), (a > -9).all(-1)), [x(33, 1025)]),
