@@ -193,3 +193,22 @@ def test_backward_gets_seeds_and_no_masks() -> None:
     assert sum(is_seed(n) for n in forward.graph.nodes) == 2 and sum(v.numel() == 1 and v.dtype == torch.int64 for v in saved) == 2
     assert all(v.dtype == torch.float32 for v in saved if v.numel() > 1)
     assert not any(is_seed(n) for n in backward.graph.nodes) and sum(n.target is BITS for n in backward.graph.nodes) == 2
+
+
+LAYOUTS = {
+    "transposed": torch.empty(4, 3).t(),
+    "channels-last": torch.empty(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "part": torch.empty(4, 6)[:, ::2],
+    "expanded": torch.empty(1, 4).expand(3, 4),
+}
+
+
+@pytest.mark.parametrize("x", LAYOUTS.values(), ids=LAYOUTS)
+def test_results_lie_in_memory_as_eagers_do(x: Tensor) -> None:
+    def drawn(x: Tensor) -> list[Tensor]:
+        last = [torch.rand_like(x, memory_format=torch.channels_last)] if x.dim() == 4 else []
+        plain = torch.rand_like(x, memory_format=torch.contiguous_format)
+        return [torch.rand_like(x), plain, *last, torch.ops.aten.bernoulli.p(x, 0.5), torch.native_dropout(x, 0.5, True)[0]]
+
+    gm = make_fx(drawn, decomposition_table=table(), tracing_mode="fake")(x)
+    assert [y.stride() for y in gm(x)] == [y.stride() for y in drawn(x)]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from doors import DOORS, as_eager
 from torch import Tensor, fx, nn
 
 import lamina
@@ -91,6 +92,33 @@ def test_what_is_changed_in_place_is_the_new_value_for_all_that_read_it_later() 
     for y, expected in zip(compiled(x), in_place(x), strict=True):
         torch.testing.assert_close(y, expected)
         assert y.stride() == expected.stride()
+
+
+def powers(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = x + 1, x.double() - 1
+    return y.pow_(2), z.float_power_(2)
+
+
+def conjugate(x: Tensor) -> tuple[Tensor, ...]:
+    y = torch.complex(x, x + 1)
+    turned = y.conj()
+    y.mul_(2)
+    return turned * 1, y
+
+
+def filled(x: Tensor) -> tuple[Tensor, ...]:
+    y = (x + 1).t()
+    y.fill_(x[0, 0])
+    z = (x * 2).t()
+    z.copy_(x[0, 0:1].expand(4, 3))
+    return y, y.t().view(-1) * 2, z, z.t().view(-1) + 1
+
+
+@pytest.mark.parametrize("model", [powers, conjugate, filled])
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_changed_in_place_is_as_in_eager(model: Callable[..., Any], door: str) -> None:
+    with torch.no_grad():
+        as_eager(DOORS[door], model, torch.randn(3, 4))
 
 
 def an_argument(x: Tensor) -> Tensor:

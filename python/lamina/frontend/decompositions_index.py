@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .decompositions_random import memory_order, turned_back
+
 aten = torch.ops.aten
 
 
@@ -111,10 +113,15 @@ def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, devic
 
 
 def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
-    """`src` in the shape and type of `x`: what an assignment leaves when it is no longer in place."""
+    """`src` in the shape, type and order in memory of `x`: what an assignment leaves when it is no longer in place."""
     if x.device != src.device:
         return NotImplemented
-    return src.to(x.dtype).expand(x.shape).clone()
+    order = memory_order(x)
+    given = src.to(x.dtype).expand(x.shape)
+    if order == sorted(order):
+        return given.clone(memory_format=torch.contiguous_format)
+    turned = given.permute(order).clone(memory_format=torch.contiguous_format)
+    return turned_back(turned, order)
 
 
 INDEXING: dict[Any, Callable[..., Any]] = {
@@ -125,6 +132,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
     aten.copy.default: copy,
+    aten.fill.Tensor: copy,
     aten.eye.default: eye,
     aten.eye.m: eye,
     aten.squeeze.dims: squeeze_dims,

@@ -27,16 +27,21 @@ def _kept(x: Tensor, probability: float) -> Tensor:
     limit = round(probability * 2**32)
     if limit in (0, 2**32):
         return torch.full_like(x, bool(limit), dtype=torch.bool)
-    order = _memory_order(x)
+    order = memory_order(x)
     drawn = _drawn([x.shape[d] for d in order], x.device)
     mask = drawn < torch.full((), limit - 2**31, dtype=torch.int32, device=x.device)
-    return mask if order == sorted(order) else mask.permute([order.index(d) for d in range(x.dim())])
+    return mask if order == sorted(order) else turned_back(mask, order)
 
 
-def _memory_order(x: Tensor) -> list[int]:
-    """Dimensions, the slowest first: neighbours in memory get neighbouring numbers."""
+def memory_order(x: Tensor) -> list[int]:
+    """Dimensions, the slowest in memory first; as they are where several elements share a place."""
     dims = range(x.dim())
     return list(dims) if 0 in x.stride() else sorted(dims, key=x.stride, reverse=True)
+
+
+def turned_back(x: Tensor, order: Sequence[int]) -> Tensor:
+    """A tensor whose dimension i is `order[i]`, with its dimensions in their places."""
+    return x.permute([order.index(d) for d in range(x.dim())])
 
 
 @in_f32
@@ -75,7 +80,7 @@ def bernoulli(x: Tensor, *, generator: Any = None) -> Any:
 def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
     if generator is not None:
         return NotImplemented
-    return _kept(x, p).to(x.dtype)
+    return _kept(torch.empty_like(x, memory_format=torch.contiguous_format), p).to(x.dtype)
 
 
 def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Any:
@@ -83,8 +88,12 @@ def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any =
     return _uniform(size, dtype, device) if dtype in _DIGITS else NotImplemented
 
 
-def rand_like(x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Any:
-    return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device)
+def rand_like(
+    x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, memory_format: torch.memory_format | None = None, **_: Any
+) -> Any:
+    order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
+    drawn = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
+    return drawn if drawn is NotImplemented or order == sorted(order) else turned_back(drawn, order)
 
 
 def _uniform(size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:

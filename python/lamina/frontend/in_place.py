@@ -18,7 +18,13 @@ def functional(target: object) -> torch._ops.OpOverload | None:
     written = [a for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable or written != target._schema.arguments[:1]:
         return None
+    if _takes(found) != _takes(target):  # pow_.Scalar(tensor, number), but pow.Scalar(number, tensor)
+        return None
     return found if torch.Tag.pointwise in found.tags and torch.Tag.nondeterministic_seeded not in found.tags else None
+
+
+def _takes(target: torch._ops.OpOverload) -> list[str]:
+    return [str(a.type) for a in target._schema.arguments]
 
 
 def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
@@ -59,5 +65,5 @@ def _is_same(value: object, other: Tensor) -> bool:
     """Whether two tensors over the same memory are the same elements in the same order."""
     if not isinstance(value, Tensor):
         return False
-    mine, others = ((t.dtype, t.shape, t.stride(), t.storage_offset()) for t in (value, other))
+    mine, others = ((t.dtype, t.shape, t.stride(), t.storage_offset(), t.is_conj(), t.is_neg()) for t in (value, other))
     return mine == others
