@@ -59,7 +59,7 @@ def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int
 
 
 def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict[Expr, int]) -> int:
-    """The width of accesses along all rows as one axis; 1 where not all that differs from lane to lane is one run of memory."""
+    """The width of accesses along all rows as one axis; 0 where not all that differs from lane to lane is one run of memory."""
     simple = all(not e.guard for e in _loads(space)) and not has_scans(space)
     for a in accesses:
         runs = [t for t, _ in a.at.terms if t in quotients]
@@ -67,7 +67,7 @@ def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict
             simple = False
         if a.at.coefficient(axis) not in (0, 1) or (a.at.coefficient(axis) == 1 and runs):
             simple = False
-    return access_width(accesses, axis, quotients) if simple else 1
+    return access_width(accesses, axis, quotients) if simple else 0
 
 
 def _widest(along: list[Access]) -> int:

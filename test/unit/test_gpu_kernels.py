@@ -42,6 +42,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "odd rows": (lambda a: torch.softmax(a, -1), [x(50, 1001)]),
     "doubles": (lambda a: torch.softmax(a, -1), [x(16, 500, dtype=torch.float64)]),
     "reversed rows, padded": (lambda a, b: F.pad((a * 2 + b).flip(0), (0, 0, 2, 2)), [x(8, 16), x(16)]),
+    "short rows in two orders": (lambda a: (a.transpose(0, 1) + 1, a + 1), [x(100, 4, 3)]),
+    "sums and images": (lambda a: ((a + 1).contiguous(memory_format=torch.channels_last), a.sum((0, 2, 3))), [x(3, 12, 5, 5)]),
     "argmax": (lambda a: a.argmax(-1), [x(33, 129)]),
     "var": (lambda a: (a.var(-1), a.mean(-1)), [x(65, 300)]),
     "any": (lambda a: ((a > 3).any(-1), (a > -9).all(-1)), [x(33, 1025)]),
