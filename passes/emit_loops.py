@@ -188,6 +188,7 @@ class Loops:
             return out
 
         shared = max(axes, key=lambda a: a.extent) if plan.config.teams > 1 and not nest.scans else None
+        axes.sort(key=lambda a: a is not shared)  # outermost: every team begins with nothing
         sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried, shared)
         for r, acc in zip(nest.reductions, sums, strict=False):
             with b.point():
