@@ -153,6 +153,24 @@ def test_attention_with_a_mask_of_positions(mask: Callable[[int], Tensor], n: in
             assert len(calls) == 1 and "attention" in calls[0].callee
 
 
+@pytest.mark.parametrize("repeat", [False, True])
+def test_attention_whose_heads_are_shared(repeat: bool) -> None:
+    """Fewer heads of keys and values, or the same repeated: one fused call either way."""
+    q, k, v = (torch.randn(2, heads, 128, 64, device="cuda", dtype=torch.bfloat16) for heads in (8, 2, 2))
+
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if repeat:
+            return F.scaled_dot_product_attention(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1), is_causal=True)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    with torch.no_grad():
+        exact = fn(q.double(), k.double(), v.double())
+        for door in DOORS:
+            assert (door(fn, (q, k, v))(q, k, v) - exact).norm() <= 2 * (fn(q, k, v) - exact).norm()
+        calls = lamina.explain(fn, (q, k, v))
+        assert len(calls.externals) == 1 and "attention" in calls.externals[0].callee and not calls.kernels
+
+
 class Block(nn.Module):
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()

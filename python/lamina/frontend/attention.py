@@ -2,7 +2,8 @@
 
 A mask that depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time.
 Where it lets everything through it is dropped, where it is causal it becomes the flag: fused kernels then skip what it hides.
-What is left goes to the fused kernel that eager would take for these shapes.
+What is left goes to the fused kernel that eager would take for these shapes. Keys and values that several heads share stay shared
+where that kernel takes them so, written as `enable_gqa` or as repeated heads.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .heads import repeated, share_heads
 from .interface import attribute
 
 aten = torch.ops.aten
@@ -26,8 +28,11 @@ def keep_whole(gm: fx.GraphModule) -> None:
     """In place: the attention of a graph that Dynamo captured is kept whole when AOTAutograd traces it without gradients."""
     for node in gm.graph.nodes:
         if node.op == "call_function" and node.target in _FUNCTIONS and is_on_gpu(node):
-            node.args = (kind_of_mask(node, gm), *node.args)
+            kind = kind_of_mask(node, gm)
+            share_heads(node)
+            node.args = (kind, *node.args)
             node.target = whole
+    gm.graph.eliminate_dead_code()
     gm.recompile()
 
 
@@ -56,11 +61,14 @@ def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor |
     mask, as `meaning` has it."""
     query, key, value, mask, dropout, causal = _positional(args, kwargs)
     scale, grouped = kwargs.get("scale"), bool(kwargs.get("enable_gqa", False))
-    if query.device.type != "cuda" or query.dim() != 4 or dropout or grouped:
+    if query.device.type != "cuda" or query.dim() != 4 or dropout:
         return None
     if mask is not None and not causal and kind != "bias":
         mask, causal = None, kind == "causal" and query.shape[2] > 1
-    backend = _choice(query, key, value, mask, causal, scale)
+    backend = _choice(query, key, value, mask, causal, scale, grouped)
+    if grouped and (backend not in (_FLASH, _CUDNN) or mask is not None):
+        key, value = (repeated(t, query.shape[1]) for t in (key, value))
+        backend = _choice(query, key, value, mask, causal, scale, False)
     bias = None if mask is None else _bias(mask, query, key)
     if backend == _FLASH and mask is None:
         return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, False, scale=scale)[0]
@@ -121,14 +129,16 @@ def meaning(mask: Tensor | None) -> str:
     return "causal" if seen.shape[-1] == seen.shape[-2] and bool((seen == later).all()) else "bias"
 
 
-def _choice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> int:
+def _choice(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None, grouped: bool
+) -> int:
     """What eager would take, asked with tensors that are there."""
     with _disable_current_modes(), torch.no_grad():
         real = [
             None if t is None else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
             for t in (query, key, value, mask)
         ]
-        return int(torch._fused_sdp_choice(*real, 0.0, causal, scale=scale))  # type: ignore[arg-type]
+        return int(torch._fused_sdp_choice(*real, 0.0, causal, scale=scale, enable_gqa=grouped))  # type: ignore[arg-type]
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from .aliases import storage
 from .attention import ATTENTION, attend, is_on_gpu, kind_of_mask
 from .decompositions import own
 from .expansion import Call, Expansion, is_composite, kept, kind_of, stays, traced
+from .heads import share_heads
 from .in_place import functional, is_functional, rewritten
 from .interface import attribute
 from .normalise import SETTLED
@@ -58,6 +59,9 @@ class _Run:
     masks: dict[Any, str] = field(default_factory=dict)
 
     def run(self) -> fx.GraphModule | None:
+        for node in self.gm.graph.nodes:
+            if node.target is ATTENTION and is_on_gpu(node):
+                share_heads(node)
         self._foresee()
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":

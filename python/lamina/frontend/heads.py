@@ -1,0 +1,77 @@
+"""Heads of keys and values that several heads of queries share (grouped-query attention; Ainslie and others, 2023)."""
+
+import operator
+
+import torch
+from torch import Tensor, fx
+
+_RESHAPES = ("reshape", "view", "_unsafe_view", "clone", "contiguous")
+
+
+def repeated(x: Tensor, heads: int) -> Tensor:
+    """x: (batch, some heads, length, size), each head as often as it takes to have `heads` of them."""
+    batch, own, length, size = x.shape
+    return x.unsqueeze(2).expand(batch, own, heads // own, length, size).reshape(batch, heads, length, size)
+
+
+def share_heads(node: fx.Node) -> None:
+    """In place: an attention node whose keys and values repeat heads for its queries takes those heads, as with `enable_gqa`."""
+    if len(node.args) < 3 or node.kwargs.get("enable_gqa"):
+        return
+    key, value = (before_repetition(n) if isinstance(n, fx.Node) else None for n in node.args[1:3])
+    if key is not None and value is not None and _shape(key)[1] == _shape(value)[1]:
+        node.args = (node.args[0], key, value, *node.args[3:])
+        node.kwargs = {**node.kwargs, "enable_gqa": True}
+
+
+def before_repetition(node: fx.Node) -> fx.Node | None:
+    """What `node`, of shape (batch, heads, length, size), repeats each head of: by repeat_interleave, or by a dimension that is
+    added, expanded and merged. None where it does neither."""
+    if _name(node) == "repeat_interleave":
+        given = dict(zip(("source", "repeats", "dim"), node.args, strict=False)) | node.kwargs
+        source = given.get("source")
+        plain = isinstance(source, fx.Node) and len(_shape(source)) == 4 and isinstance(given.get("repeats"), int)
+        return source if plain and given.get("dim") in (1, -3) else None
+    at = node
+    while _name(at) in _RESHAPES and isinstance(at.args[0], fx.Node):
+        at = at.args[0]
+    added = _unsliced(at.args[0]) if at is not node and _name(at) == "expand" else None
+    source = _unsliced(added.args[0]) if isinstance(added, fx.Node) and _adds_a_dimension(added) else None
+    if not isinstance(source, fx.Node) or len(_shape(source)) != 4 or len(_shape(at)) != 5:
+        return None
+    batch, heads, length, size = _shape(source)
+    times = _shape(at)[2]
+    whole = (batch, heads, times, length, size), (batch, heads * times, length, size)
+    return source if (_shape(at), _shape(node)) == whole else None
+
+
+def _unsliced(node: object) -> object:
+    """What a slice of everything is taken of: `x[:, :, None]` is traced with some."""
+    while isinstance(node, fx.Node) and _name(node) == "slice" and _shape(node) == _shape(node.args[0]):
+        node = node.args[0]
+    return node
+
+
+def _adds_a_dimension(node: fx.Node) -> bool:
+    """Whether this adds a dimension of 1 as the third."""
+    if _name(node) == "unsqueeze":
+        return 2 in (*node.args[1:], node.kwargs.get("dim"))
+    if node.target is not operator.getitem or not isinstance(node.args[1], tuple):
+        return False
+    every = slice(None)
+    return node.args[1][:3] == (every, every, None) and all(i == every for i in node.args[1][3:])
+
+
+def _name(node: fx.Node) -> str:
+    if node.op == "call_method":
+        return str(node.target)
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.name.partition("::")[2]
+    return getattr(node.target, "__name__", "")
+
+
+def _shape(node: object) -> tuple[int, ...]:
+    if not isinstance(node, fx.Node):
+        return ()
+    value = node.meta.get("example_value", node.meta.get("val"))
+    return tuple(value.shape) if isinstance(value, Tensor) else ()

@@ -1,0 +1,135 @@
+"""Heads that several queries share, without a GPU."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from lamina.frontend import attention
+from lamina.frontend.attention import ATTENTION, attend
+from lamina.frontend.heads import before_repetition, repeated, share_heads
+
+aten = torch.ops.aten
+Q, KV = (2, 8, 16, 8), (2, 2, 16, 8)
+
+
+def by_expansion(x: Tensor) -> Tensor:
+    """As transformers repeats heads."""
+    batch, heads, length, size = x.shape
+    return x[:, :, None, :, :].expand(batch, heads, 4, length, size).reshape(batch, 4 * heads, length, size)
+
+
+def by_unsqueeze(x: Tensor) -> Tensor:
+    return x.unsqueeze(2).expand(2, 2, 4, 16, 8).contiguous().view(2, 8, 16, 8)
+
+
+def by_interleaving(x: Tensor) -> Tensor:
+    return x.repeat_interleave(4, dim=1)
+
+
+def by_tiling(x: Tensor) -> Tensor:
+    """Another order of heads."""
+    return x[:, None].expand(2, 4, 2, 16, 8).reshape(2, 8, 16, 8)
+
+
+def by_functions(x: Tensor) -> Tensor:
+    return torch.repeat_interleave(x, repeats=4, dim=-3)
+
+
+def of_length(x: Tensor) -> Tensor:
+    return x[:, :, :4].repeat_interleave(4, dim=2).repeat_interleave(4, dim=1)
+
+
+class Model(nn.Module):
+    def __init__(self, repeat: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.repeat = repeat
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, self.repeat(k), self.repeat(v), is_causal=True)
+
+
+def exported(model: nn.Module, inputs: tuple[Tensor, ...]) -> fx.GraphModule:
+    return torch.export.export(model, inputs).graph_module
+
+
+def by_dynamo(model: nn.Module, inputs: tuple[Tensor, ...]) -> fx.GraphModule:
+    seen: list[fx.GraphModule] = []
+
+    def backend(gm: fx.GraphModule, _: list[Tensor]) -> fx.GraphModule:
+        seen.append(gm)
+        return gm
+
+    torch._dynamo.reset()
+    torch.compile(model, backend=backend, fullgraph=True)(*inputs)
+    return seen[0]
+
+
+@pytest.mark.parametrize("graph", [exported, by_dynamo])
+@pytest.mark.parametrize(
+    ("repeat", "shared"),
+    [
+        (by_expansion, True), (by_unsqueeze, True), (by_interleaving, True), (by_functions, True), (of_length, True),
+        (by_tiling, False), (lambda x: torch.cat([x] * 4, 1), False),
+    ],
+)  # fmt: skip
+def test_repeated_heads_are_shared(graph: Callable[..., fx.GraphModule], repeat: Callable[[Tensor], Tensor], shared: bool) -> None:
+    inputs = torch.randn(Q), torch.randn(KV), torch.randn(KV)
+    with torch.no_grad():
+        gm = graph(Model(repeat), inputs)
+        (node,) = (n for n in gm.graph.nodes if "attention" in str(n.target))
+        share_heads(node)
+        assert ("enable_gqa" in node.kwargs) == shared
+        gm.graph.eliminate_dead_code()
+        gm.recompile()
+        named = dict(zip("qkv", inputs, strict=True))  # Dynamo has them in the order of their use, as l_q_ and so on
+        (found,) = gm(*(named[n.name.strip("_")[-1]] for n in gm.graph.nodes if n.op == "placeholder"))
+        torch.testing.assert_close(found, Model(repeat)(*inputs))
+
+
+def test_only_one_of_key_and_value_is_left() -> None:
+    inputs = torch.randn(Q), torch.randn(KV), torch.randn(Q)
+
+    class One(nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(q, by_expansion(k), v)
+
+    (node,) = (n for n in exported(One(), inputs).graph.nodes if n.target is ATTENTION)
+    share_heads(node)
+    assert "enable_gqa" not in node.kwargs
+    assert isinstance(node.args[0], fx.Node) and before_repetition(node.args[0]) is None
+
+
+def test_repeated_is_what_torch_does() -> None:
+    x = torch.randn(KV)
+    torch.testing.assert_close(repeated(x, 8), x.repeat_interleave(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "heads", "callee"),
+    [
+        (attention._CUDNN, 0, 2, aten._scaled_dot_product_cudnn_attention.default),
+        (attention._FLASH, 0, 2, aten._scaled_dot_product_flash_attention.default),
+        (0, attention._EFFICIENT, 8, aten._scaled_dot_product_efficient_attention.default),
+    ],
+)
+def test_fused_kernels_share_heads(
+    monkeypatch: pytest.MonkeyPatch, first: int, second: int, heads: int, callee: torch._ops.OpOverload
+) -> None:
+    """Where the kernel does not, heads are repeated."""
+    monkeypatch.setattr(attention, "_choice", lambda *given: first if given[-1] else second)
+    with FakeTensorMode(), torch.no_grad():
+        q, k, v = (torch.empty(shape, dtype=torch.bfloat16, device="cuda") for shape in (Q, KV, KV))
+
+        def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            found = attend("bias", (q, k, v), {"is_causal": True, "enable_gqa": True})
+            assert found is not None
+            return found
+
+        gm = make_fx(fn)(q, k, v)
+    (call,) = (n for n in gm.graph.nodes if n.target is callee)
+    assert call.args[1].meta["val"].shape[1] == heads and call.meta["val"][0].shape == Q
