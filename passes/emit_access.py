@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from lamina.core.errors import CompileError
+
 from .affine import Affine, Axis
 from .schedule import Shift
 
@@ -45,6 +47,8 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
     if runs := _runs(b, at):
         ir.Operation.create("tile.write_runs", operands=[value, flat, *_places(b, at, mask)], attributes=_attributes(runs))
         return
+    if b.vector is not None and not contiguous(b, at):
+        raise CompileError(f"lanes of a result would be {at.coefficient(b.vector)} elements apart", remedy="report this kernel")
     ir.Operation.create(
         "vector.transfer_write",
         operands=[value, flat, _start(b, flat, at)] + ([mask] if mask is not None else []),

@@ -47,7 +47,8 @@ class Use:
 
 
 class Realised:
-    """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads."""
+    """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads. `balance`: operations
+    that the machine does while it moves a byte (0: see Fuse)."""
 
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
         self.balance = balance

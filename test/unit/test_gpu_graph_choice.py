@@ -8,7 +8,9 @@ import pytest
 import torch
 from fake_gpu import FakeGpu
 
+from lamina.core.options import Options
 from lamina.runtime.graph_status import Status
+from lamina.runtime.graphs import recorder_for
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,26 @@ def test_the_least_recently_used_graphs_go_first(gpu: FakeGpu) -> None:
     for i in range(7):  # it comes back, after twice as many runs
         assert runs[1](x)[0].sum() == 192 and gpu["graphs"] == 2
         assert runs[1].status().recorded == 1 + int(i == 6)
+
+
+def test_an_interrupt_while_recording_reaches_the_user(gpu: FakeGpu) -> None:
+    """It is no reason to give up graphs for good."""
+    recorder = gpu.recorder()
+    run = gpu.executable(p.inc_chain(64, 3), recorder=recorder)
+    x, begin = torch.zeros(64), recorder.begin
+
+    def interrupted(gpu: int, calls: bool) -> object:
+        raise KeyboardInterrupt
+
+    recorder.begin = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(4):
+            run(x)
+    recorder.begin = begin
+    for _ in range(4):
+        assert run(x)[0].sum() == 192
+    assert gpu["graph_launches"] and run.status().state == "recorded"
+
+
+def test_a_limit_of_no_graphs_means_none() -> None:
+    assert recorder_for(Options(graph_limit=0)) is None and recorder_for(Options()) is not None

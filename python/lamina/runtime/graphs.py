@@ -70,7 +70,7 @@ def _forget_workspaces() -> None:
 
 
 def recorder_for(options: Options) -> Recorder | None:
-    """None where these options, or CUDA_LAUNCH_BLOCKING=1, want no graphs."""
-    if options.cuda_graphs is False or os.environ.get("CUDA_LAUNCH_BLOCKING", "") == "1":
+    """None where these options (`graph_limit=0` too), or CUDA_LAUNCH_BLOCKING=1, want no graphs."""
+    if options.cuda_graphs is False or not options.graph_limit or os.environ.get("CUDA_LAUNCH_BLOCKING", "") == "1":
         return None
     return Recorder(options.cuda_graphs == "auto", options.graph_limit)

@@ -60,13 +60,14 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
   std::vector<Memory> drawn; // kept from the steps, which may release them
   for (int b : plan_.drawn) drawn.push_back(std::exchange(context.owned(b), {}));
   std::string why;
+  std::exception_ptr interrupt;
   try {
     driver_.check(driver_.current_context(&context_), "no current CUDA context");
     context.take_arena();
     stage(context, staged);
     for (int b : called)
       if (std::ranges::find(staged, b) == staged.end()) fixed_.emplace_back(b, context.base(b));
-    why = capture(context, recorder, steps);
+    why = capture(context, recorder, steps, interrupt);
     if (exec_) keep(context);
   } catch (const std::exception &error) { // Python's errors too
     why = error.what();
@@ -74,6 +75,7 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
   }
   for (size_t i = 0; i < drawn.size(); ++i) context.owned(plan_.drawn[i]) = drawn[i];
   for (auto [buffer, base] : given) context.set_base(buffer, base);
+  if (interrupt) std::rethrow_exception(interrupt);
   return why;
 }
 
@@ -89,7 +91,7 @@ void Recording::stage(Context &context, const std::vector<int> &staged) {
   }
 }
 
-std::string Recording::capture(Context &context, nb::handle recorder, const Steps &steps) {
+std::string Recording::capture(Context &context, nb::handle recorder, const Steps &steps, std::exception_ptr &interrupt) {
   bool begun = false;
   std::string why;
   try {
@@ -101,6 +103,9 @@ std::string Recording::capture(Context &context, nb::handle recorder, const Step
     begun = false;
     auto raw = reinterpret_cast<cuda::GraphHandle>(nb::cast<uintptr_t>(recorder.attr("end")(graph_)));
     driver_.check(driver_.instantiate(&exec_, raw, 0), "the graph cannot be instantiated");
+  } catch (const nb::python_error &error) {
+    why = error.what();
+    if (!error.matches(PyExc_Exception)) interrupt = std::current_exception(); // the user's, such as KeyboardInterrupt
   } catch (const std::exception &error) {
     why = error.what();
   }

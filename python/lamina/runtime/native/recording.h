@@ -64,7 +64,7 @@ private:
     void *data;
   };
 
-  std::string capture(Context &context, nb::handle recorder, const Steps &steps);
+  std::string capture(Context &context, nb::handle recorder, const Steps &steps, std::exception_ptr &interrupt);
   void stage(Context &context, const std::vector<int> &staged);
   void keep(Context &context);
   void update(Context &context);

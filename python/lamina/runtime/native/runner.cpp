@@ -156,6 +156,7 @@ PyObject *Runner::run(PyObject *const *inputs, size_t count) {
   auto rest = [&] { run_steps(inputs, context, plan_->draws, plan_->steps.size()); };
   if (!plan_->recordable || !plan_->device->replay(context, rest)) {
     context.take_arena();
+    context.take_outputs(); // a recording that failed may have had them
     rest();
   }
   return wrap_outputs(*plan_, inputs, context);

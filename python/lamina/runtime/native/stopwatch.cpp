@@ -5,10 +5,10 @@
 namespace lamina {
 
 void Stopwatch::start(void *stream) {
-  if (!first_) {
+  if (!last_) {
     cuda::Relaxed relaxed(driver_); // others may be recording
     driver_.check(driver_.current_context(&context_), "no current CUDA context");
-    driver_.check(driver_.create_event(&first_, 0), "no event to measure with");
+    if (!first_) driver_.check(driver_.create_event(&first_, 0), "no event to measure with");
     driver_.check(driver_.create_event(&last_, 0), "no event to measure with");
   }
   driver_.check(driver_.record_event(first_, stream), "the time cannot be taken");
