@@ -32,7 +32,6 @@ def keep_whole(gm: fx.GraphModule) -> None:
             share_heads(node)
             node.args = (kind, *node.args)
             node.target = whole
-    gm.graph.eliminate_dead_code()
     gm.recompile()
 
 
