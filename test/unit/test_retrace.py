@@ -94,6 +94,31 @@ def test_what_is_changed_in_place_is_the_new_value_for_all_that_read_it_later() 
         assert y.stride() == expected.stride()
 
 
+class Activations(nn.Module):
+    """Of image models, in place."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = F.hardswish(x + 1, inplace=True)
+        z = F.leaky_relu(x - 1, 0.1, inplace=True)
+        dropped = F.dropout(y * z, 0.5, self.training, inplace=True)
+        return y, z, dropped, dropped * 2
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_activations_and_dropout_in_place_are_decomposed_op_by_op(training: bool) -> None:
+    model, x = Activations().train(training), torch.rand(300, 5) * 4 - 1.7
+    with torch.no_grad():
+        assert decomposed(traced(model, x).program.graph_module) is not None
+        *found, dropped, twice = lamina.compile(model, (x,))(x)
+        *expected, _, _ = model.eval()(x)
+    torch.testing.assert_close(found, expected)
+    whole = found[0] * found[1]
+    kept = dropped != 0
+    torch.testing.assert_close(dropped, torch.where(kept, whole * 2, 0.0) if training else whole)
+    torch.testing.assert_close(twice, dropped * 2)
+    assert 0.4 < kept.double().mean() < 0.6 if training else kept.all()
+
+
 def powers(x: Tensor) -> tuple[Tensor, ...]:
     y, z = x + 1, x.double() - 1
     return y.pow_(2), z.float_power_(2)

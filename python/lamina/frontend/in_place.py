@@ -7,6 +7,8 @@ from .aliases import storage
 
 aten = torch.ops.aten
 
+_POINTWISE = {aten.hardswish.default, aten.leaky_relu.default, aten.dropout.default}  # which some version of torch does not tag
+
 
 def functional(target: object) -> torch._ops.OpOverload | None:
     """The function that an in-place pointwise op is: aten.relu.default for aten.relu_.default. None for other ops."""
@@ -20,7 +22,8 @@ def functional(target: object) -> torch._ops.OpOverload | None:
         return None
     if _takes(found) != _takes(target):  # pow_.Scalar(tensor, number), but pow.Scalar(number, tensor)
         return None
-    return found if torch.Tag.pointwise in found.tags and torch.Tag.nondeterministic_seeded not in found.tags else None
+    tagged = torch.Tag.pointwise in found.tags and torch.Tag.nondeterministic_seeded not in found.tags
+    return found if tagged or found in _POINTWISE else None
 
 
 def _takes(target: torch._ops.OpOverload) -> list[str]:
