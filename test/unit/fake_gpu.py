@@ -64,7 +64,14 @@ class FakeGpu:
 
     def launches(self) -> list[Launched]:
         """Those since the last look."""
-        records = (_Record * 256).in_dll(self.library, "fake_launches")
+        return self._records("launches", "launch_count")
+
+    def nodes(self) -> list[Launched]:
+        """Kernels added to graphs that are not captured, since the last look; `dependent`: by the edge from the one before."""
+        return self._records("nodes", "node_count")
+
+    def _records(self, name: str, count: str) -> list[Launched]:
+        records = (_Record * 256).in_dll(self.library, f"fake_{name}")
         found = [
             Launched(
                 kernel=r.kernel.decode(),
@@ -76,9 +83,9 @@ class FakeGpu:
                 stream=r.stream,
                 arguments=(r.arguments[0], r.arguments[1]),
             )
-            for r in records[: self["launch_count"]]
+            for r in records[: self[count]]
         ]
-        self["launch_count"] = 0
+        self[count] = 0
         return found
 
     def attributes(self) -> list[tuple[int, int]]:
@@ -105,8 +112,10 @@ class FakeRecorder:
         self.library = library
         self.library.fake_end.restype = ctypes.c_void_p
         self.given_up: list[tuple[str, bool]] = []
+        self.captures = 0
 
-    def begin(self, gpu: int, calls: bool) -> object:
+    def begin(self, gpu: int) -> object:
+        self.captures += 1
         self.library.fake_begin()
         return object()
 
@@ -136,18 +145,18 @@ def on_gpu(program: Program, **changes: Any) -> Program:
     return replace(program, device="cuda", steps=steps)
 
 
-def build(folder: Path) -> FakeGpu:
+def build(folder: Path, *flags: str) -> FakeGpu:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler to build the stand-in for NVIDIA's driver")
     library = folder / "libfakecuda.so"
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
+    subprocess.run([compiler, *flags, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
     return FakeGpu(library)
 
 
 def clean(library: FakeGpu) -> Iterator[FakeGpu]:
     """The library with nothing counted and costs of nothing; in the end nothing of it may be in use."""
-    counters = ("launch_count", "graph_launches", "copies", "changes", "capturing", "stream")
+    counters = ("launch_count", "node_count", "graph_launches", "copies", "changes", "capturing", "stream")
     costs = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
     for name in (*counters, *costs):
         library[name] = 0
@@ -155,5 +164,5 @@ def clean(library: FakeGpu) -> Iterator[FakeGpu]:
     yield library
     library.fail("", 0)
     gc.collect()
-    left = [library[name] for name in ("depth", "graphs", "events")]
-    assert left == [0, 0, 0], "a context, a graph or an event was left"
+    left = [library[name] for name in ("depth", "graphs", "sources", "events")]
+    assert left == [0, 0, 0, 0], "a context, a graph or an event was left"

@@ -32,7 +32,7 @@ def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:
     for i in range(8):
         x = torch.full((128,), float(i))
         kept.append((run(x)[0], x))
-    assert gpu["graph_launches"] == 6 and len(gpu.launches()) == 3 * 4  # two runs and the recorded one
+    assert gpu["graph_launches"] == 6 and len(gpu.launches()) == 2 * 4 and len(gpu.nodes()) == 4
     assert all((y == i + 4).all() for i, (y, _) in enumerate(kept))
     assert len({y.data_ptr() for y, _ in kept}) == 8 and gpu["copies"] == 0
     changes = gpu["changes"]
@@ -127,15 +127,15 @@ def test_other_streams_and_captures_run_step_by_step(gpu: FakeGpu) -> None:
 @pytest.mark.parametrize("function", ["cuGraphInstantiateWithFlags", "cuLaunchKernelEx"])
 def test_a_recording_that_fails_is_given_up(gpu: FakeGpu, function: str) -> None:
     recorder = gpu.recorder()
-    run = gpu.executable(p.inc_chain(64, 3), recorder=recorder)
-    x = torch.zeros(64)
-    run(x), run(x)
+    program, (x, w) = p.product()
+    run = gpu.executable(program, recorder=recorder)
+    run(x, w), run(x, w)
     gpu.fail(function, 1)
     for _ in range(4):
-        assert run(x)[0].sum() == 192
+        torch.testing.assert_close(run(x, w)[0], (x + 1) @ w)
     ((why, begun),) = recorder.given_up
     assert "CUDA_ERROR_INVALID_VALUE" in why and begun == (function == "cuLaunchKernelEx")
-    assert gpu["graph_launches"] == 0
+    assert gpu["graph_launches"] == 0 and recorder.captures == 1
 
 
 def test_a_graph_that_does_not_launch(gpu: FakeGpu) -> None:

@@ -14,7 +14,8 @@ _log = logging.getLogger("lamina")
 
 @dataclass(frozen=True)
 class Recorder:
-    """What native/graph_choice.cpp calls. A recording goes on between `begin` and `end`, in the calling thread.
+    """What native/recording.cpp calls. Between `begin` and `end` the calling thread captures a stream; programs of
+    kernels alone need no capture.
 
     measured  only programs are recorded that are measured to be bound by launches, and faster as a graph
     limit     graphs that the process may hold; the least recently used go first
@@ -23,13 +24,12 @@ class Recorder:
     measured: bool = True
     limit: int = 64
 
-    def begin(self, gpu: int, calls: bool) -> Any:
-        """Starts on a stream of its own, which becomes torch's current one; what `end` takes. `calls`: libraries are called."""
+    def begin(self, gpu: int) -> Any:
+        """Starts on a stream of its own, which becomes torch's current one; what `end` takes."""
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         stream = torch.cuda.Stream(gpu)
         stream.wait_stream(torch.cuda.current_stream(gpu))
-        if calls:
-            _forget_workspaces()
+        _forget_workspaces()
         scope = torch.cuda.stream(stream)
         scope.__enter__()
         try:
@@ -37,17 +37,16 @@ class Recorder:
         except BaseException:
             scope.__exit__(None, None, None)
             raise
-        return graph, scope, calls
+        return graph, scope
 
     def end(self, started: Any) -> int:
         """The address of the graph (cudaGraph_t), which lives as long as `started`."""
-        graph, scope, calls = started
+        graph, scope = started
         try:
             graph.capture_end()
         finally:
             scope.__exit__(None, None, None)
-            if calls:
-                _forget_workspaces()
+            _forget_workspaces()
         return int(graph.raw_cuda_graph())
 
     def give_up(self, program: str, why: str, started: Any | None) -> None:

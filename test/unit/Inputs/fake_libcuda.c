@@ -28,8 +28,8 @@ typedef struct {
   void *stream;
   void *arguments[4];
 } Record;
-Record fake_launches[256];
-int fake_launch_count, fake_loads, fake_synchronizations, fake_attribute_count, fake_capturing, fake_version = 13000, fake_major = 9,
+Record fake_launches[256], fake_nodes[256]; // launched on a stream; added to a graph
+int fake_launch_count, fake_node_count, fake_sources, fake_loads, fake_synchronizations, fake_attribute_count, fake_capturing, fake_version = 13000, fake_major = 9,
     fake_minor = 0, fake_depth, fake_relaxed_loads, fake_recording, fake_graph_launches, fake_graphs, fake_copies, fake_changes,
     fake_kernel_us, fake_graph_us, fake_launch_us, fake_replay_us, fake_memory_mib = 1 << 17, fake_events, fake_late;
 int fake_attributes[64][2];
@@ -108,17 +108,24 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
   fake_attributes[fake_attribute_count++][1] = value;
   return 0;
 }
-// A graph is a list of nodes; one is recorded at a time.
+// A graph is a list of nodes, one after the other; one is captured at a time. Those of a graph that is destroyed cannot be changed in
+// what was made of it.
 typedef struct {
   unsigned threads;
   void *arguments[2];
+  Record *record; // where it was added to the graph
+  int after;      // it has to wait for the node before it
 } Node;
 static Node *nodes;
 static int node_count;
-typedef struct {
+typedef struct Graph {
   Node *originals, *nodes;
   int count;
+  struct Graph *source;
 } Graph;
+typedef struct {
+  unsigned char from, to, type, reserved[5];
+} Edge;
 typedef struct {
   void *function;
   unsigned grid[3], block[3], shared;
@@ -138,7 +145,7 @@ void fake_begin(void) {
 }
 void *fake_end(void) {
   Graph *graph = malloc(sizeof *graph);
-  *graph = (Graph){nodes, nodes, node_count};
+  *graph = (Graph){nodes, nodes, node_count, NULL};
   fake_recording = 0;
   return graph;
 }
@@ -149,10 +156,52 @@ int cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void **gr
   *status = 1, *id = 1, *last = &node, *count = 1;
   return 0;
 }
-int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+int cuGraphCreate(Graph **graph, unsigned flags) {
+  MAY_FAIL("cuGraphCreate");
+  Node *own = calloc(64, sizeof(Node));
+  *graph = malloc(sizeof **graph);
+  **graph = (Graph){own, own, 0, NULL};
+  fake_sources++;
+  return (int)flags;
+}
+int cuGraphDestroy(Graph *graph) { free(graph->originals); graph->originals = NULL; fake_sources--; return 0; } // the rest is never freed
+int cuGraphAddKernelNode_v2(Node **node, Graph *graph, Node *const *dependencies, size_t count, const NodeParams *p) {
+  MAY_FAIL("cuGraphAddKernelNode_v2");
+  if (!depth || p->extra || p->kernel || count > 1 || graph->count == 64) return 1;
+  if (count && dependencies[0] != &graph->nodes[graph->count - 1]) return 1;
+  Record *r = &fake_nodes[__atomic_fetch_add(&fake_node_count, 1, __ATOMIC_SEQ_CST) % 256];
+  *node = &graph->nodes[graph->count];
+  **node = (Node){p->grid[0] * p->block[0], {*(void **)p->parameters[0], *(void **)p->parameters[1]}, r, count || !graph->count};
+  graph->count++;
+  snprintf(r->kernel, sizeof r->kernel, "%s", (const char *)p->function);
+  memcpy(r->grid, p->grid, sizeof r->grid);
+  memcpy(r->block, p->block, sizeof r->block);
+  r->shared = p->shared, r->cluster = 1, r->dependent = 0, r->stream = NULL;
+  memcpy(r->arguments, (*node)->arguments, sizeof (*node)->arguments);
+  return 0;
+}
+int cuGraphKernelNodeSetAttribute(Node *node, int id, const unsigned *value) {
+  MAY_FAIL("cuGraphKernelNodeSetAttribute");
+  if (id != 4) return 1;
+  node->record->cluster = value[0];
+  return 0;
+}
+#ifndef OLD // before CUDA 12.3
+int cuGraphAddDependencies_v2(Graph *graph, Node *const *from, Node *const *to, const Edge *edge, size_t count) {
+  MAY_FAIL("cuGraphAddDependencies_v2");
+  if (count != 1 || from[0] < graph->nodes || to[0] != from[0] + 1 || to[0]->after || edge->from != edge->type || edge->to) return 1;
+  to[0]->record->dependent = edge->type;
+  to[0]->after = 1;
+  return 0;
+}
+#endif
+int cuGraphInstantiateWithFlags(void **exec, Graph *graph, unsigned long long flags) {
   MAY_FAIL("cuGraphInstantiateWithFlags");
+  for (int i = 0; i < graph->count; ++i)
+    if (!graph->nodes[i].after) return 1;
   Graph *copy = malloc(sizeof *copy);
-  *copy = *(Graph *)graph;
+  *copy = *graph;
+  copy->source = graph;
   copy->nodes = calloc(64, sizeof(Node));
   memcpy(copy->nodes, copy->originals, (size_t)copy->count * sizeof(Node));
   fake_graphs++;
@@ -161,6 +210,7 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long fla
 }
 int cuGraphExecDestroy(void *exec) { free(((Graph *)exec)->nodes); free(exec); fake_graphs--; return 0; }
 int cuGraphExecKernelNodeSetParams_v2(Graph *exec, Node *node, const NodeParams *p) {
+  if (!exec->source->originals) return 1;
   Node *changed = &exec->nodes[node - exec->originals];
   if (changed->threads != p->grid[0] * p->block[0]) return 1;
   for (int i = 0; i < 2; ++i) changed->arguments[i] = *(void **)p->parameters[i];
@@ -198,7 +248,7 @@ int cuLaunchKernelEx(const Config *c, void *function, void **parameters, void **
     if (a->id == 6) r->dependent = (unsigned)a->allowed;
   }
   for (int i = 0; i < 2; ++i) r->arguments[i] = *(void **)parameters[i];
-  Node node = {c->grid[0] * c->block[0], {r->arguments[0], r->arguments[1]}};
+  Node node = {c->grid[0] * c->block[0], {r->arguments[0], r->arguments[1]}, NULL, 1};
   if (fake_recording) nodes[node_count++] = node;
   now_us += fake_kernel_us;
   spend(fake_launch_us);

@@ -249,6 +249,8 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
     plan->recordable = !spec["gpu"]["recorder"].is_none();
     plan->draws = get<size_t>(spec["gpu"], "draws");
     plan->drawn = get<std::vector<int>>(spec["gpu"], "drawn");
+    auto is_kernel = [](const Step &step) { return std::holds_alternative<Launch>(step.what); };
+    plan->only_kernels = std::all_of(plan->steps.begin() + ptrdiff_t(plan->draws), plan->steps.end(), is_kernel);
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
       Input &input = plan->inputs[i];
       input.opaque = may_lie_anywhere(*plan, {plan->of_kind[int(Kind::input)][i], 0, input.dtype, input.shape, input.strides});

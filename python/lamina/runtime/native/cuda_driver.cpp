@@ -60,6 +60,11 @@ Driver::Driver(const std::string &library) {
   };
   find_if_there(capture_info, "cuStreamGetCaptureInfo_v2");
   find_if_there(capture_info_with_edges, "cuStreamGetCaptureInfo_v3");
+  find_if_there(create_graph, "cuGraphCreate");
+  find_if_there(destroy_graph, "cuGraphDestroy");
+  find_if_there(add_kernel, "cuGraphAddKernelNode_v2");
+  find_if_there(set_node_attribute, "cuGraphKernelNodeSetAttribute");
+  find_if_there(add_edges, "cuGraphAddDependencies_v2");
   find_if_there(instantiate, "cuGraphInstantiateWithFlags");
   find_if_there(destroy_exec, "cuGraphExecDestroy");
   find_if_there(set_node, "cuGraphExecKernelNodeSetParams_v2");

@@ -28,6 +28,7 @@ constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;        
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;                         // CUfunction_attribute
 constexpr int kClusterDimension = 4, kDependentLaunch = 6;                             // CUlaunchAttributeID
 constexpr int kCaptureRelaxed = 2;                                                     // CUstreamCaptureMode
+constexpr unsigned char kPortProgrammatic = 1, kEdgeProgrammatic = 1; // CU_GRAPH_KERNEL_NODE_PORT_, CU_GRAPH_DEPENDENCY_TYPE_
 
 struct LaunchAttribute {
   int id;
@@ -56,6 +57,11 @@ struct KernelNodeParams {
   ContextHandle context;
 };
 
+// Of the edge between two nodes of a graph: when what follows may start.
+struct EdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+
 class Driver {
 public:
   // The driver in a library; the same object for the same library. Throws std::runtime_error where there is none, or one that is
@@ -80,6 +86,11 @@ public:
   // CUDA graphs; may be absent
   Result (*capture_info)(StreamHandle, int *, uint64_t *, GraphHandle *, const NodeHandle **, size_t *) = nullptr;
   Result (*capture_info_with_edges)(StreamHandle, int *, uint64_t *, GraphHandle *, const NodeHandle **, const void **, size_t *) = nullptr;
+  Result (*create_graph)(GraphHandle *, unsigned) = nullptr;
+  Result (*destroy_graph)(GraphHandle) = nullptr;
+  Result (*add_kernel)(NodeHandle *, GraphHandle, const NodeHandle *, size_t, const KernelNodeParams *) = nullptr;
+  Result (*set_node_attribute)(NodeHandle, int, const void *) = nullptr;
+  Result (*add_edges)(GraphHandle, const NodeHandle *, const NodeHandle *, const EdgeData *, size_t) = nullptr; // from CUDA 12.3 on
   Result (*instantiate)(GraphExecHandle *, GraphHandle, unsigned long long) = nullptr;
   Result (*destroy_exec)(GraphExecHandle) = nullptr;
   Result (*set_node)(GraphExecHandle, NodeHandle, const KernelNodeParams *) = nullptr;
@@ -91,8 +102,8 @@ public:
   Result (*elapsed)(float *, EventHandle, EventHandle) = nullptr; // in milliseconds; kNotReady where the GPU is not yet there
   Result (*destroy_event)(EventHandle) = nullptr;
   bool has_graphs() const {
-    return (capture_info || capture_info_with_edges) && instantiate && destroy_exec && set_node && launch_graph && copy && device_memory &&
-           create_event && record_event && elapsed && destroy_event;
+    return (capture_info || capture_info_with_edges) && create_graph && destroy_graph && add_kernel && set_node_attribute && instantiate &&
+           destroy_exec && set_node && launch_graph && copy && device_memory && create_event && record_event && elapsed && destroy_event;
   }
   // The node that was recorded last on a stream being captured. Throws std::runtime_error where there are several.
   NodeHandle last_node(StreamHandle) const;

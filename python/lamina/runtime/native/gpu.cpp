@@ -106,9 +106,12 @@ public:
     auto add = [&](int id) -> cuda::LaunchAttribute & { return attributes[config.attribute_count++] = {id, {}, {}}; };
     if (launch.cluster > 1) add(cuda::kClusterDimension).value.cluster = {launch.cluster, 1, 1};
     if (launch.dependent) add(cuda::kDependentLaunch).value.allowed = 1;
-    cuda::Result result = driver_.launch(&config, here.functions[size_t(launch.function)], &context.parameters[launch.slots], nullptr);
+    cuda::FunctionHandle function = here.functions[size_t(launch.function)];
+    void **parameters = &context.parameters[launch.slots];
+    cuda::Result result = 0;
+    if (context.recording_now) [[unlikely]] result = context.recording_now->launch(launch, config, function, parameters);
+    else result = driver_.launch(&config, function, parameters, nullptr);
     if (result) [[unlikely]] fail(result, launch, name);
-    if (context.recording_now) [[unlikely]] context.recording_now->note(launch, here.functions[size_t(launch.function)], context.stream);
   }
 
   bool replay(Context &context, const std::function<void()> &steps) override {

@@ -154,6 +154,7 @@ struct Plan {
   bool recordable = false; // as a CUDA graph
   size_t draws = 0;        // leading steps that run ahead of the graph: they read no memory
   std::vector<int> drawn;  // the buffers that they fill
+  bool only_kernels = false; // on a GPU: all steps after the draws are launches of ours
 };
 
 // Small integer tensors that no kernel reads, such as the seeds of attention: torch keeps them on the CPU or on the GPU as it likes,

@@ -38,7 +38,7 @@ Ref layout_of(const Plan &plan, int buffer) {
 } // namespace
 
 int64_t Recording::bytes(const Plan &plan, const std::vector<int> &staged) {
-  int64_t all = plan.arena_bytes + (plan.calls_torch ? kWorkspace : 0);
+  int64_t all = plan.arena_bytes + (plan.only_kernels ? 0 : kWorkspace);
   for (int b : staged) all += plan.buffers[size_t(b)].bytes;
   for (int b : plan.of_kind[int(Kind::owned)]) all += plan.buffers[size_t(b)].bytes;
   for (int b : plan.of_kind[int(Kind::output)]) all += is_called(plan, b) ? plan.buffers[size_t(b)].bytes : 0;
@@ -67,7 +67,7 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
     stage(context, staged);
     for (int b : called)
       if (std::ranges::find(staged, b) == staged.end()) fixed_.emplace_back(b, context.base(b));
-    why = capture(context, recorder, steps, interrupt);
+    why = make(context, recorder, steps, interrupt);
     if (exec_) keep(context);
   } catch (const std::exception &error) { // Python's errors too
     why = error.what();
@@ -91,18 +91,13 @@ void Recording::stage(Context &context, const std::vector<int> &staged) {
   }
 }
 
-std::string Recording::capture(Context &context, nb::handle recorder, const Steps &steps, std::exception_ptr &interrupt) {
-  bool begun = false;
+std::string Recording::make(Context &context, nb::handle recorder, const Steps &steps, std::exception_ptr &interrupt) {
+  nb::object begun = nb::none(); // a capture that has not ended
   std::string why;
   try {
-    graph_ = recorder.attr("begin")(index_, plan_.calls_torch);
-    begun = true;
-    if (driver_.current_stream(index_, &context.stream)) throw std::runtime_error("torch has no current stream");
-    context.recording_now = this;
-    steps();
-    begun = false;
-    auto raw = reinterpret_cast<cuda::GraphHandle>(nb::cast<uintptr_t>(recorder.attr("end")(graph_)));
-    driver_.check(driver_.instantiate(&exec_, raw, 0), "the graph cannot be instantiated");
+    cuda::GraphHandle graph = plan_.only_kernels ? build(context, steps) : capture(context, recorder, steps, begun);
+    cuda::Relaxed relaxed(driver_); // others may be recording
+    driver_.check(driver_.instantiate(&exec_, graph, 0), "the graph cannot be instantiated");
   } catch (const nb::python_error &error) {
     why = error.what();
     if (!error.matches(PyExc_Exception)) interrupt = std::current_exception(); // the user's, such as KeyboardInterrupt
@@ -112,20 +107,41 @@ std::string Recording::capture(Context &context, nb::handle recorder, const Step
   context.recording_now = nullptr;
   context.stream = stream_;
   if (!exec_) {
-    recorder.attr("give_up")(plan_.name, why, begun ? graph_ : nb::none());
+    recorder.attr("give_up")(plan_.name, why, begun);
     drop();
   }
   return why;
 }
 
-void Recording::note(const Launch &launch, cuda::FunctionHandle function, void *stream) {
-  Node node{driver_.last_node(stream),
+cuda::GraphHandle Recording::build(Context &context, const Steps &steps) {
+  cuda::Relaxed relaxed(driver_);
+  built_ = std::make_unique<cuda::KernelGraph>(driver_);
+  context.recording_now = this;
+  steps();
+  return built_->handle();
+}
+
+cuda::GraphHandle Recording::capture(Context &context, nb::handle recorder, const Steps &steps, nb::object &begun) {
+  captured_ = recorder.attr("begin")(index_);
+  begun = captured_;
+  if (driver_.current_stream(index_, &context.stream)) throw std::runtime_error("torch has no current stream");
+  context.recording_now = this;
+  steps();
+  begun = nb::none();
+  return reinterpret_cast<cuda::GraphHandle>(nb::cast<uintptr_t>(recorder.attr("end")(captured_)));
+}
+
+cuda::Result Recording::launch(const Launch &launch, const cuda::LaunchConfig &config, cuda::FunctionHandle function, void **parameters) {
+  if (cuda::Result result = built_ ? built_->add(config, function, parameters) : driver_.launch(&config, function, parameters, nullptr))
+    return result;
+  Node node{built_ ? built_->last() : driver_.last_node(config.stream),
             {function, unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, nullptr, nullptr, nullptr, nullptr},
             {}};
   for (uint32_t slot = launch.slots; slot < launch.slots + launch.count; ++slot)
     if (movable_[slot]) node.movable.push_back(slot);
   node.params.parameters = reinterpret_cast<void **>(size_t(launch.slots)); // an index until `keep`
   if (!node.movable.empty()) nodes_.push_back(std::move(node));
+  return 0;
 }
 
 void Recording::keep(Context &context) {
@@ -149,13 +165,14 @@ void Recording::keep(Context &context) {
 }
 
 void Recording::drop() noexcept {
-  if (exec_) {
+  if (exec_ || built_) {
     cuda::Relaxed relaxed(driver_); // others may be recording
     cuda::ContextHandle gone = nullptr;
     bool pushed = !driver_.push_context(context_); // the thread may be any
-    driver_.destroy_exec(exec_);                   // once it has run; its memory goes back to torch for use after that on its stream
-    if (pushed) driver_.pop_context(&gone);
+    if (exec_) driver_.destroy_exec(exec_);        // once it has run; its memory goes back to torch for use after that on its stream
     exec_ = nullptr;
+    built_.reset();
+    if (pushed) driver_.pop_context(&gone);
   }
   graph_store().remove(*this);
   arena_.release();
@@ -165,7 +182,7 @@ void Recording::drop() noexcept {
   }
   nodes_.clear();
   fixed_.clear();
-  graph_ = nb::object();
+  captured_ = nb::object();
 }
 
 bool Recording::fits(const Context &context) const {

@@ -1,4 +1,5 @@
-// The steps of a plan as a CUDA graph, replayed by one call of the driver.
+// The steps of a plan as a CUDA graph, replayed by one call of the driver. One of kernels alone is made node by node (see
+// kernel_graph.h); where a library is called, its launches have to be captured.
 //
 // Kernels of ours follow where arguments and results lie: the parameters of their nodes are changed. A library's nodes cannot be: an
 // argument that a library call reads has to lie where it was when it was recorded, or is `staged`: copied to a place of the
@@ -12,6 +13,7 @@
 
 #include "cuda_driver.h"
 #include "device.h"
+#include "kernel_graph.h"
 
 namespace lamina {
 
@@ -33,13 +35,14 @@ public:
   // Bytes that a recording keeps as long as it lives.
   static int64_t bytes(const Plan &plan, const std::vector<int> &staged);
 
-  // Records `steps`, which run on torch's current stream, through `recorder` (lamina.runtime.graphs.Recorder); `called`: the arguments
-  // (buffers) that library calls read and what draws fill, `staged`: those of them that are copied. Says why where it fails, else nothing.
+  // Records `steps`, which run on torch's current stream; captures go through `recorder` (lamina.runtime.graphs.Recorder). `called`: the
+  // arguments (buffers) that library calls read and what draws fill, `staged`: those of them that are copied. Says why where it fails,
+  // else nothing.
   std::string record(Context &context, nb::handle recorder, const std::vector<int> &called, const std::vector<int> &staged,
                      const Steps &steps);
 
-  // After each launch while recording.
-  void note(const Launch &launch, cuda::FunctionHandle function, void *stream);
+  // Instead of each launch while recording.
+  cuda::Result launch(const Launch &launch, const cuda::LaunchConfig &config, cuda::FunctionHandle function, void **parameters);
 
   // Whether it can do this run: nothing has moved that must not, and the store has not dropped it.
   bool fits(const Context &context) const;
@@ -64,7 +67,9 @@ private:
     void *data;
   };
 
-  std::string capture(Context &context, nb::handle recorder, const Steps &steps, std::exception_ptr &interrupt);
+  std::string make(Context &context, nb::handle recorder, const Steps &steps, std::exception_ptr &interrupt);
+  cuda::GraphHandle build(Context &context, const Steps &steps);
+  cuda::GraphHandle capture(Context &context, nb::handle recorder, const Steps &steps, nb::object &begun);
   void stage(Context &context, const std::vector<int> &staged);
   void keep(Context &context);
   void update(Context &context);
@@ -73,7 +78,8 @@ private:
 
   cuda::Driver &driver_;
   const Plan &plan_;
-  nb::object graph_;
+  std::unique_ptr<cuda::KernelGraph> built_; // of kernels alone; it stays, as its nodes say which of `exec_` are to be changed
+  nb::object captured_;                      // otherwise: what `recorder` keeps for the same
   cuda::GraphExecHandle exec_ = nullptr;
   std::vector<bool> movable_;                 // by slot
   std::vector<std::pair<int, void *>> fixed_; // arguments that libraries read where they lie
