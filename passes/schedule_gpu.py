@@ -55,7 +55,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     elif has_scans(space):
         config = nvvm.column_scan(vector.extent)
     elif space.columns:
-        config = nvvm.column_reduction(vector.extent, vec, math.prod(a.extent for a in merged.columns))
+        reduced = math.prod(a.extent for a in merged.columns)
+        config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count)
     else:
         if crossing_accesses(space, merged, vector, vec):
             vec = min(vec, narrow_width(accesses, vector))

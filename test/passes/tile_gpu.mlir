@@ -63,6 +63,22 @@ func.func private @columns(%x: tensor<256x512xf32>) -> tensor<512xf32> attribute
   return %r : tensor<512xf32>
 }
 
+// Few columns of many rows: a CTA takes 32 of the 512, and more teams.
+// CHECK-LABEL: func.func private @few_columns
+// CHECK-SAME: tile.grid = 16 : i64
+// CHECK-SAME: tile.teams = 32 : i64, tile.threads = 8 : i64
+func.func private @few_columns(%x: tensor<2048x512xf32>) -> tensor<512xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<512xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<512xf32>) -> tensor<512xf32>
+  %r = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<2048x512xf32>) outs(%f : tensor<512xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<512xf32>
+  return %r : tensor<512xf32>
+}
+
 // A transposed read goes through a square of shared memory, whose rows the teams share.
 // CHECK-LABEL: func.func private @transposed
 // CHECK-SAME: tile.grid = 8 : i64

@@ -48,6 +48,9 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "var": (lambda a: (a.var(-1), a.mean(-1)), [x(65, 300)]),
     "any": (lambda a: ((a > 3).any(-1), (a > -9).all(-1)), [x(33, 1025)]),
     "column sums": (lambda a: a.sum(0), [x(300, 1000)]),
+    "means of images, channels last": (
+        lambda a: (a * 2).mean((2, 3)), [x(64, 72, 14, 17, dtype=BF16).contiguous(memory_format=torch.channels_last)]
+    ),
     "column max and sum": (lambda a: (a.amax(0), a.sum(0)), [x(65, 33)]),
     "normalised columns": (lambda a: a / a.abs().sum(0), [x(65, 64)]),
     "full sum in two kernels": (lambda a, b: ((a - b) ** 2).mean(), [x(512, 1024), x(512, 1024)]),

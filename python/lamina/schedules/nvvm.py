@@ -13,6 +13,8 @@ BUSY = 1024  # threads an SM should have work for
 WALK_THREADS = 256  # of a row that is walked over
 WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
+COLUMNS = 32  # of one CTA at least: whole sectors of memory
+MOST_TEAMS = 32  # each reads what all have found
 SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
 
@@ -97,10 +99,14 @@ def row_walk(extent: int, vec: int) -> Config:
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def column_reduction(extent: int, vec: int, reduced: int) -> Config:
-    """Reductions over `reduced` rows: every thread sums columns of its own, and teams share the rows."""
+def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> Config:
+    """Reductions over `reduced` rows, `rows` times: every thread sums columns of its own, and teams share the rows. A CTA has fewer
+    columns where few CTAs would have much to do (an image's channels, last in memory)."""
     threads = min(WARP, power_of_two(-(-extent // vec)))
-    teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // 4, 1)))
+    if rows * extent * reduced >= 1 << 20:
+        while threads * vec > COLUMNS and rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2:
+            threads //= 2
+    teams = min(COLUMN_THREADS // threads, MOST_TEAMS, power_of_two(max(reduced // 4, 1)))
     return Config(threads, vec, 1, teams=teams)
 
 
