@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 
-from .horizontal_cost import Bundle, Kernel
+from .horizontal_cost import LAUNCH, Bundle, Kernel
 from .horizontal_steps import Step
 
 
@@ -58,18 +58,25 @@ class _Order:
                 self._issue(bundle.steps)
 
     def _ahead(self, n: int) -> list[int]:
+        """Launches from step n on that could run now, of which the caches hold what they make until it is needed, or that make
+        little."""
         found: list[int] = []
         passed = moved = 0
         for m in range(n, len(self.steps)):
             if m in self.done or m in self.waiting:
                 continue
-            if passed >= self.window or moved > self.gpu.l2:
+            if passed >= self.window:
                 break
             if self.kernels[m] is not None and self.steps[m].needs <= self.done:
-                found.append(m)
+                if moved <= self.gpu.l2 or self._is_light(m):
+                    found.append(m)
             else:
                 passed, moved = passed + 1, moved + self.steps[m].bytes
         return found
+
+    def _is_light(self, n: int) -> bool:
+        """Whether all its bytes are read and written again in less time than a launch takes."""
+        return self.steps[n].bytes / self.gpu.bandwidth < LAUNCH
 
     def _split(self, some: Sequence[int]) -> list[Bundle]:
         """Launches that lose nothing together: those of one kernel first, as they always do."""

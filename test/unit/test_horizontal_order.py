@@ -42,6 +42,10 @@ def program(seed: int, steps: int) -> str:
         name = "call" if kernel == "call" else "launch"
         lines.append(f'"plan.{name}"({", ".join(names)}) {{{what}, n_out = 1 : i64}} : ({", ".join(types)}) -> ()')
     body = "\n".join(lines)
+    return module(body)
+
+
+def module(body: str) -> str:
     functions = "\n".join(
         f"func.func private @{name}(memref<16xf32>, memref<16xf32>) attributes {{{SHAPE}, tile.grid = 4 : i64, "
         f"tile.threads = {threads} : i64, tile.teams = {teams} : i64, tile.bytes = {moved} : i64}}"
@@ -75,15 +79,19 @@ def runs_as_before(steps: Steps, bundles: list[list[int]], packed: Packed) -> No
                     memory[i] = buffer
 
 
+def order(parsed: ir.Module, window: int) -> tuple[Steps, list[list[int]]]:
+    steps = Steps.of(next(op.operation for op in parsed.body.operations if op.operation.name == "plan.program"))
+    kernels = kernels_of(parsed, GPU)
+    for kernel in kernels.values():  # their bodies are not here
+        kernel.size, kernel.registers = (10, 0, kernel.name != "small"), 32
+    return steps, ordered(steps.all, kernels, GPU, window)
+
+
 @pytest.mark.parametrize("window", [64, 8])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_programs(seed: int, window: int) -> None:
-    module = ir.Module.parse(program(seed, 60), context())
-    steps = Steps.of(next(op.operation for op in module.body.operations if op.operation.name == "plan.program"))
-    kernels = kernels_of(module, GPU)
-    for kernel in kernels.values():  # their bodies are not here
-        kernel.size, kernel.registers = (10, 0, kernel.name != "small"), 32
-    bundles = ordered(steps.all, kernels, GPU, window)
+    parsed = ir.Module.parse(program(seed, 60), context())
+    steps, bundles = order(parsed, window)
     assert sorted(n for bundle in bundles for n in bundle) == list(range(len(steps.all)))
     done: set[int] = set()
     for bundle in bundles:
@@ -91,3 +99,22 @@ def test_random_programs(seed: int, window: int) -> None:
         done.update(bundle)
     assert len(bundles) < len(steps.all)
     runs_as_before(steps, bundles, pack(steps, bundles))
+
+
+@pytest.mark.parametrize(("elements", "bundles"), [(1024, [[0, 3], [1], [2], [4]]), (1 << 22, [[0], [1], [2], [3], [4]])])
+def test_what_has_few_bytes_is_made_long_before_it_is_needed(elements: int, bundles: list[list[int]]) -> None:
+    """To read again what the caches have lost by then takes less time than a launch."""
+    large, small = f"memref<{1 << 24}xf32>", f"memref<{elements}xf32>"
+    lines = [f'%{i} = "plan.input"() {{index = {n} : i64}} : () -> {small}' for n, i in enumerate("xy")]
+    for name, type_ in (("a", small), ("b", large), ("c", large), ("d", small), ("e", large)):
+        lines.append(
+            f'%{name} = "plan.alloc"() {{bytes = {16 if type_ == small else 1 << 26} : i64, offset = 0 : i64}} : () -> {type_}'
+        )
+    launch, call = 'kernel = @small, label = "small"', 'callee = "aten.mm.default"'
+    for ins, out, what in (("x", "a", launch), ("a", "b", call), ("b", "c", call), ("y", "d", launch), ("cd", "e", call)):
+        types = [{"b": large, "c": large, "e": large}.get(v, small) for v in (*ins, out)]
+        name = "launch" if what is launch else "call"
+        operands = ", ".join(f"%{v}" for v in (*ins, out))
+        lines.append(f'"plan.{name}"({operands}) {{{what}, n_out = 1 : i64}} : ({", ".join(types)}) -> ()')
+    parsed = ir.Module.parse(module("\n".join(lines)), context())
+    assert order(parsed, 64)[1] == bundles
