@@ -5,6 +5,7 @@ a reduction or scan, or when storing it moves fewer bytes than computing it agai
 is recomputed where it is used.
 """
 
+import heapq
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Realised:
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
         self.balance = balance
         self.ops = [o.operation for o in block.operations]
+        self.position = {op: i for i, op in enumerate(self.ops)}
         self._given = given_strides(block)
         self.generics = generics
         self.uses = self._uses()
@@ -146,11 +148,7 @@ class Realised:
 
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
         """(operations per element, bytes read) of computing `op` from memory."""
-        own = 0
-        for region in op.regions:
-            for block in region.blocks:
-                own += sum(COST.get(o.operation.name, 1) for o in block.operations)
-        cost, read = own, 0
+        cost, read = _own_cost(op), 0
         for v in dict.fromkeys(_reads(op)):
             if self.is_memory(v):
                 read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
@@ -175,7 +173,51 @@ class Realised:
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses[v].inside):
             return self._worth_storing_for_taps(v, cost)
+        if self.balance and len(users) == 2 and self._waits(users[1][0], users[0][0]) and self._drop(v):
+            return False
         return len(users) > 1 and (cost > CHEAP or read > 1.25 * bytes_of(v))
+
+    def _waits(self, user: ir.Operation, first: ir.Operation) -> bool:
+        """Whether `user` waits for a library's call that waits for `first`, so that they are never one kernel."""
+        start = self.position[first]
+        stack = [(user, False)]
+        seen = set(stack)
+        while stack:
+            op, called = stack.pop()
+            if op == first and called:
+                return True
+            for made in filter(None, map(producer, _reads(op))):
+                step = made, called or made.name in OUTSIDE
+                if self.position[made] >= start and step not in seen:
+                    seen.add(step)
+                    stack.append(step)
+        return False
+
+    def _drop(self, v: ir.Value) -> bool:
+        """Lets two kernels compute `v`, with all that is computed for it alone, where that takes less time than writing it for the
+        second: a channel's mean and what it gates (squeeze and excitation). False where it does not."""
+        inner: dict[ir.Value, ir.Operation] = {}
+        heap = [-self.position[v.owner]]
+        while heap:
+            op = self.ops[-heapq.heappop(heap)]
+            new = [w for w in op.results if w not in inner and (w == v or not self.is_memory(w) or self._is_only_for(w, inner))]
+            inner.update(dict.fromkeys(new, op))
+            for made in filter(None, map(producer, _reads(op) if new else ())):
+                heapq.heappush(heap, -self.position[made])
+        outer = {w for op in inner.values() for w in _reads(op) if w not in inner}
+        cost, read = sum(map(_own_cost, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
+        if cost * math.prod(shape_of(v)) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
+            return False
+        for w in inner:
+            self.values.pop(w, None)
+        self._inlined[v] = cost, read
+        return True
+
+    def _is_only_for(self, w: ir.Value, inner: dict[ir.Value, ir.Operation]) -> bool:
+        """Whether `w` is in memory for what is computed for `inner` alone, and its place there can be forgotten."""
+        g = self.generic(w.owner) if w in self.values and w.owner.name == "linalg.generic" else None
+        use = self.uses[w]
+        return g is not None and not any(g.reduced) and not use.outside and all(r in inner for u in use.inside for r in u.results)
 
     def _worth_storing_for_taps(self, v: ir.Value, cost: int) -> bool:
         """Whether the taps of a window had better read `v` from memory: bytes written and read, against operations that are done
@@ -213,6 +255,10 @@ class Realised:
                 last = max((i for i in varies if g.extents[i] > 1), default=-1)
                 return any(i not in varies and g.extents[i] >= 8 for i in range(last))
         return False
+
+
+def _own_cost(op: ir.Operation) -> int:
+    return sum(COST.get(o.operation.name, 1) for region in op.regions for block in region.blocks for o in block.operations)
 
 
 def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:

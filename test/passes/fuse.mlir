@@ -167,3 +167,55 @@ func.func @taps(%x: tensor<64xf32>) -> tensor<63xf32> {
   } -> tensor<63xf32>
   return %m : tensor<63xf32>
 }
+
+// -----
+
+// Squeeze and excitation: what a channel's mean and its gate are for is computed again where a library stands between them, rather
+// than stored by the kernel of the mean; of the two that read it in the same place, one is enough.
+#image = affine_map<(d0, d1) -> (d0, d1)>
+#channel = affine_map<(d0, d1) -> (d0)>
+// CHECK-LABEL: func.func @gate
+// CHECK: "graph.group"
+// CHECK: "graph.yield"({{.*}}) : (tensor<8x4096xf32>, tensor<8xf32>)
+// BALANCE-LABEL: func.func @gate
+// BALANCE: %[[SUM:.*]] = "graph.group"(%arg0)
+// BALANCE: math.exp
+// BALANCE: "graph.yield"({{.*}}) : (tensor<8xf32>) -> ()
+// BALANCE: %[[CALL:.*]] = "graph.extern"(%[[SUM]])
+// BALANCE: "graph.group"(%arg0, %[[CALL]])
+// BALANCE: math.exp
+// BALANCE: "graph.yield"({{.*}}) : (tensor<8x4096xf32>)
+func.func @gate(%x: tensor<8x4096xf32>) -> tensor<8x4096xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x4096xf32>
+  %c = tensor.empty() : tensor<8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%c : tensor<8xf32>) -> tensor<8xf32>
+  %g = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x4096xf32>) outs(%e : tensor<8x4096xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = math.exp %a : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x4096xf32>
+  %h = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel"]} ins(%g : tensor<8x4096xf32>) outs(%e : tensor<8x4096xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = math.absf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x4096xf32>
+  %y = linalg.generic {indexing_maps = [#image, #image, #image], iterator_types = ["parallel", "parallel"]} ins(%g, %h : tensor<8x4096xf32>, tensor<8x4096xf32>) outs(%e : tensor<8x4096xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x4096xf32>
+  %s = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["parallel", "reduction"]} ins(%y : tensor<8x4096xf32>) outs(%f : tensor<8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %w = "graph.extern"(%s) {callee = "aten.neg.default", args = [unit], kwargs = {}, strides = [array<i64: 1>], reason = "library"} : (tensor<8xf32>) -> tensor<8xf32>
+  %m = linalg.generic {indexing_maps = [#image, #channel, #image], iterator_types = ["parallel", "parallel"]} ins(%y, %w : tensor<8x4096xf32>, tensor<8xf32>) outs(%e : tensor<8x4096xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x4096xf32>
+  return %m : tensor<8x4096xf32>
+}
