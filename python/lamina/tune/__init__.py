@@ -1,0 +1,1 @@
+"""Measured choice between implementations of one op, and the store of what was chosen."""

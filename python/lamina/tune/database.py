@@ -1,0 +1,83 @@
+"""The store's file: opening SQLite databases that may be absent, somebody else's, of another version, or damaged."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from .records import VERSION, other_version
+
+_APPLICATION = 0x4C614D74  # in the file's header: "LaMt"
+_BUSY_SECONDS = 30.0
+_TABLE = "CREATE TABLE answers (key TEXT, device TEXT, versions TEXT, record TEXT, PRIMARY KEY (key, device, versions))"
+
+
+@contextmanager
+def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
+    """A connection in a transaction, which may write where `create`; None for a file that is absent or empty and need not be made.
+
+    What is written counts once the block ends without an error. A file that may only be read is opened for that. CompileError for
+    another version or another program's file.
+    """
+    if create:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    elif not path.exists():
+        yield None
+        return
+    uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if create else 'rw'}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")  # one state of the file for all that is read
+        if _is_new(connection, path):
+            if not create:
+                yield None
+                return
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        yield connection
+        if create:
+            connection.execute("COMMIT")
+
+
+def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether nothing has been put into the file."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, found) == (_APPLICATION, VERSION):
+        return False
+    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        return True
+    raise other_version(path, found if application == _APPLICATION else "of another program")
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the error says that the file holds no whole database."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def move_aside(path: Path) -> Path | None:
+    """Renames a damaged file; None where another process has done so since. OSError where it cannot be renamed."""
+    with open(path.with_name(path.name + ".lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # else a second process would move the new file that the first has begun
+        if not _is_damaged(path):
+            return None
+        number = 1
+        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+            number += 1
+        os.rename(path, aside)
+        with suppress(FileNotFoundError):  # it would be rolled back into the new file
+            os.rename(f"{path}-journal", f"{aside}-journal")
+        return aside
+
+
+def _is_damaged(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)) as connection:
+            return bool(connection.execute("PRAGMA quick_check").fetchone() != ("ok",))
+    except sqlite3.DatabaseError as error:
+        return is_damage(error)

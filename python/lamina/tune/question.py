@@ -1,0 +1,98 @@
+"""What is asked of tuning, what the answer depends on, and the answer."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+_VERSIONS = ("lamina", "torch", "triton")
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which implementation of one op is the fastest in its surroundings.
+
+    key         all that the answer depends on but device and versions: op, shapes, strides, dtypes, what is fused with it
+    what        the op for people
+    candidates  names of the implementations, best first by the cost model
+    reference   the candidate whose numbers are trusted; "" for the first that runs
+    """
+
+    key: str
+    what: str
+    candidates: tuple[str, ...]
+    reference: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise ValueError(f"{self.what} has no candidates")
+        if len(set(self.candidates)) < len(self.candidates):
+            raise ValueError(f"{self.what} has candidates of the same name: {', '.join(self.candidates)}")
+        if self.reference and self.reference not in self.candidates:
+            raise ValueError(f"{self.reference!r} is none of the candidates of {self.what}: {', '.join(self.candidates)}")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What else an answer depends on; one found under another identity is not used.
+
+    device    the processor with what of it may be used, e.g. "NVIDIA H100 80GB HBM3, 132 SMs"
+    versions  of Lamina and what candidates are made with, e.g. "lamina 0.1.0, torch 2.11.0, triton 3.6.0"
+    """
+
+    device: str
+    versions: str
+
+    @staticmethod
+    def of_gpu(index: int) -> "Identity":
+        """Of one of torch's CUDA devices."""
+        import torch
+
+        found = torch.cuda.get_device_properties(index)
+        return Identity(f"{found.name}, {found.multi_processor_count} SMs", versions())
+
+    @staticmethod
+    def of_cpu() -> "Identity":
+        """Of this machine's processor, with the threads that torch may use."""
+        import torch
+
+        from lamina.core.device import host
+
+        return Identity(f"{host().processor}, {host().simd_bits} bits, {torch.get_num_threads()} threads", versions())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of a question.
+
+    measured  the candidate that measuring chose; "" where none was measured to the end
+    times     median seconds by candidate
+    dropped   why, by candidate that failed or was wrong
+    pin       the candidate that the user chose; "" for none
+    """
+
+    measured: str
+    times: tuple[tuple[str, float], ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
+    pin: str = ""
+
+    @property
+    def winner(self) -> str:
+        """The candidate to use; "" where only dropped ones are known."""
+        return self.pin or self.measured
+
+    @property
+    def pinned(self) -> bool:
+        return bool(self.pin)
+
+
+@cache
+def versions() -> str:
+    """Versions of what candidates are made with."""
+    return ", ".join(f"{name} {_version(name)}" for name in _VERSIONS)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # run from a checkout
+        return "unknown"

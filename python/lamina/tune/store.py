@@ -1,0 +1,248 @@
+"""Answers on disk: one SQLite file that any number of processes read and write.
+
+An answer is found by its question's key, the device and the versions it was measured with. It names candidates only, never code,
+and a name that is none of a question's candidates counts for nothing: somebody else's store can make a program slower, not wrong.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import platformdirs
+
+from lamina.core.errors import CompileError
+
+from .database import is_damage, move_aside, opened
+from .question import Answer, Identity, Question
+from .records import Record, dump, from_json, merged, now, parse, to_json
+
+_WHERE = "WHERE key = ? AND device = ? AND versions = ?"
+_log = logging.getLogger("lamina")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def default_path() -> Path:
+    """LAMINA_TUNE_STORE, else `lamina/tuning.sqlite` in the user's data folder (XDG_DATA_HOME or ~/.local/share)."""
+    given = os.environ.get("LAMINA_TUNE_STORE")
+    return Path(given) if given else Path(platformdirs.user_data_dir("lamina")) / "tuning.sqlite"
+
+
+class Store:
+    """The answers in a file, which is made when the first is put.
+
+    What cannot be read, is of another version or damaged holds no answers, and what cannot be written keeps those it has: each
+    costs one warning, no error. A damaged file is moved aside.
+    """
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self.path = Path(path) if path is not None else default_path()
+        self._warned: set[str] = set()
+
+    def get(self, key: str, identity: Identity) -> Answer | None:
+        """What is known of the question with this key."""
+
+        def work(connection: sqlite3.Connection) -> Answer | None:
+            found = _get(connection, (key, identity.device, identity.versions))
+            return found.answer if found else None
+
+        return self._read(work, None)
+
+    def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
+        """Stores what was measured; a pin stays. False where the file takes none."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            old = _get(connection, (question.key, identity.device, identity.versions))
+            pin = old.answer.pin if old and old.answer.pin in question.candidates else ""
+            _put(connection, Record(question, identity, replace(answer, pin=pin), now()))
+            return True
+
+        try:
+            return self._write(work, False)
+        except CompileError as error:
+            self._warn("is not used", error.message)
+            return False
+
+    def records(self) -> list[Record]:
+        """All answers."""
+        return self._read(lambda connection: list(_all(connection)), [])
+
+    def digest(self, identity: Identity, keys: Iterable[str]) -> str:
+        """Of all that the store says to the questions with these keys: programs made with equal digests chose alike."""
+        wanted = sorted(set(keys))
+
+        def work(connection: sqlite3.Connection) -> dict[str, tuple[str, list[str]]]:
+            found = ((key, _get(connection, (key, identity.device, identity.versions))) for key in wanted)
+            return {key: (r.answer.winner, sorted(name for name, _ in r.answer.dropped)) for key, r in found if r}
+
+        nothing: dict[str, tuple[str, list[str]]] = {}
+        known = self._read(work, nothing) if wanted else nothing
+        return hashlib.sha256(json.dumps([(key, known.get(key)) for key in wanted]).encode()).hexdigest()
+
+    def pin(self, which: str, candidate: str) -> Record:
+        """Fixes the choice of one answer, named by its key, its id or the id's beginning. CompileError where that cannot be."""
+
+        def change(record: Record) -> Record:
+            why = dict(record.answer.dropped).get(candidate)
+            if why is not None:
+                raise CompileError(f"{candidate!r} was dropped: {why}", remedy=f"lamina tune clear {record.id} forgets that")
+            if candidate not in record.question.candidates:
+                known = ", ".join(record.question.candidates)
+                raise CompileError(f"{record.question.what} has no candidate {candidate!r}", remedy=f"one of {known}")
+            return replace(record, answer=replace(record.answer, pin=candidate), time=now())
+
+        return self._change(which, change)
+
+    def unpin(self, which: str) -> Record:
+        """Takes a pin away: what was measured holds again."""
+        return self._change(which, lambda record: replace(record, answer=replace(record.answer, pin="")))
+
+    def clear(self, which: str = "") -> int:
+        """Forgets one answer, or all; how many."""
+
+        def work(connection: sqlite3.Connection) -> int:
+            records = [_find(connection, which)] if which else list(_all(connection))
+            if which:
+                connection.execute(f"DELETE FROM answers {_WHERE}", _key(records[0]))
+            else:
+                connection.execute("DELETE FROM answers")
+            return len(records)
+
+        return self._must_write(work)
+
+    def export(self) -> str:
+        """All answers as text that Store.merge reads: the same answers give the same text."""
+        return dump(self.records())
+
+    def merge(self, file: Path) -> tuple[int, int]:
+        """Takes the answers of an export or of another store: those to new questions, pinned ones, newer ones. How many it took,
+        and how many were left. CompileError, naming the file, for anything else or another version."""
+        records = read(file)
+
+        def work(connection: sqlite3.Connection) -> int:
+            taken = 0
+            for theirs in records:
+                ours = _get(connection, _key(theirs))
+                best = merged(ours, theirs) if ours else theirs
+                if best != ours:
+                    _put(connection, best)
+                    taken += 1
+            return taken
+
+        taken = self._must_write(work)
+        return taken, len(records) - taken
+
+    def _change(self, which: str, change: Callable[[Record], Record]) -> Record:
+        def work(connection: sqlite3.Connection) -> Record:
+            record = change(_find(connection, which))
+            _put(connection, record)
+            return record
+
+        return self._must_write(work)
+
+    def _must_write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        done = self._write(lambda connection: (work(connection),), None)
+        if done is None:
+            raise CompileError("the store cannot be written", where=str(self.path), remedy="set LAMINA_TUNE_STORE to another file")
+        return done[0]
+
+    def _read(self, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
+        try:
+            return self._attempt(lambda: _work_in(self.path, work, otherwise), otherwise, "cannot be read")
+        except CompileError as error:
+            self._warn("is not used", error.message)
+            return otherwise
+
+    def _write(self, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
+        def run() -> T:
+            with opened(self.path, create=True) as connection:
+                assert connection is not None
+                return work(connection)
+
+        return self._attempt(run, otherwise, "cannot be written")
+
+    def _attempt(self, work: Callable[[], T], otherwise: U, failing: str) -> T | U:
+        """`work`, repeated once where the file was damaged and has been moved aside."""
+        for _ in range(2):
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    self._warn(failing, error)
+                    return otherwise
+                try:
+                    if aside := move_aside(self.path):
+                        _log.warning("lamina: the store of tuning %s is damaged: moved to %s, a new one begins", self.path, aside)
+                except OSError as reason:
+                    self._warn("is damaged and cannot be moved aside", reason)
+                    return otherwise
+            except OSError as error:
+                self._warn(failing, error)
+                return otherwise
+        return otherwise
+
+    def _warn(self, what: str, error: object) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            reason = getattr(error, "strerror", None) or error
+            _log.warning("lamina: the store of tuning %s %s (%s): set LAMINA_TUNE_STORE to another file", self.path, what, reason)
+
+
+def read(file: Path) -> list[Record]:
+    """The answers of an export or a store, which is left as it is. CompileError, naming the file, for anything else."""
+    try:
+        data = file.read_bytes()
+        if data.startswith(b"SQLite format 3\0"):
+            return _work_in(file, lambda connection: list(_all(connection)), [])
+        return parse(data.decode(), file)
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+        raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
+
+
+def _work_in(path: Path, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
+    with opened(path) as connection:
+        return work(connection) if connection else otherwise
+
+
+def _key(record: Record) -> tuple[str, str, str]:
+    return record.question.key, record.identity.device, record.identity.versions
+
+
+def _get(connection: sqlite3.Connection, key: tuple[str, str, str]) -> Record | None:
+    row = connection.execute(f"SELECT record FROM answers {_WHERE}", key).fetchone()
+    found = _decode(row[0]) if row else None
+    return found if found and _key(found) == key else None
+
+
+def _put(connection: sqlite3.Connection, record: Record) -> None:
+    text = json.dumps(to_json(record), ensure_ascii=False)
+    connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (*_key(record), text))
+
+
+def _all(connection: sqlite3.Connection) -> Iterator[Record]:
+    rows = connection.execute("SELECT record FROM answers ORDER BY device, versions, key").fetchall()
+    return (record for (text,) in rows if (record := _decode(text)))
+
+
+def _find(connection: sqlite3.Connection, which: str) -> Record:
+    found = [r for r in _all(connection) if r.question.key == which or r.id.startswith(which)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CompileError(f"the store has no answer {which!r}", remedy="lamina tune show lists them")
+    raise CompileError(f"{which!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
+
+
+def _decode(text: object) -> Record | None:
+    """The record, or None for what was changed by hand."""
+    try:
+        return from_json(json.loads(str(text)))
+    except ValueError:
+        _log.warning("lamina: an answer of the store of tuning reads wrong and is ignored: %.80s", text)
+        return None
