@@ -74,6 +74,8 @@ def test_example_inputs_of_the_wrong_kind() -> None:
         ({"cuda_graphs": "always"}, "option 'cuda_graphs' must be \"auto\", True or False, 'always' given"),
         ({"graph_limit": -1}, "option 'graph_limit' must not be negative, -1 given"),
         ({"graph_limit": True}, "option 'graph_limit' must be of type int, True given"),
+        ({"tune": "always"}, "option 'tune' must be one of \"off\", \"cached\", \"quick\", \"full\", 'always' given"),
+        ({"tune": ["full"]}, "option 'tune' must be one of \"off\", \"cached\", \"quick\", \"full\", ['full'] given"),
         ({"fast_math": "explog"}, "unknown fast-math option 'explog' (did you mean 'exp-log'?)"),
         ({"fast_math": ("x",)}, "unknown fast-math option 'x' (one of exp-log"),
         (3, "options must be lamina.Options or a mapping, not int"),

@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from .errors import CompileError
 
 CudaGraphs = bool | Literal["auto"]
+Tune = Literal["off", "cached", "quick", "full"]
 
 FAST_MATH = ("exp-log", "mul-zero", "div-self", "add-zero")
 
@@ -35,6 +36,8 @@ class Options:
     cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where launches are measured to
                          bound the program and the graph to be faster, True wherever possible, False never
     graph_limit          CUDA graphs that the process may hold while this program records one; the least recently used go first
+    tune                 how implementations of hot ops are chosen: "off" by the cost model, "cached" by what the store of tuning
+                         says, "quick" by measuring the three likeliest where it says nothing, "full" by measuring all
     """
 
     strict: bool = field(default_factory=lambda: os.environ.get("LAMINA_STRICT", "") == "1")
@@ -44,6 +47,7 @@ class Options:
     cache: bool = True
     cuda_graphs: CudaGraphs = "auto"
     graph_limit: int = 64
+    tune: Tune = "cached"
 
     def __post_init__(self) -> None:
         kinds = {"strict": bool, "round_intermediates": bool, "cache": bool, "fold_weights": int, "graph_limit": int}
@@ -55,6 +59,9 @@ class Options:
             raise CompileError(f"option 'cuda_graphs' must be \"auto\", True or False, {self.cuda_graphs!r} given")
         if self.graph_limit < 0:
             raise CompileError(f"option 'graph_limit' must not be negative, {self.graph_limit} given")
+        if self.tune not in get_args(Tune):
+            known = ", ".join(f'"{policy}"' for policy in get_args(Tune))
+            raise CompileError(f"option 'tune' must be one of {known}, {self.tune!r} given")
         check_fast_math(self.fast_math)
 
     @staticmethod
