@@ -1,0 +1,69 @@
+"""Whether candidates compute the same."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+BOUNDS = {
+    torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.float16: 5e-3,
+    torch.bfloat16: 2e-2, torch.float8_e4m3fn: 1e-1, torch.float8_e5m2: 2e-1,
+}  # fmt: skip
+_OTHERWISE = 2e-1  # the remaining dtypes have 8 bits or fewer
+_PIECE = 1 << 24  # elements compared at a time: f64 copies of whole results might not fit
+
+
+def difference(results: Sequence[Tensor], expected: Sequence[Tensor]) -> str:
+    """What is wrong with a candidate's results, in words; "" where they are the expected ones.
+
+    The norm of the difference may be that part of the expected norm which the dtype allows; integers are equal. An element
+    that is not finite where the expected one is counts as wrong, and where that is not, as right.
+    """
+    if len(results) != len(expected):
+        return f"{len(results)} results instead of {len(expected)}"
+    for number, (found, wanted) in enumerate(zip(results, expected, strict=True)):
+        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+            return f"result {number} is {_type(found)} instead of {_type(wanted)}"
+        if wrong := _differs(found, wanted):
+            return f"result {number} {wrong}"
+    return ""
+
+
+def keep(results: Sequence[Tensor]) -> list[Tensor]:
+    """Copies, to compare with what others compute in the same memory."""
+    return [result.detach().clone() for result in results]
+
+
+def spoil(results: Sequence[Tensor]) -> None:
+    """Overwrites results that have been looked at: what a later candidate does not write would look right in their memory."""
+    with torch.no_grad():
+        for result in results:
+            if result.is_floating_point() or result.is_complex():
+                result.fill_(float("nan"))
+            else:
+                result.bitwise_not_()
+
+
+def _differs(found: Tensor, wanted: Tensor) -> str:
+    if not wanted.is_floating_point() and not wanted.is_complex():
+        return "" if torch.equal(found, wanted) else "differs"
+    bound, far, size = BOUNDS.get(wanted.dtype, _OTHERWISE), 0.0, 0.0
+    for a, b in zip(_pieces(found), _pieces(wanted), strict=True):
+        given = b.isfinite()
+        if not bool((a.isfinite() | ~given).all()):
+            return "is not finite where it should be"
+        far += float((a - b).masked_fill_(~given, 0.0).square_().sum())
+        size += float(b.masked_fill(~given, 0.0).square_().sum())
+    if far**0.5 <= bound * size**0.5:
+        return ""
+    return f"is off by {(far / size) ** 0.5:.1e} of its norm, {bound:.0e} allowed" if size else "is not zero where it should be"
+
+
+def _pieces(tensor: Tensor) -> Iterator[Tensor]:
+    """The elements in f64."""
+    flat = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor.detach()
+    return (piece.double() for piece in flat.reshape(-1).split(_PIECE))
+
+
+def _type(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

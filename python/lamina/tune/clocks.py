@@ -1,0 +1,133 @@
+"""What times calls of candidates, and notices devices that no longer answer."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+_SHORT_SECONDS = 2e-4  # calls on a CPU that take less are timed several in a row
+_MOST_CALLS = 1000
+_FLUSHES = 2  # of 256 MB: the GPU is busy for about 150 us, in which the host issues the call
+
+
+class Clock(Protocol):
+    """Times calls on one device."""
+
+    def seconds(self, run: Callable[[], object]) -> float:
+        """Of one call."""
+        ...
+
+    def wait(self) -> None:
+        """Until the device has done all that was asked of it; raises what it did wrong."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the device still takes work."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since any fixed moment."""
+        ...
+
+
+class CpuClock:
+    """Calls that return when they are done."""
+
+    def seconds(self, run: Callable[[], object]) -> float:
+        once = _taken(run, 1)
+        if once >= _SHORT_SECONDS:
+            return once
+        return _taken(run, max(1, min(_MOST_CALLS, int(_SHORT_SECONDS / max(once, 1e-7)))))
+
+    def wait(self) -> None:
+        pass
+
+    def alive(self) -> bool:
+        return True
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+
+class CudaClock:
+    """Calls that launch on torch's current stream of one GPU; its second-level cache is flushed before each."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._cache: Any = None
+
+    def seconds(self, run: Callable[[], object]) -> float:
+        import torch
+        import triton
+
+        with torch.cuda.device(self.index):
+            driver = triton.runtime.driver.active
+            if self._cache is None:
+                self._cache = driver.get_empty_cache_for_benchmark()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            for _ in range(_FLUSHES):
+                driver.clear_cache(self._cache)
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            return float(start.elapsed_time(end)) * 1e-3
+
+    def wait(self) -> None:
+        import torch
+
+        torch.cuda.synchronize(self.index)
+
+    def alive(self) -> bool:
+        """An error like an illegal address stays with the process: every later call fails with it. Others are reported once."""
+        for _ in range(2):
+            try:
+                self.wait()
+            except RuntimeError:
+                continue
+            return True
+        return False
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+
+class Failed(Exception):
+    """A candidate that failed, with the reason in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class DeviceLost(Exception):
+    """A candidate after which the device takes no more work from this process."""
+
+    def __init__(self, candidate: str, reason: str) -> None:
+        super().__init__(f"{candidate}: {reason}")
+        self.candidate, self.reason = candidate, reason
+
+
+def guarded(candidate: str, clock: Clock, work: Callable[[], T]) -> T:
+    """What `work` returns; Failed where it raises, DeviceLost where that cost the device."""
+    try:
+        return work()
+    except Failed:
+        raise
+    except Exception as error:
+        if not clock.alive():
+            raise DeviceLost(candidate, one_line(error)) from error
+        raise Failed(one_line(error)) from error
+
+
+def one_line(error: BaseException) -> str:
+    """The error as a note."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
+
+
+def _taken(run: Callable[[], object], calls: int) -> float:
+    """Seconds of one of `calls` calls in a row."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls

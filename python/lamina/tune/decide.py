@@ -1,0 +1,117 @@
+"""The answer to a question: from the store, or by measuring what the policy allows."""
+
+from dataclasses import replace
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Tune
+
+from .clocks import Clock, DeviceLost
+from .measure import choose
+from .question import Answer, Identity, Question
+from .store import Store
+from .trial import Make, Trial, Watch, attempt
+
+BUDGET_SECONDS = 1.0  # of timing, for each question
+_QUICK = 3  # candidates
+
+
+def decide(
+    question: Question,
+    identity: Identity,
+    store: Store,
+    policy: Tune,
+    make: Make,
+    *,
+    clock: Clock,
+    budget: float = BUDGET_SECONDS,
+    again: bool = False,
+    watch: Watch = lambda stage, share: None,
+) -> Answer:
+    """Which candidate to use; the answer's winner is always one of the question's.
+
+    "off"     the first, whatever the store says
+    "cached"  the store's choice; the first that was not dropped where there is none
+    "quick"   the store's choice, else the best of the first three that work, which is stored
+    "full"    the best of all, which is stored; measured unless the store says something of each already
+
+    A pin is followed by all but "off". A candidate that was dropped is not tried again.
+
+    make    makes a candidate by its name; in a thread of its own
+    budget  seconds of timing
+    again   measure what the store knows, too
+    watch   is told what goes on
+
+    An interrupted call stores nothing; what earlier calls stored stays. CompileError where a candidate costs the device, which is
+    stored first, or where none works.
+    """
+    if policy == "off":
+        return Answer(question.candidates[0])
+    known = store.get(question.key, identity) or Answer("")
+    chosen = _chosen(question, known)
+    followed = policy == "cached" or (known.pinned and chosen == known.pin)
+    if followed or not (again or _is_open(question, known, chosen, policy)):
+        return _using(question, known, chosen)
+    if not clock.alive():
+        raise CompileError("the device takes no more work from this process", remedy="start the program again")
+    trial = Trial(dropped=dict(known.dropped))
+    try:
+        _measure(question, trial, make, clock, policy, budget, watch)
+    except DeviceLost as lost:
+        trial.dropped[lost.candidate] = f"cost the device: {lost.reason}"
+        store.put(question, identity, _without(known, trial))
+        raise CompileError(
+            f"candidate {lost.candidate!r} of {question.what} cost the device: {lost.reason}",
+            remedy="start the program again: the candidate will not be tried any more",
+        ) from lost
+    winner = choose(question.candidates, trial.measured, incumbent=chosen)
+    if not winner:
+        reasons = "; ".join(f"{name}: {why}" for name, why in trial.dropped.items())
+        raise CompileError(f"no candidate of {question.what} works: {reasons}")
+    times = {name: s for name, s in {**dict(known.times), **trial.seconds}.items() if name in question.candidates}
+    answer = _answer(winner, times, trial.dropped)
+    store.put(question, identity, answer)
+    return answer
+
+
+def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bool:
+    """Whether the policy wants more measured than is known."""
+    heard = {name for name, _ in (*known.times, *known.dropped)}
+    return not chosen or (policy == "full" and not heard.issuperset(question.candidates))
+
+
+def _measure(question: Question, trial: Trial, make: Make, clock: Clock, policy: Tune, budget: float, watch: Watch) -> None:
+    """All candidates that are not dropped yet, or the first three of them: the next three where none of these works."""
+    names = [name for name in question.candidates if name not in trial.dropped]
+    count = _QUICK if policy == "quick" else len(names)
+    while names and not trial.seconds:
+        batch, names = names[:count], names[count:]
+        if question.reference in names:
+            batch.append(question.reference)
+            names.remove(question.reference)
+        attempt(trial, batch, question.reference, make, clock, budget=budget, watch=watch)
+
+
+def _chosen(question: Question, known: Answer) -> str:
+    """The choice in the store, unless it is none of the candidates or was dropped; "" for none."""
+    dropped = dict(known.dropped)
+    return next((name for name in (known.pin, known.measured) if name in question.candidates and name not in dropped), "")
+
+
+def _using(question: Question, known: Answer, chosen: str) -> Answer:
+    """What is known, with a winner: where nothing was chosen, the first candidate that may be."""
+    if chosen:
+        return known if chosen == known.winner else replace(known, pin="")
+    dropped = dict(known.dropped)
+    first = next((name for name in question.candidates if name not in dropped), question.candidates[0])
+    return replace(known, measured=first, pin="")
+
+
+def _without(known: Answer, trial: Trial) -> Answer:
+    """What was known before, and what has been dropped since."""
+    measured = "" if known.measured in trial.dropped else known.measured
+    return _answer(measured, dict(known.times), trial.dropped)
+
+
+def _answer(measured: str, times: dict[str, float], dropped: dict[str, str]) -> Answer:
+    kept = {name: seconds for name, seconds in times.items() if name not in dropped}
+    return Answer(measured, tuple(kept.items()), tuple(dropped.items()))

@@ -1,0 +1,83 @@
+"""Times of candidates that can be compared, and the choice by them."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .clocks import Clock, Failed, guarded
+
+MARGIN = 0.01  # less is no difference, however quiet the machine
+_CLEARLY_SLOWER = 2.0
+_FEWEST, _MOST = 5, 100  # rounds
+_UNTIL_DROPPED = 2  # rounds
+
+
+@dataclass(frozen=True)
+class Measured:
+    """
+    seconds  median of each candidate that ran to the end, or to where it was seen to be clearly slower
+    noise    by which the times of one candidate, timed as if it were two, differ: 0.02 is 2%
+    failed   why, by candidate that failed while it was timed
+    """
+
+    seconds: dict[str, float]
+    noise: float = 0.0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def measure(
+    runs: Mapping[str, Callable[[], object]], clock: Clock, *, budget: float, tick: Callable[[float], None] = lambda _: None
+) -> Measured:
+    """Times calls in turns (ABCABC...), so that what disturbs one disturbs all, until `budget` seconds or 100 rounds have passed,
+    but 5 rounds at least. What takes twice the least is left out after two. Medians leave outliers without effect.
+
+    The first is timed once more at the end of each round, for the noise. `tick` is told the share that is done, 0 to 1.
+    DeviceLost where a candidate costs the device.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    twice: list[tuple[float, float]] = []
+    failed: dict[str, str] = {}
+    running, start, rounds = list(runs), clock.now(), 0
+    while running and rounds < _MOST and (rounds < _FEWEST or clock.now() - start < budget):
+        tick(min(1.0, max(rounds / _MOST, (clock.now() - start) / max(budget, 1e-9))))
+        for name in (*running, running[0]):
+            if name in failed:
+                continue
+            try:
+                times[name].append(guarded(name, clock, lambda name=name: clock.seconds(runs[name])))  # type: ignore[misc]
+            except Failed as error:
+                failed[name] = error.reason
+        if running[0] not in failed:
+            again = times[running[0]].pop()
+            twice.append((times[running[0]][-1], again))
+        rounds += 1
+        running = _still_running([name for name in running if name not in failed], times, rounds)
+    tick(1.0)
+    seconds = {name: statistics.median(taken) for name, taken in times.items() if taken and name not in failed}
+    return Measured(seconds, _noise(twice), failed)
+
+
+def choose(order: Sequence[str], measured: Measured, incumbent: str = "") -> str:
+    """The candidate to take from now on, of those in `order` that were measured; "" where none was.
+
+    Times that differ by less than the noise, or 1%, are the same. Then the incumbent stays, and without one the earliest in the
+    order is taken, so that choosing again changes nothing.
+    """
+    seconds = measured.seconds
+    if not seconds:
+        return ""
+    bound = min(seconds.values()) * (1 + max(MARGIN, measured.noise))
+    good = [name for name in order if name in seconds and seconds[name] <= bound]
+    return incumbent if incumbent in good else good[0]
+
+
+def _still_running(running: list[str], times: Mapping[str, Sequence[float]], rounds: int) -> list[str]:
+    """Those that are not clearly slower than the best; least times, as nothing but the candidate itself makes these long."""
+    if rounds < _UNTIL_DROPPED or not running:
+        return running
+    best = min(min(times[name]) for name in running)
+    return [name for name in running if min(times[name]) <= _CLEARLY_SLOWER * best]
+
+
+def _noise(twice: Sequence[tuple[float, float]]) -> float:
+    return abs(statistics.median((b - a) / max(min(a, b), 1e-12) for a, b in twice)) if twice else 0.0
