@@ -1,12 +1,15 @@
 """What masks of attention mean, without a GPU."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import lamina
-from lamina.frontend.attention import ATTENTION, concrete, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.attention import ATTENTION, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.known import concrete
 
 N = 7
 
@@ -100,3 +103,26 @@ def test_a_mask_has_its_values_while_a_graph_is_traced() -> None:
     x = torch.randn(2, 3, N, 4)
     with torch.no_grad():
         torch.testing.assert_close(lamina.compile(fn, (x,), options={"cache": False})(x), fn(x))
+
+
+def set_afterwards(x: Tensor) -> Tensor:
+    mask = torch.ones(N, N, dtype=torch.bool)
+    mask[0].fill_(False)
+    return mask
+
+
+def random(x: Tensor) -> Tensor:
+    return torch.rand(N, N) >= 0
+
+
+@pytest.mark.parametrize("mask", [set_afterwards, random])
+def test_masks_that_are_written_to_or_random(mask: Callable[[Tensor], Tensor]) -> None:
+    """Both were taken to hide nothing: the first by what it was made as."""
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(x, x, x, attn_mask=mask(x))
+
+    graph = torch.export.export(Model(), (torch.randn(2, 3, N, 4),)).graph_module
+    (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
+    assert kind_of_mask(node, graph) == "bias"

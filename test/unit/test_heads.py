@@ -121,7 +121,7 @@ def test_fused_kernels_share_heads(
     monkeypatch: pytest.MonkeyPatch, first: int, second: int, heads: int, callee: torch._ops.OpOverload
 ) -> None:
     """Where the kernel does not, heads are repeated."""
-    monkeypatch.setattr(attention, "_choice", lambda *given: first if given[-1] else second)
+    monkeypatch.setattr(attention, "choice", lambda *given: first if given[-1] else second)
     with FakeTensorMode(), torch.no_grad():
         q, k, v = (torch.empty(shape, dtype=torch.bfloat16, device="cuda") for shape in (Q, KV, KV))
 

@@ -14,13 +14,12 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .heads import repeated, share_heads
-from .interface import attribute
+from .known import concrete
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
 _FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, ATTENTION)
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
-_NODES = 256  # that a mask may be made of, to be computed here
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
 
@@ -52,7 +51,7 @@ def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
     """What the mask of an attention node means; "bias" where it has none."""
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
-        return meaning(concrete(mask, gm)) if isinstance(mask, fx.Node) else "bias"
+        return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
 
 
 def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
@@ -64,10 +63,10 @@ def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor |
         return None
     if mask is not None and not causal and kind != "bias":
         mask, causal = None, kind == "causal" and query.shape[2] > 1
-    backend = _choice(query, key, value, mask, causal, scale, grouped)
+    backend = choice(query, key, value, mask, causal, scale, grouped)
     if grouped and (backend not in (_FLASH, _CUDNN) or mask is not None):
         key, value = (repeated(t, query.shape[1]) for t in (key, value))
-        backend = _choice(query, key, value, mask, causal, scale, False)
+        backend = choice(query, key, value, mask, causal, scale, False)
     bias = None if mask is None else _bias(mask, query, key)
     if backend == _FLASH and mask is None:
         return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, False, scale=scale)[0]
@@ -83,33 +82,6 @@ def _positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
     return tuple({**defaults, **given}[name] for name in names)
-
-
-def concrete(node: fx.Node, gm: fx.GraphModule) -> Tensor | None:
-    """The value of a node that depends on no argument of the graph."""
-    needed: dict[fx.Node, None] = {}
-    stack = [node]
-    while stack:
-        n = stack.pop()
-        if n in needed:
-            continue
-        if n.op not in ("call_function", "call_method", "get_attr") or len(needed) == _NODES:
-            return None
-        needed[n] = None
-        stack += n.all_input_nodes
-    values: dict[fx.Node, Any] = {}
-    with _disable_current_modes(), torch.no_grad():
-        for n in gm.graph.nodes:
-            if n not in needed:
-                continue
-            if n.op == "get_attr":
-                values[n] = attribute(gm, str(n.target))
-                continue
-            args, kwargs = fx.map_arg((n.args, n.kwargs), values.__getitem__)
-            target: Any = getattr(args[0], str(n.target)) if n.op == "call_method" else n.target
-            values[n] = target(*(args[1:] if n.op == "call_method" else args), **kwargs)
-    found = values[node]
-    return found if isinstance(found, Tensor) else None
 
 
 def meaning(mask: Tensor | None) -> str:
@@ -128,9 +100,7 @@ def meaning(mask: Tensor | None) -> str:
     return "causal" if seen.shape[-1] == seen.shape[-2] and bool((seen == later).all()) else "bias"
 
 
-def _choice(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None, grouped: bool
-) -> int:
+def choice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None, grouped: bool) -> int:
     """What eager would take, asked with tensors that are there."""
     with _disable_current_modes(), torch.no_grad():
         real = [

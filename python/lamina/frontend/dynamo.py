@@ -16,6 +16,7 @@ from .decompositions import table
 from .per_size import PerSize, is_symbolic
 from .random_bits import recompute_from_seeds
 from .stages import compile_graph
+from .written_out import recognise
 
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
 
@@ -60,6 +61,8 @@ def autograd(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    recognise(gm, {node for node, value in zip(arguments, example_inputs, strict=True) if getattr(value, "requires_grad", False)})
     if not torch.is_grad_enabled():
         keep_whole(gm)
 

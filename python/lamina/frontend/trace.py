@@ -20,6 +20,7 @@ from .aliases import storage
 from .decompositions import table
 from .retrace import decomposed
 from .trace_errors import explain
+from .written_out import recognise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +135,7 @@ def inference(traced: Traced) -> Inference:
     """`traced` functionalised and decomposed, with eager's aliases of inputs restored."""
     try:
         with torch.no_grad(), _quiet():
+            recognise(traced.program.graph_module)
             gm = decomposed(traced.program.graph_module)
             functional = traced.program.run_decompositions(table()) if gm is None else traced.program
     except Exception as error:  # what its meta function accepts, a decomposition may refuse

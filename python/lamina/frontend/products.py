@@ -1,0 +1,127 @@
+"""Matrix products in a captured graph, and what their operands are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import fx
+
+from .reading import given, is_in_place, name, number, same_elements, scaled, shape, transposed, value
+
+
+@dataclass(frozen=True)
+class Operand:
+    """`node` with its dimensions in another order (none: its own), times `scale`. seen: the nodes that were looked through."""
+
+    node: fx.Node
+    order: tuple[int, ...] = ()
+    scale: float = 1.0
+    seen: tuple[fx.Node, ...] = ()
+
+    def swapped(self) -> "Operand":
+        rank = len(shape(self.node))
+        order = self.order or tuple(range(rank))
+        new = (*order[:-2], order[-1], order[-2])
+        return Operand(self.node, () if new == tuple(range(rank)) else new, self.scale, self.seen)
+
+
+@dataclass(frozen=True)
+class Product:
+    """
+    left   (batch..., rows, inner)
+    right  (batch..., inner, columns)
+    order  of the dimensions of (batch..., rows, columns) in the result (none: that)
+    added  what is added to it, times 1
+    """
+
+    left: Operand
+    right: Operand
+    order: tuple[int, ...] = ()
+    added: fx.Node | None = None
+    scale: float = 1.0
+
+
+def product(node: fx.Node) -> Product | None:
+    """How a node multiplies matrices."""
+    kind = name(node)
+    if kind == "einsum":
+        return _einsum(node)
+    if kind == "baddbmm":
+        args = given(node, "input", "batch1", "batch2")
+        alpha, beta = (number(args.get(key, 1)) for key in ("alpha", "beta"))
+        one, two, added = (args.get(key) for key in ("batch1", "batch2", "input"))
+        if alpha is None or alpha <= 0 or beta not in (0, 1) or is_in_place(node):
+            return None
+        found = _plain(one, two)
+        kept = added if beta == 1 and isinstance(added, fx.Node) else None
+        return None if found is None else Product(found.left, found.right, (), kept, alpha)
+    if kind not in ("matmul", "bmm"):
+        return None
+    args = given(node, "input", "other")
+    return _plain(args.get("input"), args.get("other")) if len(args) == 2 else None
+
+
+def _plain(one: object, two: object) -> Product | None:
+    if not isinstance(one, fx.Node) or not isinstance(two, fx.Node) or not 2 <= len(shape(one)) == len(shape(two)):
+        return None
+    return Product(Operand(one), Operand(two))
+
+
+def _einsum(node: fx.Node) -> Product | None:
+    """Of two operands: one label that both have and the result has not, one that each has alone, the others in all three."""
+    text, *operands = node.args
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = [*operands[0]]
+    inputs, arrow, out = str(text).replace(" ", "").partition("->")
+    labels = inputs.split(",")
+    if not arrow or len(labels) != 2 or len(operands) != 2 or any(not t.isalpha() or len({*t}) != len(t) for t in (*labels, out)):
+        return None
+    left, right = operands
+    if not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
+        return None
+    one, two = labels
+    batch = [c for c in one if c in two and c in out]
+    inner = [c for c in one if c in two and c not in out]
+    row, column = [c for c in one if c not in two], [c for c in two if c not in one]
+    if not len(inner) == len(row) == len(column) == 1 or {*out} != {*batch, *row, *column}:
+        return None
+    if [*out[-2:]] == [*column, *row]:  # keys first
+        one, two, left, right, row, column = two, one, right, left, column, row
+    if {*out[-2:]} == {*row, *column}:
+        batch = [*out[:-2]]
+    return Product(
+        Operand(left, _order([*batch, *row, *inner], one)),
+        Operand(right, _order([*batch, *inner, *column], two)),
+        _order(out, [*batch, *row, *column]),
+    )
+
+
+def _order(new: Sequence[str], old: Sequence[str]) -> tuple[int, ...]:
+    """The permutation that makes `new` of `old`; () where they are the same."""
+    return () if [*new] == [*old] else tuple([*old].index(c) for c in new)
+
+
+def traced_back(of: Operand) -> Operand:
+    """The same without transposes of its last two dimensions, copies and products by positive numbers."""
+    while not is_in_place(of.node):
+        at, times, swap, copied = of.node, scaled(of.node), transposed(of.node), same_elements(of.node)
+        if times is not None and times[1] > 0:
+            of = Operand(times[0], of.order, of.scale * times[1], (*of.seen, at))
+        elif swap is not None:
+            of = Operand(swap, _through_swap(of.order, len(shape(at))), of.scale, (*of.seen, at))
+        elif copied is not None and shape(copied) == shape(at) and _dtype(copied) is _dtype(at):
+            of = Operand(copied, of.order, of.scale, (*of.seen, at))
+        else:
+            break
+    return of
+
+
+def _through_swap(order: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """An order of the dimensions of a tensor, as one of those of the tensor whose last two it has swapped."""
+    swap = (*range(rank - 2), rank - 1, rank - 2)
+    new = tuple(swap[i] for i in order or range(rank))
+    return () if new == tuple(range(rank)) else new
+
+
+def _dtype(node: fx.Node) -> object:
+    found = value(node)
+    return None if found is None else found.dtype

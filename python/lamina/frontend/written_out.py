@@ -1,0 +1,217 @@
+"""Attention that a model writes out, `softmax(q @ k.T * scale + mask) @ v`, becomes one scaled_dot_product_attention before
+anything is decomposed.
+
+It is taken only where nobody else sees the scores and weights, where a fused kernel takes the result, and where that has eager's
+values: see `score_masks` for masks. Those that depend on nothing but shapes, and hide nothing or just what comes later, become a
+flag.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .aliases import storage
+from .attention import ATTENTION, choice, meaning
+from .grafting import Graft, store, takes_layout
+from .products import Operand, traced_back
+from .reading import name, same_elements, shape, users, value, writes_to
+from .score_masks import added, is_exact, known
+from .written_chain import Written, read
+
+aten = torch.ops.aten
+
+_MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that change a mode have in their names
+
+
+def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
+    """In place: attention that is written out becomes one op. How often. trained: arguments that need a gradient."""
+    if not any(name(node) == "softmax" for node in gm.graph.nodes):
+        return 0
+    modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}
+    if len(modes) != 1:
+        return 0
+    (fake,) = modes
+    found = 0
+    for node in list(gm.graph.nodes):
+        written = read(node, gm)
+        if written is not None:
+            found += _Rewrite(written, gm, Graft(*_end(written), fake), trained).run()
+    if found:
+        gm.recompile()
+    return found
+
+
+def _four(lead: Sequence[int]) -> tuple[int, ...]:
+    """Batch and heads of up to two leading dimensions."""
+    return (*lead, 1, 1)[:2]
+
+
+def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
+    """The node that attention takes the place of, and those before it that go with it: a product whose leading dimensions are only
+    split again is not merged in the first place."""
+    whole = (*_four(of.shape[:-2]), of.shape[-2], shape(of.node)[-1])
+    gone: list[fx.Node] = []
+    at = of.node
+    while not of.last.order and shape(at) != whole and len(users(at)) == 1:
+        gone.append(at)
+        (at,) = users(at)
+        if same_elements(at) is not gone[-1] or _dtype(at) is not _dtype(of.node):
+            break
+    fits = gone and shape(at) == whole and same_elements(at) is gone[-1] and _dtype(at) is _dtype(of.node)
+    return (at, tuple(gone)) if fits else (of.node, ())
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """One attention. seen: nodes that were looked through, whose arguments are read later than the model does."""
+
+    of: Written
+    gm: fx.GraphModule
+    graft: Graft
+    trained: Collection[fx.Node]
+    seen: set[fx.Node] = field(default_factory=set)
+
+    def run(self) -> bool:
+        """Whether the attention is one op now; the graph is as it was where it is not."""
+        query, key = traced_back(self.of.first.left), traced_back(self.of.first.right.swapped())
+        operands = (query, key, self.of.last.right)
+        self.seen.update(self.of.chain, self.graft.gone, query.seen, key.seen)
+        changed = None
+        if self._is_plain(operands):
+            scores = shape(self.of.chain[-1])[:-2], shape(self.of.chain[0])[:-2]
+            nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
+            found = [node for node in nodes if node is not None]
+            made = self._attention(found, query.scale * key.scale * self.of.scale) if len(found) == 3 else None
+            changed = None if made is None else self._placed(made)
+        if changed is None or not self._reads_the_same():
+            self.graft.undo()
+            return False
+        self.graft.replace()
+        for node, new in changed.items():
+            store(node, new)
+        self._erase()
+        return True
+
+    def _is_plain(self, operands: Sequence[Operand]) -> bool:
+        """Whether all shapes are numbers, and all is of one type, but for scores that may be f32."""
+        values = [value(n) for n in (*(of.node for of in operands), self.of.node, *self.of.chain)]
+        real = [v for v in values if v is not None and v.numel() and all(type(n) is int for n in (*v.shape, *v.stride()))]
+        if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:
+            return False
+        dtype = real[0].dtype
+        scores = {dtype} if dtype is torch.float64 else {dtype, torch.float32}
+        return dtype.is_floating_point and {v.dtype for v in real[:4]} == {dtype} and {v.dtype for v in real[4:]} <= scores
+
+    def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
+        """(batch, heads, length, size) of an operand of a product with these leading dimensions; None where they do not fit."""
+        node = of.node if not of.order else self.graft.call(aten.permute.default, of.node, list(of.order))
+        *own, length, size = shape(node)
+        if len(own) != len(lead) or any(n not in (1, m) for n, m in zip(own, lead, strict=True)):
+            return None
+        if tuple(own) != lead:
+            node = self.graft.call(aten.expand.default, node, [*lead, length, size])
+        whole = (*_four(self.of.shape[:-2]), length, size)
+        node = self._unmerged(node, whole)
+        if shape(node) != whole:
+            node = self.graft.call(aten.reshape.default, node, list(whole))
+        found = value(node)
+        if found is not None and found.stride(-1) != 1:
+            node = self.graft.call(aten.clone.default, node, memory_format=torch.contiguous_format)
+        return node
+
+    def _unmerged(self, node: fx.Node, whole: tuple[int, ...]) -> fx.Node:
+        """What `node` has the elements of, if that has this shape."""
+        at: fx.Node | None = node
+        passed: list[fx.Node] = []
+        while at is not None and _dtype(at) is _dtype(node):
+            if shape(at) == whole:
+                self.seen.update(passed)
+                return at
+            passed.append(at)
+            at = same_elements(at)
+        return node
+
+    def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
+        """(batch, heads, length, size), by a fused kernel or not at all."""
+        q, k, v = (n.meta.get("example_value", n.meta.get("val")) for n in operands)
+        *_, rows, columns = self.of.shape
+        found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
+        kind = meaning(found)
+        bias = None
+        if self.of.steps and kind == "bias":
+            if not is_exact(self.of.steps, found) or (q.device.type == "cpu" and self._trains_mask()):
+                return None
+            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found)
+            if bias is None:
+                return None
+        mask = None if bias is None else bias.node
+        if not choice(q, k, v, value(mask), kind == "causal", scale, False):
+            return None
+        made = self.graft.call(ATTENTION, *operands, mask, 0.0, kind == "causal", scale=scale)
+        if bias is None or bias.lost is None:
+            return made
+        nan, one = (self.graft.call(aten.full.default, [], n, dtype=q.dtype, device=q.device) for n in (torch.nan, 1.0))
+        factor = self.graft.call(aten.where.self, bias.lost, nan, one)
+        return self.graft.call(aten.mul.Tensor, made, factor)  # which makes gradients NaN too, as eager's are
+
+    def _trains_mask(self) -> bool:
+        stack = [step.tensor for step in self.of.steps]
+        behind: set[fx.Node] = set()
+        while stack:
+            node = stack.pop()
+            if node not in behind:
+                behind.add(node)
+                stack += node.all_input_nodes
+        return any(node in behind for node in self.trained)
+
+    def _placed(self, made: fx.Node) -> dict[fx.Node, Tensor] | None:
+        """The values that change where attention stands for the product with values: none where it is copied to eager's layout."""
+        for copied in (False, True):
+            if copied:
+                made = self.graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
+            node, before = made, len(self.graft.made)
+            if self.graft.at is self.of.node:
+                node = self._as_product(made)
+            found = value(node)
+            changed = None if found is None else takes_layout(self.graft.at, found, self.graft.fake)
+            if changed is not None:
+                return changed
+            self.graft.undo(before)
+        return None
+
+    def _as_product(self, made: fx.Node) -> fx.Node:
+        """Attention in the shape of the product with values."""
+        order = self.of.last.order
+        whole = [shape(self.of.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.of.node)]
+        if [*shape(made)] != whole:
+            made = self.graft.call(aten.reshape.default, made, whole)
+        return self.graft.call(aten.permute.default, made, list(order)) if order else made
+
+    def _reads_the_same(self) -> bool:
+        """Whether nothing is written, between where the model reads it and where attention does, to what that reads."""
+        mine = set(self.graft.made)
+        read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
+        nodes = takewhile(lambda n: n is not self.graft.at, self.gm.graph.nodes)
+        inside = False
+        for node in nodes:
+            inside = inside or node in self.seen
+            if inside and node not in mine:
+                memory = writes_to(node)
+                if memory is None or memory & read or any(mode in str(node.target) for mode in _MODES):
+                    return False
+        return True
+
+    def _erase(self) -> None:
+        for node in (*reversed(self.graft.gone), *self.of.chain):
+            for check in list(node.users):
+                node.graph.erase_node(check)
+            node.graph.erase_node(node)
+
+
+def _dtype(node: fx.Node) -> object:
+    found = value(node)
+    return None if found is None else found.dtype
