@@ -63,6 +63,39 @@ def test_filled_up_products_are_the_same(monkeypatch: pytest.MonkeyPatch, m: int
         torch.testing.assert_close(got.double(), 0.5 * bias.double() + 2 * exact, rtol=4e-3, atol=4e-3)
 
 
+PIXELS = ((64, 24, 1, 1), (72, 24, 1, 1))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_convolution_of_pixels_is_a_product(monkeypatch: pytest.MonkeyPatch, bias: bool) -> None:
+    gm = graph(F.conv2d, *PIXELS, *([(72,)] if bias else []))
+    (product,) = calls(gm, aten.addmm.default if bias else aten.mm.default)
+    assert product.meta["val"].shape == (64, 72) and not calls(gm, aten.convolution.default)
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+    x, w, b = (torch.randn(shape) for shape in (*PIXELS, (72,)))
+    got = decompositions_library.convolution(x, w, b if bias else None, [2, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    expected = F.conv2d(x.double(), w.double(), b.double() if bias else None, [2, 1])
+    assert got.shape == expected.shape
+    torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options", "device"),
+    [
+        (*PIXELS, {}, "cpu"),
+        (*PIXELS, {"padding": 1}, "cuda"),
+        ((64, 24, 1, 1), (72, 12, 1, 1), {"groups": 2}, "cuda"),
+        ((64, 24, 1, 2), (72, 24, 1, 1), {}, "cuda"),
+        ((64, 24, 1, 1), (72, 24, 3, 3), {"padding": 1}, "cuda"),
+        ((0, 24, 1, 1), (72, 24, 1, 1), {}, "cuda"),
+        ((64, 24, 1), (72, 24, 1), {}, "cuda"),
+    ],
+)
+def test_convolutions_that_stay(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, int], device: str) -> None:
+    run = F.conv2d if len(x) == 4 else F.conv1d
+    assert calls(graph(lambda a, b: run(a, b, **options), x, w, device=device), aten.convolution.default)
+
+
 def test_a_convolutions_bias_is_added_by_a_kernel_of_ours() -> None:
     def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         return F.conv2d(x, w, b, stride=2, padding=1).relu()

@@ -1,12 +1,15 @@
 """Whole programs for GPUs: kernels in the simulator, library calls by torch on the CPU."""
 
+from collections import Counter
+
 import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import Simulated, distributed
 from torch import Tensor, nn
 
-from lamina.core.program import Call
+from lamina.core.program import Call, Launch
+from lamina.frontend import decompositions_library
 
 BF16 = torch.bfloat16
 
@@ -24,6 +27,20 @@ class Residual(nn.Module):
         x = self.stem(x)
         x = F.relu(self.second(self.first(x)) + self.short(x))
         return self.head(x.mean((2, 3)))
+
+
+class Gated(nn.Module):
+    """Squeeze and excitation after a depthwise convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Conv2d(24, 24, 3, 1, 1, groups=24, bias=False), nn.BatchNorm2d(24), nn.Hardswish())
+        self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(24, 8, 1), nn.ReLU(), nn.Conv2d(8, 24, 1), nn.Hardsigmoid())
+        self.out = nn.Conv2d(24, 16, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inner(x)
+        return self.out(self.gate(x) * x)
 
 
 class Block(nn.Module):
@@ -74,3 +91,17 @@ def test_residual_network(dtype: torch.dtype) -> None:
     calls = [s for s in program.program.steps if isinstance(s, Call) and "convolution" in s.callee]
     layouts = {s.owned[0].strides[1] == 1 for s in calls if s.owned[0] is not None}
     assert len(calls) == 4 and layouts == {dtype is BF16}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+def test_squeeze_and_excitation(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    """What is gated is computed for its mean and again for the gate; in between are two products of matrices."""
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+    mine, eager, program = errors(Gated().eval().to(dtype), torch.randn(2, 24, 12, 12).to(dtype))
+    assert mine <= 1.5 * eager + 1e-6
+    images = [[a.shape for a in s.args].count((2, 24, 12, 12)) for s in program.program.steps if isinstance(s, Launch)]
+    assert [n for n in images if n][-2:] == [1, 2]  # without what puts the channels last
+    assert Counter(s.callee for s in program.program.steps if isinstance(s, Call)) == {
+        "aten.convolution.default": 2,
+        "aten.addmm.default": 2,
+    }

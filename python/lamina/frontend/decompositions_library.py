@@ -14,11 +14,26 @@ _BANDWIDTH = 4e12  # bytes a second
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
-    """Torch adds the bias of a convolution in a kernel of its own; as an addition it is a part of what follows."""
-    if bias is None or not on_gpu(x):
+    """Torch adds the bias of a convolution in a kernel of its own; as an addition it is a part of what follows. On images of one
+    pixel (squeeze and excitation) it is a product of matrices, which cuBLAS adds the bias to."""
+    if not on_gpu(x):
+        return NotImplemented
+    if _of_pixels(x, weight, *rest):
+        a, b = x.flatten(1), aten.t.default(weight.flatten(1))
+        product = aten.mm.default(a, b) if bias is None else aten.addmm.default(bias, a, b)
+        return product.view(*product.shape, 1, 1)
+    if bias is None:
         return NotImplemented
     out = aten.convolution.default(x, weight, None, *rest)
     return (out + bias.reshape(-1, *(1,) * (out.dim() - 2))).to(out.dtype)
+
+
+def _of_pixels(
+    x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+) -> bool:
+    """Whether a convolution has images and weights of one pixel."""
+    plain = not any(padding) and not transposed and groups == 1 and x.dim() == 4
+    return plain and x.numel() > 0 and tuple(x.shape[2:]) == tuple(weight.shape[2:]) == (1, 1)
 
 
 def mm(a: Tensor, b: Tensor) -> Any:
