@@ -25,6 +25,10 @@ paths = [os.path.dirname(os.path.abspath(package)), *filter(None, [os.environ.ge
 config.environment["PYTHONPATH"] = os.pathsep.join(paths)
 
 # A tool's name counts where it stands as a word by itself, not inside a path.
-for tool, module in (("opt-driver", "lamina.tools.opt_driver"), ("FileCheck", "filecheck")):
+for tool, module in (
+    ("opt-driver", "lamina.tools.opt_driver"),
+    ("FileCheck", "filecheck"),
+    ("lamina(?= tune)", "lamina.tools.lamina_command"),
+):
     config.substitutions.append((rf"(?<![\w/.-]){tool}(?![\w/.-])", f"%python -m {module}"))
 config.substitutions.append(("%python", sys.executable))

@@ -73,6 +73,10 @@ class Store:
         """All answers."""
         return self._read(lambda connection: list(_all(connection)), [])
 
+    def find(self, which: str) -> Record:
+        """The answer named by its key, its id or the id's beginning. CompileError for none or several."""
+        return _find(self.records(), which)
+
     def digest(self, identity: Identity, keys: Iterable[str]) -> str:
         """Of all that the store says to the questions with these keys: programs made with equal digests chose alike."""
         wanted = sorted(set(keys))
@@ -86,7 +90,7 @@ class Store:
         return hashlib.sha256(json.dumps([(key, known.get(key)) for key in wanted]).encode()).hexdigest()
 
     def pin(self, which: str, candidate: str) -> Record:
-        """Fixes the choice of one answer, named by its key, its id or the id's beginning. CompileError where that cannot be."""
+        """Fixes the choice of one answer, named as for `find`. CompileError where that cannot be."""
 
         def change(record: Record) -> Record:
             why = dict(record.answer.dropped).get(candidate)
@@ -100,14 +104,14 @@ class Store:
         return self._change(which, change)
 
     def unpin(self, which: str) -> Record:
-        """Takes a pin away: what was measured holds again."""
+        """Takes the pin of one answer away: what was measured holds again."""
         return self._change(which, lambda record: replace(record, answer=replace(record.answer, pin="")))
 
     def clear(self, which: str = "") -> int:
         """Forgets one answer, or all; how many."""
 
         def work(connection: sqlite3.Connection) -> int:
-            records = [_find(connection, which)] if which else list(_all(connection))
+            records = [_find(_all(connection), which)] if which else list(_all(connection))
             if which:
                 connection.execute(f"DELETE FROM answers {_WHERE}", _key(records[0]))
             else:
@@ -140,7 +144,7 @@ class Store:
 
     def _change(self, which: str, change: Callable[[Record], Record]) -> Record:
         def work(connection: sqlite3.Connection) -> Record:
-            record = change(_find(connection, which))
+            record = change(_find(_all(connection), which))
             _put(connection, record)
             return record
 
@@ -230,8 +234,8 @@ def _all(connection: sqlite3.Connection) -> Iterator[Record]:
     return (record for (text,) in rows if (record := _decode(text)))
 
 
-def _find(connection: sqlite3.Connection, which: str) -> Record:
-    found = [r for r in _all(connection) if r.question.key == which or r.id.startswith(which)]
+def _find(records: Iterable[Record], which: str) -> Record:
+    found = [r for r in records if r.question.key == which or r.id.startswith(which)]
     if len(found) == 1:
         return found[0]
     if not found:

@@ -1,0 +1,55 @@
+"""lamina: what is done from the command line beside compiling.
+
+    lamina tune show                the choices that the store of tuning holds
+    lamina tune pin 3f2a own        one of them fixed
+
+Exit status: 0 when all went well, 1 after an error, which is one line, `where: error: what (remedy)`.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from lamina.core.errors import CompileError
+
+from .files import replace_closed
+from .opt_driver import complain
+from .tune_store import add_commands
+
+Work = Callable[[argparse.Namespace], None]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CompileError(message, where="<command line>", remedy=f"see {self.prog} --help")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point; nothing heavy is imported before the work is known."""
+    replace_closed()
+    try:
+        given = _parser().parse_args(argv)
+        work: Work = given.work
+        work(given)
+        return 0
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except CompileError as error:
+        return complain(error, None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="lamina", description="Compiles PyTorch models through MLIR.", allow_abbrev=False)
+    areas = parser.add_subparsers(metavar="COMMAND", required=True)
+    tune = areas.add_parser("tune", help="measured choices between implementations of hot ops", allow_abbrev=False)
+    add_commands(tune.add_subparsers(metavar="WHAT", required=True))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

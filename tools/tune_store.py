@@ -1,0 +1,118 @@
+"""`lamina tune show | export | merge | pin | unpin | clear`: the store of tuning by hand."""
+
+import argparse
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lamina.report.tables import counted, duration
+from lamina.tune.records import Record
+from lamina.tune.store import Store
+
+from .files import write_output
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Any]
+
+WIDTH = 150  # of text that goes to no terminal
+_WHICH = "an answer: its id in the table, the id's beginning, or the key of its question"
+
+
+def add_commands(commands: "Commands") -> None:
+    """The commands as parsers of their own; each sets `work`."""
+
+    def add(name: str, work: Any, about: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+        parser.set_defaults(work=work)
+        parser.add_argument(
+            "--store", metavar="FILE", help="the store (default: LAMINA_TUNE_STORE, else in the user's data folder)"
+        )
+        return parser
+
+    show = add("show", _show, "Shows the answers, or all that is known of one.")
+    show.add_argument("which", nargs="?", default="", metavar="KEY", help=_WHICH)
+    add("export", _export, "Writes all answers as text.").add_argument("file", metavar="FILE", help="- for standard output")
+    add("merge", _merge, "Takes the answers of an export or of another store.").add_argument("file", type=Path, metavar="FILE")
+    pin = add("pin", _pin, "Fixes the choice of an answer.")
+    pin.add_argument("which", metavar="KEY", help=_WHICH)
+    pin.add_argument("candidate", metavar="CANDIDATE")
+    add("unpin", _unpin, "Takes a pin away.").add_argument("which", metavar="KEY", help=_WHICH)
+    clear = add("clear", _clear, "Forgets an answer, or all.")
+    clear.add_argument("which", nargs="?", default="", metavar="KEY", help=_WHICH)
+
+
+def _show(given: argparse.Namespace) -> None:
+    store = Store(given.store)
+    records = [store.find(given.which)] if given.which else store.records()
+    console = Console()
+    if not records:
+        console.print(f"{store.path} holds no answers", soft_wrap=True, highlight=False)
+        return
+    shown = _details(records[0]) if given.which else _all(records)
+    (console if console.is_terminal else Console(width=WIDTH)).print(shown)
+
+
+def _export(given: argparse.Namespace) -> None:
+    write_output(given.file, Store(given.store).export())
+
+
+def _merge(given: argparse.Namespace) -> None:
+    taken, left = Store(given.store).merge(given.file)
+    print(f"{counted(taken, 'answer')} taken, {left} left as they were")
+
+
+def _pin(given: argparse.Namespace) -> None:
+    record = Store(given.store).pin(given.which, given.candidate)
+    print(f"{record.id}: {record.question.what} uses {record.answer.winner}")
+
+
+def _unpin(given: argparse.Namespace) -> None:
+    record = Store(given.store).unpin(given.which)
+    print(f"{record.id}: {record.question.what} uses {record.answer.winner or 'what the cost model says'}")
+
+
+def _clear(given: argparse.Namespace) -> None:
+    print(f"{counted(Store(given.store).clear(given.which), 'answer')} forgotten")
+
+
+def _all(records: Iterable[Record]) -> RenderableType:
+    """A table for each device and versions."""
+    parts: list[RenderableType] = []
+    for identity, group in groupby(records, key=lambda record: record.identity):
+        table = _table("id", "op", "choice", "time", "first choice", "its time", "measured", "dropped")
+        for record in group:
+            answer, first = record.answer, record.question.candidates[0]
+            times = dict(answer.times)
+            row = [record.id, record.question.what, f"{answer.winner or 'none'}{' (pinned)' if answer.pinned else ''}"]
+            row += [_time(times, answer.winner), first, _time(times, first)]
+            row += [f"{len(times)} of {len(record.question.candidates)}", str(len(answer.dropped) or "")]
+            table.add_row(*map(Text, row))  # as it is, not read for rich's own marks
+        parts += [*([""] if parts else []), Text(f"{identity.device}; {identity.versions}", style="bold"), table]
+    return Group(*parts)
+
+
+def _details(record: Record) -> RenderableType:
+    answer, times, dropped = record.answer, dict(record.answer.times), dict(record.answer.dropped)
+    table = _table("candidate", "time", "")
+    for name in record.question.candidates:
+        pinned = ", pinned" if answer.pinned else ""
+        note = f"chosen{pinned}" if name == answer.winner else f"dropped: {dropped[name]}" if name in dropped else ""
+        table.add_row(*map(Text, (name, _time(times, name), note)))
+    head = f"{record.id}: {record.question.what}\n{record.question.key}\n{record.identity.device}; {record.identity.versions}"
+    return Group(Text(f"{head}\n{record.time.astimezone():%Y-%m-%d %H:%M}"), table)
+
+
+def _time(times: dict[str, float], name: str) -> str:
+    return duration(times[name]) if name in times else ""
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if "time" in column or column == "dropped" else "left", overflow="fold")
+    return table
