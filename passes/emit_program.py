@@ -161,6 +161,8 @@ def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, in
     programs = _int(function, "tile.grid")
     if device == "cpu":
         return programs, 0, 1, 0
+    if "tile.ctas" in function.attributes:  # walks over its programs by itself
+        return _int(function, "tile.ctas"), _int(function, "tile.threads"), 1, 0
     pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
     threads = _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1)
     return -(-programs // pack) * cluster, threads, cluster, _int(function, "tile.shared", 0)

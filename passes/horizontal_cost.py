@@ -34,8 +34,8 @@ class Kernel:
     def __init__(self, function: ir.Operation, gpu: Gpu) -> None:
         self.function, self.gpu = function, gpu
         self.name: str = ir.StringAttr(function.attributes["sym_name"]).value
-        if "tile.threads" not in function.attributes:
-            self.alone = "it is not spread over threads"
+        if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
+            self.alone = "it is not spread over threads by lamina-distribute"
             return
         self.shape = Shape.of(function)
         self.grid = _int(function, "tile.grid")

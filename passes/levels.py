@@ -34,7 +34,7 @@ LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 _STEPS = {
     "linalg": TORCH_TO_LINALG,
     "graph": LINALG_TO_GRAPH,
-    "plan": "lamina-plan",
+    "plan": "{choose}lamina-plan",
     "tile": "lamina-tile{{target={target}{rounding}}}{horizontal}",
 }
 
@@ -62,6 +62,7 @@ def pipeline(
     fuse = _FUSE.get(target.partition(":")[0], "")
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse
+    options["choose"] = "lamina-choose," if target.startswith("nvvm") else ""
     options["horizontal"] = f",lamina-horizontal{{target={target}}}" if target.startswith("nvvm") else ""
     steps = [_STEPS[level].format(**options) for level in way]
     return f"builtin.module({','.join(steps)})"

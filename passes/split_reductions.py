@@ -8,6 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
 from .base import Pass
+from .generics import generic
 from .reading import REDUCERS, Generic, neutral, producer, shape_of
 from .realise import given_strides
 
@@ -143,11 +144,11 @@ def _rewrite(g: Generic, parts: dict[int, int], combine: str) -> None:
         init = _neutral_fill(op, partial_type, combine)
         first = [ir.AffineDimExpr.get(d) for d in range(new)]
         maps.append([*first, *(_shifted(e, new) for e in g.maps[g.inputs])])
-        partial = _generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
+        partial = generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
         _clone_body(op, partial)
         rank = len(shape)
         keep = [ir.AffineDimExpr.get(d + new) for d in range(rank)]
-        total = _generic(
+        total = generic(
             op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
         )
         block = total.regions[0].blocks.append(element, element)
@@ -196,21 +197,6 @@ def _neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) ->
     return ir.Operation.create(
         "arith.constant", results=[type_], attributes={"value": ir.DenseElementsAttr.get_splat(type_, attr)}
     ).results[0]
-
-
-def _generic(type_: ir.Type, operands: list[ir.Value], maps: list, dims: int, reduced: list[bool]) -> ir.Operation:
-    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>") for r in reduced]
-    return ir.Operation.create(
-        "linalg.generic",
-        results=[type_],
-        operands=operands,
-        attributes={
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get(dims, 0, m)) for m in maps]),
-            "iterator_types": ir.ArrayAttr.get(kinds),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands) - 1, 1]),
-        },
-        regions=1,
-    )
 
 
 def _clone_body(source: ir.Operation, target: ir.Operation) -> None:

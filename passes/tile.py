@@ -9,9 +9,13 @@ from torch_mlir import ir
 from torch_mlir.dialects import func, memref
 
 from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
+from lamina.schedules.contraction import Config
 
 from .base import Pass
+from .contraction import Unfit, contraction_of
+from .emit_dot import Dot, squares
 from .emit_loops import Loops
 from .emit_tile import Memory
 from .expressions import Apply, Load
@@ -21,6 +25,7 @@ from .reading import Untraceable, element_type, shape_of
 from .schedule import Schedule, bits, operations, schedule
 from .space import Space, find_space
 
+CHOICE = "graph.choice"  # on what lamina-choose has decided
 THREADS = 2048  # of a multiprocessor
 ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
@@ -53,7 +58,8 @@ class Tile(Pass):
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        scheduler, early = _scheduler(self.target), _early(self.target)
+        _scheduler(self.target)  # an unknown target is an error where there is no kernel too
+        early = _early(self.target)
         layouts, alignments = _layouts(module), _alignments(module)
         for op in list(module.body.operations):
             f = op.operation
@@ -62,7 +68,7 @@ class Tile(Pass):
                 types = layouts.get(name) or _contiguous(f)
                 aligned = alignments.get(name, [ALIGNED] * len(types))
                 with f.location:
-                    new = _lower(f, name, types, aligned, scheduler, self.round_intermediates)
+                    new = _lower(f, name, types, aligned, self.target, self.round_intermediates)
                 if early(new):
                     new.attributes["tile.dependent"] = ir.UnitAttr.get()
                 f.erase()
@@ -111,8 +117,6 @@ def _scheduler(target: str) -> Scheduler:
     if kind == "cpu":
         return lambda space, inputs, results: schedule(space)
     if kind == "nvvm":
-        from lamina.core.gpu import Gpu
-
         from .schedule_gpu import schedule_gpu
 
         device = Gpu.named(name)
@@ -123,20 +127,24 @@ def _scheduler(target: str) -> Scheduler:
 def _early(target: str) -> Callable[[ir.Operation], bool]:
     """Which kernels wait by themselves for the work before them (Hopper's programmatic dependent launch): those that run all at
     once. Where CTAs follow each other each of them would pay for the wait: 43 us for 36 with 32768 of them on an H200."""
-    kind, _, name = target.partition(":")
-    if kind != "nvvm":
+    if not target.startswith("nvvm:"):
         return lambda kernel: False
-    from lamina.core.gpu import Gpu
-
-    gpu = Gpu.named(name)
+    gpu = _gpu(target)
 
     def early(kernel: ir.Operation) -> bool:
-        if gpu.capability < 90 or "tile.threads" not in kernel.attributes:
+        if gpu.capability < 90 or "tile.teams" not in kernel.attributes:
             return False
         number = {key: ir.IntegerAttr(kernel.attributes[f"tile.{key}"]).value for key in ("grid", "threads", "teams", "cluster")}
         return math.prod(number.values()) <= gpu.sm_count * THREADS
 
     return early
+
+
+def _gpu(target: str) -> Gpu:
+    kind, _, name = target.partition(":")
+    if kind != "nvvm":
+        raise CompileError(f"{target} has no schedules of products", remedy="they are for GPUs: nvvm:sm_90a")
+    return Gpu.named(name)
 
 
 def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
@@ -148,7 +156,7 @@ def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
 
 
 def _lower(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], scheduler: Scheduler, round_half: bool
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: str, round_half: bool
 ) -> ir.Operation:
     block = f.regions[0].blocks[0]
     outs = list(list(block.operations)[-1].operands)
@@ -160,7 +168,9 @@ def _lower(
         space = find_space(
             block, dict(zip(block.arguments, strides, strict=False)), strides[n_in:], divide=True, round_half=round_half
         )
-        plan = scheduler(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
+        if CHOICE in f.attributes:
+            return _lower_product(f, name, types, aligned, space, target)
+        plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
     except Untraceable as e:
         raise CompileError(f"kernel @{name} cannot be tiled: {e.why}", where=where(f)) from None
     with ir.InsertionPoint(f):
@@ -175,6 +185,34 @@ def _lower(
     moved, flops = _traffic(space, outs)
     spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
     return _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+
+
+def _lower_product(
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: str
+) -> ir.Operation:
+    """The program of a group that lamina-choose has made of a product and what follows it."""
+    block = f.regions[0].blocks[0]
+    outs = list(list(block.operations)[-1].operands)
+    config = Config.read(ir.StringAttr(f.attributes[CHOICE]).value)
+    try:
+        product = contraction_of(space, {a: element_type(a) for a in block.arguments})
+    except Unfit as e:
+        raise CompileError(f"kernel @{name} is no product that {config} could compute: {e}", where=where(f)) from None
+    with ir.InsertionPoint(f):
+        new = func.FuncOp(name, (list(types), []))
+        body = new.add_entry_block()
+        with ir.InsertionPoint(body):
+            program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
+            memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, body.arguments, strict=False)}
+            Dot(body, product, config, memory, list(body.arguments)[len(block.arguments) :]).emit(program)
+            func.ReturnOp([])
+    moved, _ = _traffic(space, outs)
+    grid, flops = squares(product, config), 2 * product.batches * math.prod(product.sizes)
+    new.operation.attributes["tile.triton"] = ir.StringAttr.get(str(config))
+    ctas = min(grid, _gpu(target).sm_count * config.resident) if config.resident else grid
+    new.operation.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)
+    spread = {"align": aligned, "threads": 32 * config.warps}
+    return _describe(new.operation, f, spread, grid=grid, bytes=moved, flops=flops, outputs=len(outs))
 
 
 def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> ir.Operation:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from lamina.core.errors import CompileError
 
 MODEL_LEVELS = ("torch", "linalg", "graph", "plan", "tile")
-TARGET_LEVELS = ("gpu", "nvvm", "llvm", "ptx", "sass", "asm")  # of kernels: a CPU has llvm and asm, a GPU all but asm
+TARGET_LEVELS = ("triton", "gpu", "nvvm", "llvm", "ptx", "sass", "asm")  # of kernels: a CPU has llvm and asm, a GPU all but asm
 LEVELS = (*MODEL_LEVELS, *TARGET_LEVELS)
 MODEL = re.compile(r"(?P<file>.+\.py):(?P<factory>[A-Za-z_]\w*)")
 
@@ -57,7 +57,7 @@ class Arguments:
     @property
     def emits_text(self) -> bool:
         """Whether the level asked for is no MLIR."""
-        return self.emit in ("ptx", "sass", "asm") or (self.emit == "llvm" and self.target.startswith("nvvm"))
+        return self.emit in ("triton", "ptx", "sass", "asm") or (self.emit == "llvm" and self.target.startswith("nvvm"))
 
     @property
     def shown(self) -> str:

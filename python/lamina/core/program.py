@@ -90,6 +90,7 @@ class Launch:
     threads  of a block; 0 on the CPU
     cluster  blocks of a cluster
     shared   bytes of dynamic shared memory of a block
+    scratch  what a kernel takes after its arguments and nobody else reads: descriptors of memory that it keeps
     dependent  the kernel waits (griddepcontrol.wait) before it touches global memory, so it may be launched before what runs ahead
                of it on the stream has ended; of sm_90 and newer
     """
@@ -108,6 +109,18 @@ class Launch:
     cluster: int = 1
     shared: int = 0
     dependent: bool = False
+    scratch: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What only the compiler of a kernel for a GPU knows of its launches: bytes of dynamic shared memory of a CTA, and of global
+    memory for each CTA, at multiples of `align`, which it takes by `pointers` more parameters."""
+
+    shared: int = 0
+    scratch: int = 0
+    align: int = 1
+    pointers: int = 0
 
 
 Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]

@@ -92,6 +92,7 @@ def _step_to_json(s: Step) -> dict[str, Any]:
             "cluster": s.cluster,
             "shared": s.shared,
             "dependent": s.dependent,
+            "scratch": [_ref_to_json(r) for r in s.scratch],
         }
     return {
         "callee": s.callee,
@@ -122,6 +123,7 @@ def _step_from_json(d: dict[str, Any]) -> Step:
             cluster=int(d["cluster"]),
             shared=int(d["shared"]),
             dependent=bool(d["dependent"]),
+            scratch=tuple(_ref_from_json(r) for r in d["scratch"]),
         )
     return Call(
         callee=str(d["callee"]),

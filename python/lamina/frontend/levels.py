@@ -15,7 +15,7 @@ from .stages import import_linalg, keep_kernels, run_passes
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-_SUFFIX = {"aten": "py", "asm": "s", "ptx": "ptx", "sass": "sass"}
+_SUFFIX = {"aten": "py", "asm": "s", "triton": "py", "ptx": "ptx", "sass": "sass"}
 
 
 def levels(

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
+from lamina.core.program_needs import with_needs
 from lamina.runtime.cache import Cache, Entry, cache_key
 
 from .aliases import View
@@ -146,6 +147,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     keep_kernels(module)
     empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
     artifact = Artifact(target.name, b"", ()) if empty else target.compile(module)
+    program = with_needs(program, artifact.needs)
     return Built(
         program=program,
         code=artifact.code,

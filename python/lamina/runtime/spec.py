@@ -67,7 +67,7 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
         raise CompileError(f"kernel {step.kernel} is not in the object", where=", ".join(step.where), remedy="compile it again")
     return {
         "kernel": kernels[step.kernel],
-        "args": [_ref(r) for r in step.args],
+        "args": [_ref(r) for r in (*step.args, *step.scratch)],
         "grid": step.grid,
         "bytes": step.bytes,
         "flops": step.flops,

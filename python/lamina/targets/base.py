@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from lamina.core.program import Needs
+
 
 @dataclass(frozen=True)
 class Artifact:
@@ -17,6 +19,7 @@ class Artifact:
     messages  of failed checks: a kernel stores number + 1 in the error slot
     llvm      the LLVM IR it was made of, before optimisation; "" when loaded from a cache
     seconds   time of each stage of the compilation
+    needs     what kernels need at their launches that their tile programs do not say
     """
 
     target: str
@@ -25,6 +28,7 @@ class Artifact:
     messages: tuple[str, ...] = ()
     llvm: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+    needs: dict[str, Needs] = field(default_factory=dict)
 
 
 class Target(ABC):

@@ -1,6 +1,7 @@
 """The NVIDIA target: tile programs -> one thread's code -> NVVM -> LLVM IR -> PTX -> cubin, on a machine that needs no GPU.
 
-    lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm     ours
+    triton_text, triton                                          programs that lamina-tile has made for Triton, to PTX
+    lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm     ours, for the rest
     lowering_pipeline()                                          upstream, to the nvvm and llvm dialects
     translate, llvm_text                                         LLVM 24's text to LLVM 22's
     nvvm_llvm                                                    llvmlite: optimise, PTX
@@ -25,12 +26,13 @@ from lamina.passes.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.locations import sources
 from lamina.passes.registry import load
 
-from . import llvm_text, nvvm_llvm
+from . import llvm_text, nvvm_llvm, triton, triton_text
 from .base import Artifact, Target
 from .clock import Clock
 from .nvvm_check import check_converted
 from .ptx import Assembled, PtxError, Resources, assemble, disassemble
 
+TMA = 90  # from here on chips have a tensor memory accelerator
 KEPT = 8  # source lines named in an error
 
 
@@ -86,31 +88,45 @@ class NvvmTarget(Target):
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
-        self.to_gpu(module, clock)
-        llvm = self.to_llvm(module, clock)
-        source = self.to_ptx(llvm, clock)
-        kernels = kernels_of(module)
+        hot = self._by_triton(triton_text.take(module, self.gpu.capability >= TMA), clock)
+        llvm, texts, kernels = "", [k.ptx for k in hot], tuple(k.name for k in hot)
+        if has_programs(module) or not texts:
+            self.to_gpu(module, clock)
+            llvm = self.to_llvm(module, clock)
+            texts, kernels = [self.to_ptx(llvm, clock), *texts], (*kernels_of(module), *kernels)
+        source = triton.join(texts)
         with clock.stage("ptxas"):
             made = self._assemble(source, module, len(kernels))
-        needs = tuple(sorted(made.resources, key=lambda r: kernels.index(r.kernel)))
-        return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, source, needs)
+        resources = tuple(sorted(made.resources, key=lambda r: kernels.index(r.kernel)))
+        needs = {k.name: k.needs for k in hot}
+        return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, needs, source, resources)
 
     def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
         def text() -> str:
             return str(module.operation.get_asm(enable_debug_info=True))
 
         clock = Clock()
-        self.to_gpu(module, clock)
-        yield "gpu", text
-        llvm = self.to_llvm(module, clock)
-        yield "nvvm", text
-        yield "llvm", lambda: llvm
-        source = self.to_ptx(llvm, clock)
+        printed = triton_text.take(module, self.gpu.capability >= TMA)
+        if printed:
+            yield "triton", lambda: triton_text.together(printed)
+        texts = []
+        if has_programs(module) or not printed:
+            self.to_gpu(module, clock)
+            yield "gpu", text
+            llvm = self.to_llvm(module, clock)
+            yield "nvvm", text
+            yield "llvm", lambda: llvm
+            texts.append(self.to_ptx(llvm, clock))
+        source = triton.join([*texts, *(k.ptx for k in self._by_triton(printed, clock))])
         yield "ptx", lambda: source
         yield "sass", lambda: disassemble(self._assemble(source, module, 1).cubin)
 
     def assembly(self, artifact: Artifact) -> str:
         return disassemble(artifact.code)
+
+    def _by_triton(self, programs: list[triton_text.Printed], clock: Clock) -> list[triton.Compiled]:
+        with clock.stage("triton"):
+            return [triton.compile_kernel(p, self.gpu) for p in programs]
 
     def to_gpu(self, module: ir.Module, clock: Clock) -> None:
         """The module at the gpu level: what one thread does. Math is expanded while it is one op a block, and then what
@@ -175,6 +191,11 @@ def device_module(module: ir.Module) -> ir.Operation:
     raise CompileError("there is no gpu.module in this module", remedy="write one, or tile programs with tile.threads")
 
 
+def has_programs(module: ir.Module) -> bool:
+    """Whether a module holds tile programs, or what they have become."""
+    return any("tile.grid" in op.operation.attributes or op.operation.name == "gpu.module" for op in module.body.operations)
+
+
 def kernels_of(module: ir.Module) -> tuple[str, ...]:
     """The names of the kernels, at the gpu level or lowered."""
     functions = [o.operation for o in device_module(module).regions[0].blocks[0].operations]
@@ -189,6 +210,8 @@ def lines_of(module: ir.Module, kernel: str) -> list[str]:
         found.update(dict.fromkeys(sources(op.location)))
         return ir.WalkResult.ADVANCE
 
+    if not any(op.operation.name == "gpu.module" for op in module.body.operations):
+        return []
     for op in device_module(module).regions[0].blocks[0].operations:
         if "sym_name" in op.operation.attributes and _name(op.operation) == kernel:
             op.operation.walk(visit)

@@ -1,0 +1,157 @@
+"""lamina-choose: matrix products that kernels of ours compute, with the groups that read them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.schedules.contraction import Config
+
+from .affine import row_major
+from .base import Pass
+from .contraction import Contraction, Unfit, contraction_of
+from .locations import fused, model_ops, op_word, where
+from .products import Product
+from .reading import Untraceable, element_type, producer, shape_of
+from .realise import given_strides
+from .space import find_space
+
+CHOICE = "graph.choice"
+LIBRARY = "library"
+
+
+@dataclass(frozen=True)
+class Choose(Pass):
+    """Turn calls of matrix products into kernels of ours where `graph.choice` on the call says so.
+
+    Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
+    group, together with the group that alone reads it, if any: what follows a product is computed in its registers. A call without
+    the attribute, or with "library", stays. lamina-tile turns such a group into a program over blocks of the result.
+
+        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
+        %1 = "graph.group"(%0) ({ relu })
+     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
+    """
+
+    name: ClassVar[str] = "lamina-choose"
+
+    def run(self, module: ir.Module) -> None:
+        for function in module.body.operations:
+            if function.operation.name == "func.func" and function.operation.regions[0].blocks:
+                for op in [o.operation for o in function.operation.regions[0].blocks[0].operations]:
+                    if CHOICE in op.attributes and op.name == "graph.extern":
+                        _take(op)
+
+
+def _take(op: ir.Operation) -> None:
+    choice = ir.StringAttr(op.attributes[CHOICE]).value
+    if choice == LIBRARY:
+        return
+    try:
+        Config.read(choice)
+    except CompileError as e:
+        raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
+    product = Product.read(op)
+    if product is None:
+        callee = ir.StringAttr(op.attributes["callee"]).value
+        raise CompileError(f"{choice} on {callee}, which is no product of matrices of f16 or bf16", where=where(op.location))
+    try:
+        joined(op).attributes[CHOICE] = ir.StringAttr.get(choice)
+    except Unfit as e:
+        raise CompileError(f"{choice} cannot compute this: {e}", where=where(op.location), remedy="drop graph.choice") from None
+
+
+def reader(op: ir.Operation) -> ir.Operation | None:
+    """The group that alone reads the result of a call."""
+    users = {use.owner for use in op.results[0].uses}
+    if len(users) != 1:
+        return None
+    user = next(iter(users)).operation
+    return user if user.name == "graph.group" else None
+
+
+def joined(op: ir.Operation) -> ir.Operation:
+    """The group of the product that `op` calls, with its reader, or by itself where blocks cannot compute both: these and the call
+    are gone. Unfit where they cannot compute the product either, and nothing has changed."""
+    group = reader(op)
+    if group is not None:
+        try:
+            return _group(op, group)
+        except Unfit:
+            pass
+    return _group(op, None)
+
+
+def _group(op: ir.Operation, group: ir.Operation | None) -> ir.Operation:
+    product = Product.read(op)
+    assert product is not None
+    after = [] if group is None else [v for v in group.operands if v != op.results[0]]
+    operands = list(dict.fromkeys([*product.operands, *after]))
+    results = [product.result] if group is None else [v.type for v in group.results]
+    names = [op] if group is None else [op, group]
+    location = fused([o.location for o in names])
+    words = dict.fromkeys(op_word(name) for name in model_ops(location))
+    with location, ir.InsertionPoint(group or op):
+        name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
+        new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
+        block = new.regions[0].blocks.append(*[v.type for v in operands])
+        values = dict(zip(operands, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            made = product.emit([values[v] for v in product.operands])
+            if group is None:
+                ir.Operation.create("graph.yield", operands=[made])
+            else:
+                values[op.results[0]] = made
+                _copy_body(group, values)
+    try:
+        product_in(new)
+    except (Unfit, Untraceable) as e:
+        new.erase()
+        raise Unfit(str(e)) from None
+    for old, now in zip((group or op).results, new.results, strict=True):
+        old.replace_all_uses_with(now)
+    if group is not None:
+        group.erase()
+    op.erase()
+    return new
+
+
+def _copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """The ops of a group, with its yield, on other values for its operands."""
+    inner = group.regions[0].blocks[0]
+    here = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
+
+    def renamed(op: ir.Operation) -> ir.WalkResult:
+        for i, v in enumerate(op.operands):
+            if v in here:
+                op.operands[i] = here[v]
+        return ir.WalkResult.ADVANCE
+
+    for o in inner.operations:
+        copy = o.operation.clone()
+        copy.walk(renamed)
+        here.update(zip(o.operation.results, copy.results, strict=True))
+
+
+def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+    """Of a value of @main, in elements, as far as they are known before memory is planned."""
+    op = producer(v)
+    if v in given:
+        return given[v]
+    if op is not None and op.name == "graph.extern":
+        return tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(v).result_number]))
+    if op is not None and op.name == "linalg.transpose":
+        source = _strides(op.operands[0], given)
+        return tuple(source[d] for d in ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    return row_major(shape_of(v))
+
+
+def product_in(group: ir.Operation) -> Contraction:
+    """What a group with a product computes. Unfit or Untraceable where blocks cannot."""
+    block = group.regions[0].blocks[0]
+    given = given_strides(group.operation.block)
+    strides = {a: _strides(v, given) for a, v in zip(block.arguments, group.operands, strict=True)}
+    outs = [row_major(shape_of(v)) for v in group.results]
+    space = find_space(block, strides, outs, divide=True)
+    return contraction_of(space, {a: element_type(a) for a in block.arguments})

@@ -1,0 +1,113 @@
+"""Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
+
+from dataclasses import dataclass
+
+from .affine import Axis
+from .coalesce import Merged, coalesce
+from .expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
+from .space import Result, Space
+
+FACTORS = ("f16", "bf16")  # element types in memory that tensor cores multiply
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """sum over `inner` of a * b, and what is computed of it.
+
+    batch    axes that both factors vary over, from 0
+    m, n     the axis that a varies over, and that b does; None where it has one element
+    a, b     what is multiplied
+    product  the sum itself, among the expressions of `results`
+    """
+
+    merged: Merged
+    batch: tuple[Axis, ...]
+    m: Axis | None
+    n: Axis | None
+    inner: Axis | None
+    a: Load
+    b: Load
+    product: Reduce
+    results: tuple[Result, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, n, k."""
+        return extent(self.m), extent(self.n), extent(self.inner)
+
+    @property
+    def batches(self) -> int:
+        out = 1
+        for axis in self.batch:
+            out *= axis.extent
+        return out
+
+
+def extent(axis: Axis | None) -> int:
+    return 1 if axis is None else axis.extent
+
+
+def contraction_of(space: Space, dtype_of: dict[object, str]) -> Contraction:
+    """The product of a space that is one; Unfit says why it is none that blocks can compute. dtype_of: of the tensors."""
+    if len(space.reductions) != 1:
+        raise Unfit(f"{len(space.reductions)} reductions, not one product")
+    (product,) = space.reductions
+    factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
+    if product.op != "arith.addf" or len(factors) != 2 or not all(isinstance(f, Load) and not f.guard for f in factors):
+        raise Unfit("a reduction that is no sum of products of elements")
+    a, b = (f for f in factors if isinstance(f, Load))
+    types = {dtype_of[a.tensor], dtype_of[b.tensor]}
+    if len(types) != 1 or not types <= set(FACTORS):
+        raise Unfit(f"factors of {' and '.join(sorted(types))}: tensor cores take two of f16 or two of bf16")
+    _check_surroundings(space, product)
+    merged = coalesce(space.rows, space.columns, space.places())
+    of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
+    rows = [x for x in merged.rows if x.extent != 1]
+    if neither := [x for x in rows if x not in of_a | of_b]:
+        raise Unfit(f"the product is the same along {neither[0]}")
+    batch = tuple(x for x in rows if x in of_a & of_b)
+    only_a, only_b = ([x for x in rows if x in mine and x not in other] for mine, other in ((of_a, of_b), (of_b, of_a)))
+    if only_a and only_b and rows.index(only_a[0]) > rows.index(only_b[0]):
+        a, b, only_a, only_b = b, a, only_b, only_a  # m is the slower axis of the result
+    for axes, name in ((only_a, "rows"), (only_b, "columns"), (merged.columns, "inner dimension")):
+        if len(axes) > 1:
+            raise Unfit(f"the {name} of the product are no one axis: {', '.join(map(str, axes))}")
+    if not merged.columns:
+        raise Unfit("an inner dimension of 1")
+    one = [next(iter(axes), None) for axes in (only_a, only_b, merged.columns)]
+    return Contraction(merged, batch, one[0], one[1], one[2], a, b, product, space.results)
+
+
+class Unfit(Exception):
+    """Why a space is no product that blocks can compute."""
+
+
+def _check_surroundings(space: Space, product: Reduce) -> None:
+    for result in space.results:
+        if result.at.opaque:
+            raise Unfit("a result that is stored where other values say")
+        for e in outside(result.expr, product):
+            if isinstance(e, Position | InBounds | Scan) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
+                raise Unfit("an epilogue that reads by position, or under bounds")
+            if e.dtype == "f64" or (isinstance(e, Apply) and e.op not in EPILOGUE):
+                raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in an epilogue")
+
+
+def outside(root: Expr, product: Reduce) -> list[Expr]:
+    """The expressions under `root` that the product is not made of, each once."""
+    seen: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e is not product and e not in seen:
+            seen[e] = None
+            stack.extend(e.args)
+    return list(seen)
+
+
+EPILOGUE = frozenset(
+    f"arith.{op}"
+    for op in """addf subf mulf divf negf maximumf minimumf maxnumf minnumf cmpf select extf truncf andi ori xori addi subi muli
+    cmpi extui extsi sitofp uitofp""".split()
+) | frozenset(f"math.{op}" for op in "exp exp2 log log2 sqrt rsqrt erf tanh absf sin cos floor ceil".split())
+"""Operations that the blocks of a product know (targets/triton_text.py)."""

@@ -1,0 +1,47 @@
+"""Making linalg.generic ops."""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+
+def generic(
+    type_: ir.Type, operands: Sequence[ir.Value], maps: Sequence[Sequence[ir.AffineExpr]], dims: int, reduced: Sequence[bool]
+) -> ir.Operation:
+    """A linalg.generic over `dims` loops, without a body yet; its result begins as the last of `operands`. maps: of each."""
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>") for r in reduced]
+    return ir.Operation.create(
+        "linalg.generic",
+        results=[type_],
+        operands=list(operands),
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get(dims, 0, list(m))) for m in maps]),
+            "iterator_types": ir.ArrayAttr.get(kinds),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands) - 1, 1]),
+        },
+        regions=1,
+    )
+
+
+def with_body(op: ir.Operation, make: Callable[..., ir.Value]) -> ir.Value:
+    """The result of a linalg.generic whose body yields what `make` makes of an element of each operand."""
+    elements = [
+        ir.RankedTensorType(v.type).element_type if isinstance(v.type, ir.RankedTensorType) else v.type for v in op.operands
+    ]
+    block = op.regions[0].blocks.append(*elements)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("linalg.yield", operands=[make(*block.arguments)])
+    return op.results[0]
+
+
+def empty(type_: ir.RankedTensorType) -> ir.Value:
+    return ir.Operation.create("tensor.empty", results=[type_]).results[0]
+
+
+def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
+    """A tensor of floats with one value everywhere."""
+    scalar = arith.constant(type_.element_type, number)
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
+    op = ir.Operation.create("linalg.fill", results=[type_], operands=[scalar, empty(type_)], attributes=segments, regions=1)
+    return with_body(op, lambda x, _: x)

@@ -1,0 +1,80 @@
+"""Calls of matrix products as linalg, so that kernels of ours can compute them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from .generics import empty, filled, generic, with_body
+
+PRODUCTS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
+_FACTORS = ("f16", "bf16")
+
+
+@dataclass(frozen=True)
+class Product:
+    """beta * added + alpha * a @ b, of two matrices or of batches of them; `added` broadcasts."""
+
+    added: ir.Value | None
+    a: ir.Value
+    b: ir.Value
+    beta: float
+    alpha: float
+    result: ir.RankedTensorType
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Product | None":
+        """The product that a graph.extern calls; None for another call, and for types that tensor cores do not multiply."""
+        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in PRODUCTS:
+            return None
+        *added, a, b = op.operands
+        element = str(ir.RankedTensorType(a.type).element_type)
+        plain = all(isinstance(x, ir.UnitAttr) for x in op.attributes["args"])
+        if element not in _FACTORS or len(op.operands) > 3 or not plain:
+            return None
+        given = {named.name: float(named.attr.value) for named in op.attributes["kwargs"]}
+        result = ir.RankedTensorType(op.results[0].type)
+        return Product(added[0] if added else None, a, b, given.get("beta", 1.0), given.get("alpha", 1.0), result)
+
+    @property
+    def operands(self) -> list[ir.Value]:
+        return [v for v in (self.added, self.a, self.b) if v is not None]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """batch, m, n, k."""
+        batch = self.result.shape[0] if self.result.rank == 3 else 1
+        return batch, self.result.shape[-2], self.result.shape[-1], ir.RankedTensorType(self.a.type).shape[-1]
+
+    def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
+        """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type."""
+        *added, a, b = operands
+        rank = self.result.rank
+        *outer, i, j, k = (ir.AffineDimExpr.get(d) for d in range(rank + 1))
+        wide = ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
+        maps = [[*outer, i, k], [*outer, k, j], [*outer, i, j]]
+        total = generic(wide, [a, b, filled(wide, 0.0)], maps, rank + 1, [False] * rank + [True])
+        f32 = ir.F32Type.get()
+        acc = with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(arith.extf(f32, x), arith.extf(f32, y))))
+        inner = [*outer, i, j]
+        terms, term_maps = [acc], [inner]
+        if added and self.beta:
+            shape = ir.RankedTensorType(added[0].type).shape
+            first = rank - len(shape)
+            stays = [n == m for n, m in zip(shape, self.result.shape[first:], strict=True)]
+            terms.append(added[0])
+            term_maps.append([d if s else ir.AffineConstantExpr.get(0) for d, s in zip(inner[first:], stays, strict=True)])
+        out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
+
+        def epilogue(s: ir.Value, *rest: ir.Value) -> ir.Value:
+            value = _scaled(s, self.alpha)
+            if len(rest) > 1:
+                value = arith.addf(value, _scaled(arith.extf(f32, rest[0]), self.beta))
+            return arith.truncf(self.result.element_type, value)
+
+        return with_body(out, epilogue)
+
+
+def _scaled(x: ir.Value, by: float) -> ir.Value:
+    return x if by == 1 else arith.mulf(x, arith.constant(x.type, by))

@@ -1,0 +1,43 @@
+"""Programs whose kernels need what only their compiler knows."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .errors import CompileError
+from .program import Buffer, Launch, Needs, Program, Ref, Step
+from .size import SizeLike
+
+_ALIGNED = 64  # bytes that the arena's buffers start at multiples of
+
+
+def fixed(size: SizeLike, of: str) -> int:
+    """A size that is a number; CompileError where it depends on symbols."""
+    if isinstance(size, int):
+        return size
+    raise CompileError(f"{of} has a size that depends on {size}", remedy="compile it for fixed sizes")
+
+
+def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
+    """The program with the shared memory, and with the global memory behind its arena, that its kernels (by symbol) need. Launches
+    run one after the other, so that one piece of memory serves them all."""
+    launches = [step for step in program.steps if isinstance(step, Launch) and step.kernel in needs]
+    if not launches:
+        return program
+    align = math.lcm(_ALIGNED, *(needs[s.kernel].align for s in launches))
+    most = max(needs[s.kernel].scratch * fixed(s.grid, s.name) for s in launches)
+    last = max(i for i, s in enumerate(program.steps) if s in launches)
+    end = fixed(program.arena_bytes, program.name)
+    start = -(-end // align) * align
+    place = Ref(len(program.buffers), 0, "u8", (most,), (1,))
+    buffers = (*program.buffers, Buffer("arena", 0, start, most, last)) if most else program.buffers
+
+    def met(step: Step) -> Step:
+        if not isinstance(step, Launch) or step.kernel not in needs:
+            return step
+        need = needs[step.kernel]
+        given = place if need.scratch else step.args[-1]  # what is not used has to point somewhere
+        return replace(step, shared=need.shared, scratch=(given,) * need.pointers)
+
+    arena = start + most if most else program.arena_bytes
+    return replace(program, buffers=buffers, arena_bytes=arena, steps=tuple(met(s) for s in program.steps))

@@ -1,0 +1,81 @@
+"""Triton as a way down: printed kernels -> Triton's own compiler -> PTX, which is assembled with the kernels of the NVVM path.
+
+Neither a GPU nor Triton's launcher, which needs a C compiler, is used: a kernel's parameters are its pointers in order and two
+more, memory that the kernel keeps descriptors in and memory for a profiler, which is none.
+"""
+
+import linecache
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.program import Needs
+
+from .triton_ops import POINTERS
+from .triton_text import Printed
+
+_POINTERS = 2  # parameters that every kernel has after its own
+_NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
+_DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
+_VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    name: str
+    ptx: str
+    needs: Needs
+
+
+def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
+    """The PTX of a printed kernel. CompileError with Triton's message where it refuses."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = _defined(kernel)
+    names = function.arg_names
+    types = [POINTERS.get(dtype) for dtype, _ in kernel.arguments]
+    if None in types:
+        dtype = kernel.arguments[types.index(None)][0]
+        raise CompileError(f"kernel @{kernel.name} has an argument of {dtype}, which Triton has no type for")
+    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, align) in enumerate(kernel.arguments) if align % 16 == 0}
+    source = ASTSource(fn=function, signature=dict(zip(names, types, strict=True)), constexprs={}, attrs=aligned)
+    options = {"num_warps": kernel.config.warps, "num_stages": kernel.config.stages}
+    try:
+        made = triton.compile(source, target=GPUTarget("cuda", gpu.capability, 32), options=options)
+    except Exception as error:  # Triton raises what its stages raise
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {said[-1]}"
+        raise CompileError(refusal, remedy="see its text by --emit=triton") from error
+    meta = made.metadata
+    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, _POINTERS)
+    return Compiled(kernel.name, _renamed(made.asm["ptx"], meta.name, kernel.name), needs)
+
+
+def _defined(kernel: Printed) -> Any:
+    """The function that the text defines. Triton reads its source again, by the name of a file, which linecache knows."""
+    file = f"<lamina kernel {kernel.name} {hash(kernel.text):x}>"
+    linecache.cache[file] = (len(kernel.text), None, kernel.text.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"__name__": "lamina_kernel"}
+    exec(compile(kernel.text, file, "exec"), scope)
+    return scope[kernel.name]
+
+
+def _renamed(ptx: str, name: str, wanted: str) -> str:
+    """With names that no other kernel of the program has, and without what a debugger reads."""
+    ptx = _DEBUG.sub("", _NOISE.sub("", ptx))
+    ptx = re.sub(rf"\b{re.escape(name)}(?=\(|_param_)", wanted, ptx)
+    return re.sub(r"\bglobal_smem\b", f"{wanted}_smem", ptx)
+
+
+def join(texts: Sequence[str]) -> str:
+    """One PTX text of several for one chip: the newest version that any of them is written in."""
+    found = [_VERSION.search(text) for text in texts]
+    newest = max((int(v[1]), int(v[2])) for v in found if v)
+    first, *rest = (_VERSION.sub(".version {}.{}".format(*newest), text, count=1) for text in texts)
+    heads = re.compile(r"^\.(?:version|target|address_size)\b.*$", re.MULTILINE)
+    return "\n".join([first, *(heads.sub("", text) for text in rest)])

@@ -1,0 +1,75 @@
+"""How Triton writes the arithmetic of tile programs: text of an operation from the texts of its operands."""
+
+from collections.abc import Sequence
+
+TYPES = {
+    "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64", "i1": "tl.int1", "i8": "tl.int8",
+    "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "index": "tl.int64", "f8E4M3FN": "tl.float8e4nv",
+}  # fmt: skip
+POINTERS = {
+    "f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64",
+    "f8E4M3FN": "*fp8e4nv",
+}  # fmt: skip
+"""Types of parameters, in the words of triton.compiler.ASTSource."""
+
+_INFIX = {
+    "arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/",
+    "arith.addi": "+", "arith.subi": "-", "arith.muli": "*",
+    "arith.divui": "//", "arith.remui": "%", "arith.divsi": "//", "arith.remsi": "%", "arith.andi": "&", "arith.ori": "|",
+    "arith.xori": "^",
+}  # fmt: skip
+_NAN = "propagate_nan=tl.PropagateNan.ALL"
+_CALLS = {
+    "arith.minui": "tl.minimum({0}, {1})", "arith.minsi": "tl.minimum({0}, {1})", "arith.maxsi": "tl.maximum({0}, {1})",
+    "arith.maximumf": f"tl.maximum({{0}}, {{1}}, {_NAN})", "arith.minimumf": f"tl.minimum({{0}}, {{1}}, {_NAN})",
+    "arith.maxnumf": "tl.maximum({0}, {1})", "arith.minnumf": "tl.minimum({0}, {1})",
+    "arith.select": "tl.where({0}, {1}, {2})", "arith.negf": "-{0}",
+    "math.exp": "tl.exp({0})", "math.exp2": "tl.exp2({0})", "math.log": "tl.log({0})", "math.log2": "tl.log2({0})",
+    "math.sqrt": "tl.sqrt_rn({0})", "math.rsqrt": "tl.rsqrt({0})", "math.erf": "tl.erf({0})", "math.absf": "tl.abs({0})",
+    "math.sin": "tl.sin({0})", "math.cos": "tl.cos({0})", "math.floor": "tl.floor({0})", "math.ceil": "tl.ceil({0})",
+    "math.tanh": "libdevice.tanh({0})", "math.fma": "tl.fma({0}, {1}, {2})",
+}  # fmt: skip
+CASTS = (
+    "arith.extf",
+    "arith.truncf",
+    "arith.extui",
+    "arith.extsi",
+    "arith.trunci",
+    "arith.sitofp",
+    "arith.uitofp",
+    "arith.index_cast",
+)
+
+_ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
+_UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # what they are the opposite of
+_INTEGERS = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
+
+
+def _compare_floats(predicate: int, a: str, b: str) -> str:
+    """Of arith.cmpf; Triton's `!=` is true where an operand is no number, its other comparisons are false there."""
+    if predicate in _ORDERED:
+        return f"{a} {_ORDERED[predicate]} {b}"
+    if predicate in _UNORDERED:
+        return f"~({a} {_UNORDERED[predicate]} {b})"
+    return {
+        6: f"({a} < {b}) | ({a} > {b})",
+        7: f"({a} == {a}) & ({b} == {b})",
+        8: f"~(({a} < {b}) | ({a} > {b}))",
+        13: f"{a} != {b}",
+        14: f"({a} != {a}) | ({b} != {b})",
+    }[predicate]
+
+
+def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None) -> str | None:
+    """The text of an operation with results of `dtype`; None for one that has none here (unsigned comparisons too)."""
+    if op in _INFIX:
+        return f"{operands[0]} {_INFIX[op]} {operands[1]}"
+    if op in _CALLS:
+        return _CALLS[op].format(*operands)
+    if op in CASTS:
+        return f"({operands[0]}).to({TYPES[dtype]})" if dtype in TYPES else None
+    if op == "arith.cmpf" and predicate is not None:
+        return _compare_floats(predicate, *operands)
+    if op == "arith.cmpi" and predicate in _INTEGERS:
+        return f"{operands[0]} {_INTEGERS[predicate]} {operands[1]}"
+    return None

@@ -1,0 +1,72 @@
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose)' --split-input-file | FileCheck %s
+// RUN: not opt-driver %p/Inputs/choose_errors.mlir --pass-pipeline='builtin.module(lamina-choose)' 2>&1 | FileCheck %s --check-prefix=ERROR
+
+// A product takes the group that alone reads it; its bias and its rounding stand between them.
+// CHECK-LABEL: func.func @epilogue
+// CHECK-NOT: graph.extern
+// CHECK: "graph.group"(%arg0, %arg1, %arg2)
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: arith.extf
+// CHECK: arith.mulf
+// CHECK: arith.addf
+// CHECK: linalg.generic
+// CHECK: arith.truncf
+// CHECK: tensor.expand_shape
+// CHECK: arith.maximumf
+// CHECK: "graph.yield"
+// CHECK: graph.choice = "triton{m=128 n=64}"
+func.func @epilogue(%bias: tensor<64xbf16>, %x: tensor<256x32xbf16>, %w: tensor<32x64xbf16>) -> tensor<2x128x64xbf16> {
+  %0 = "graph.extern"(%bias, %x, %w) {args = [unit, unit, unit], callee = "aten.addmm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=128 n=64}"} : (tensor<64xbf16>, tensor<256x32xbf16>, tensor<32x64xbf16>) -> tensor<256x64xbf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<256x64xbf16>):
+    %zero = arith.constant 0.0 : bf16
+    %e = tensor.expand_shape %a [[0, 1], [2]] output_shape [2, 128, 64] : tensor<256x64xbf16> into tensor<2x128x64xbf16>
+    %o = tensor.empty() : tensor<2x128x64xbf16>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%e : tensor<2x128x64xbf16>) outs(%o : tensor<2x128x64xbf16>) {
+    ^bb0(%p: bf16, %q: bf16):
+      %s = arith.maximumf %p, %zero : bf16
+      linalg.yield %s : bf16
+    } -> tensor<2x128x64xbf16>
+    "graph.yield"(%r) : (tensor<2x128x64xbf16>) -> ()
+  }) {sym_name = "relu"} : (tensor<256x64xbf16>) -> tensor<2x128x64xbf16>
+  return %1 : tensor<2x128x64xbf16>
+}
+
+// -----
+
+// What the library was chosen for stays a call, and so does what nothing was chosen for.
+// CHECK-LABEL: func.func @library
+// CHECK-COUNT-2: "graph.extern"
+func.func @library(%x: tensor<64x64xbf16>) -> (tensor<64x64xbf16>, tensor<64x64xbf16>) {
+  %0 = "graph.extern"(%x, %x) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "library"} : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  %1 = "graph.extern"(%x, %0) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>]} : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  return %0, %1 : tensor<64x64xbf16>, tensor<64x64xbf16>
+}
+
+// -----
+
+// A group that sums over the rows of the result cannot be computed in the blocks of the product, which has a kernel of its own.
+// CHECK-LABEL: func.func @by_itself
+// CHECK: "graph.group"(%arg0, %arg1)
+// CHECK: graph.choice = "triton{m=64 n=64}"
+// CHECK: "graph.group"
+// CHECK: sym_name = "sum"
+func.func @by_itself(%x: tensor<4x64x32xf16>, %w: tensor<4x32x64xf16>) -> tensor<4x64xf32> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 4096, 64, 1>], graph.choice = "triton{m=64 n=64}"} : (tensor<4x64x32xf16>, tensor<4x32x64xf16>) -> tensor<4x64x64xf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<4x64x64xf16>):
+    %zero = arith.constant 0.0 : f32
+    %o = tensor.empty() : tensor<4x64xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%o : tensor<4x64xf32>) -> tensor<4x64xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a : tensor<4x64x64xf16>) outs(%f : tensor<4x64xf32>) {
+    ^bb0(%p: f16, %q: f32):
+      %p32 = arith.extf %p : f16 to f32
+      %s = arith.addf %q, %p32 : f32
+      linalg.yield %s : f32
+    } -> tensor<4x64xf32>
+    "graph.yield"(%r) : (tensor<4x64xf32>) -> ()
+  }) {sym_name = "sum"} : (tensor<4x64x64xf16>) -> tensor<4x64xf32>
+  return %1 : tensor<4x64xf32>
+}
+
+// ERROR: choose_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)

@@ -1,0 +1,68 @@
+// Products that lamina-choose has made groups of become programs over squares of the result; ragged squares are masked, batches are
+// walked outermost, a factor that is transposed in memory is read as it lies.
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: not opt-driver %s --pass-pipeline='builtin.module(lamina-tile)' --split-input-file 2>&1 | FileCheck %s --check-prefix=CPU
+
+// CPU: error: cpu has no schedules of products (they are for GPUs: nvvm:sm_90a)
+
+// CHECK-LABEL: func.func private @product
+// CHECK-SAME: tile.ctas = 20 : i64, {{.*}}tile.flops = 47520000 : i64, tile.grid = 20 : i64, {{.*}}tile.threads = 128 : i64, tile.triton = "triton{m=64 n=64 k=32 warps=4
+// CHECK-DAG: memref.reinterpret_cast %arg0 to offset: [0], sizes: [300, 396], strides: [396, 1]
+// CHECK-DAG: memref.reinterpret_cast %arg1 to offset: [0], sizes: [396, 200], strides: [1, 396]
+// CHECK: "tile.program_id"
+// CHECK: %[[SUM:.*]] = scf.for
+// CHECK: vector.transfer_read {{.*}}, vector<64x32xbf16>
+// CHECK: vector.transfer_read {{.*}}, vector<32x64xbf16>
+// CHECK: vector.contract {{.*}} : vector<64x32xbf16>, vector<32x64xbf16> into vector<64x64xf32>
+// CHECK: arith.negf %[[SUM]]
+// CHECK: arith.truncf
+// CHECK: vector.transfer_write {{.*}} : vector<64x64xbf16>
+func.func private @product(%a: tensor<300x396xbf16>, %b: tensor<200x396xbf16>) -> tensor<300x200xbf16> attributes {graph.kernel, graph.choice = "triton{m=64 n=64 k=32 group=1}"} {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<300x200xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<300x200xf32>) -> tensor<300x200xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<300x396xbf16>, tensor<200x396xbf16>) outs(%f : tensor<300x200xf32>) {
+  ^bb0(%p: bf16, %q: bf16, %u: f32):
+    %p32 = arith.extf %p : bf16 to f32
+    %q32 = arith.extf %q : bf16 to f32
+    %s = arith.mulf %p32, %q32 : f32
+    %t = arith.addf %u, %s : f32
+    linalg.yield %t : f32
+  } -> tensor<300x200xf32>
+  %o = tensor.empty() : tensor<300x200xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%m : tensor<300x200xf32>) outs(%o : tensor<300x200xbf16>) {
+  ^bb0(%p: f32, %q: bf16):
+    %s = arith.negf %p : f32
+    %t = arith.truncf %s : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<300x200xbf16>
+  return %r : tensor<300x200xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func private @batches
+// CHECK-SAME: tile.ctas = 132 : i64, {{.*}}tile.grid = 512 : i64
+// CHECK: arith.divui
+// CHECK: vector.transfer_read %{{.*}}[%[[B:.*]], %{{.*}}, %{{.*}}], {{.*}} : memref<32x512x64xf16{{.*}}>, vector<128x64xf16>
+// CHECK: vector.transfer_write {{.*}}[%[[B]], {{.*}}
+func.func private @batches(%a: tensor<32x512x64xf16>, %b: tensor<32x64x512xf16>) -> tensor<32x512x512xf16> attributes {graph.kernel, graph.choice = "triton{m=128 n=128 k=64 resident=1}"} {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<32x512x512xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<32x512x512xf32>) -> tensor<32x512x512xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(b, i, j, k) -> (b, i, k)>, affine_map<(b, i, j, k) -> (b, k, j)>, affine_map<(b, i, j, k) -> (b, i, j)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%a, %b : tensor<32x512x64xf16>, tensor<32x64x512xf16>) outs(%f : tensor<32x512x512xf32>) {
+  ^bb0(%p: f16, %q: f16, %u: f32):
+    %p32 = arith.extf %p : f16 to f32
+    %q32 = arith.extf %q : f16 to f32
+    %s = arith.mulf %p32, %q32 : f32
+    %t = arith.addf %u, %s : f32
+    linalg.yield %t : f32
+  } -> tensor<32x512x512xf32>
+  %o = tensor.empty() : tensor<32x512x512xf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i, j)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%m : tensor<32x512x512xf32>) outs(%o : tensor<32x512x512xf16>) {
+  ^bb0(%p: f32, %q: f16):
+    %t = arith.truncf %p : f32 to f16
+    linalg.yield %t : f16
+  } -> tensor<32x512x512xf16>
+  return %r : tensor<32x512x512xf16>
+}
