@@ -1,5 +1,7 @@
 """What is chosen by each policy, and of candidates that fail."""
 
+import multiprocessing
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -267,3 +269,25 @@ def test_progress_is_told(store: Store) -> None:
 def test_identities() -> None:
     here = Identity.of_cpu()
     assert "threads" in here.device and re.match(r"lamina \S+, torch 2\S+, triton \S+$", here.versions)
+
+
+def _dies(path: str) -> None:
+    class Dies(Made):
+        def run(self) -> Sequence[Tensor]:
+            if self.name == "b":
+                os._exit(3)
+            return super().run()
+
+    bench = of()
+    decide(QUESTION, HERE, Store(path), "full", lambda name: Dies(name, Fake(), bench), clock=bench)
+
+
+def test_a_candidate_that_ended_the_process_is_never_tried_again(store: Store) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_dies, args=(str(store.path),))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 3
+    bench = of(b=0.1)
+    answer = decide(QUESTION, HERE, store, "full", bench.make, clock=bench)
+    assert answer.winner == "a" and answer.dropped == (("b", "it ended the process"),) and "b" not in bench.compiled
+    assert store.get(QUESTION.key, HERE) == answer

@@ -309,3 +309,32 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_questions_that_are_none(candidates: tuple[str, ...], reference: str) -> None:
     with pytest.raises(ValueError, match="aten.mm"):
         Question("k", "aten.mm", candidates, reference)
+
+
+def _die(path: str) -> None:
+    with Store(path).trying(QUESTION.key, HERE, "own"):
+        os._exit(3)
+
+
+def test_a_candidate_that_ended_its_process_is_dropped(store: Store) -> None:
+    before = store.digest(HERE, [QUESTION.key])
+    with store.trying(QUESTION.key, HERE, "library"):
+        assert store.get(QUESTION.key, HERE) is None  # this process lives
+    process = multiprocessing.get_context("spawn").Process(target=_die, args=(str(store.path),))
+    process.start()
+    process.join(60)
+    died = Answer("", (), (("own", "it ended the process"),))
+    assert store.get(QUESTION.key, HERE) == died and store.digest(HERE, [QUESTION.key]) != before
+    assert store.get(QUESTION.key, replace(HERE, device="another chip")) is None
+    store.put(QUESTION, HERE, replace(died, measured="library"))
+    assert store.get(QUESTION.key, HERE) == replace(died, measured="library")
+    store.clear(QUESTION.key)
+    assert store.get(QUESTION.key, HERE) is None
+
+
+def test_errors_and_interrupts_leave_no_mark(store: Store) -> None:
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error), store.trying(QUESTION.key, HERE, "own"):
+            raise error
+    with sqlite3.connect(store.path) as connection:
+        assert connection.execute("SELECT count(*) FROM running").fetchone() == (0,)

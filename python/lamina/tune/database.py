@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from . import marks
 from .records import VERSION, other_version
 
 _APPLICATION = 0x4C614D74  # in the file's header: "LaMt"
@@ -35,6 +36,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
                 yield None
                 return
             connection.execute(_TABLE)
+            connection.execute(marks.TABLE)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
         yield connection

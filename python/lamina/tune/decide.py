@@ -9,7 +9,7 @@ from .clocks import Clock, DeviceLost
 from .measure import choose
 from .question import Answer, Identity, Question
 from .store import Store
-from .trial import Make, Trial, Watch, attempt
+from .trial import Make, Mark, Trial, Watch, attempt
 
 BUDGET_SECONDS = 1.0  # of timing, for each question
 _QUICK = 3  # candidates
@@ -55,7 +55,7 @@ def decide(
         raise CompileError("the device takes no more work from this process", remedy="start the program again")
     trial = Trial(dropped=dict(known.dropped))
     try:
-        _measure(question, trial, make, clock, policy, budget, watch)
+        _measure(question, trial, make, lambda name: store.trying(question.key, identity, name), clock, policy, budget, watch)
     except DeviceLost as lost:
         trial.dropped[lost.candidate] = f"cost the device: {lost.reason}"
         store.put(question, identity, _without(known, trial))
@@ -66,7 +66,7 @@ def decide(
     winner = choose(question.candidates, trial.measured, incumbent=chosen)
     if not winner:
         reasons = "; ".join(f"{name}: {why}" for name, why in trial.dropped.items())
-        raise CompileError(f"no candidate of {question.what} works: {reasons}")
+        raise CompileError(f"no candidate of {question.what} works: {reasons}", remedy="lamina tune clear forgets what was dropped")
     times = {name: s for name, s in {**dict(known.times), **trial.seconds}.items() if name in question.candidates}
     answer = _answer(winner, times, trial.dropped)
     store.put(question, identity, answer)
@@ -79,7 +79,9 @@ def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bo
     return not chosen or (policy == "full" and not heard.issuperset(question.candidates))
 
 
-def _measure(question: Question, trial: Trial, make: Make, clock: Clock, policy: Tune, budget: float, watch: Watch) -> None:
+def _measure(
+    question: Question, trial: Trial, make: Make, mark: Mark, clock: Clock, policy: Tune, budget: float, watch: Watch
+) -> None:
     """All candidates that are not dropped yet, or the first three of them: the next three where none of these works."""
     names = [name for name in question.candidates if name not in trial.dropped]
     count = _QUICK if policy == "quick" else len(names)
@@ -88,7 +90,7 @@ def _measure(question: Question, trial: Trial, make: Make, clock: Clock, policy:
         if question.reference in names:
             batch.append(question.reference)
             names.remove(question.reference)
-        attempt(trial, batch, question.reference, make, clock, budget=budget, watch=watch)
+        attempt(trial, batch, question.reference, make, mark, clock, budget=budget, watch=watch)
 
 
 def _chosen(question: Question, known: Answer) -> str:

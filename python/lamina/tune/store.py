@@ -10,6 +10,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,11 +19,11 @@ import platformdirs
 
 from lamina.core.errors import CompileError
 
+from . import marks
 from .database import is_damage, move_aside, opened
 from .question import Answer, Identity, Question
 from .records import Record, dump, from_json, merged, now, parse, to_json
 
-_WHERE = "WHERE key = ? AND device = ? AND versions = ?"
 _log = logging.getLogger("lamina")
 T = TypeVar("T")
 U = TypeVar("U")
@@ -49,25 +50,32 @@ class Store:
         """What is known of the question with this key."""
 
         def work(connection: sqlite3.Connection) -> Answer | None:
-            found = _get(connection, (key, identity.device, identity.versions))
-            return found.answer if found else None
+            return _known(connection, (key, identity.device, identity.versions))
 
         return self._read(work, None)
 
     def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
         """Stores what was measured; a pin stays. False where the file takes none."""
 
-        def work(connection: sqlite3.Connection) -> bool:
-            old = _get(connection, (question.key, identity.device, identity.versions))
+        def work(connection: sqlite3.Connection) -> None:
+            key = (question.key, identity.device, identity.versions)
+            old = _get(connection, key)
+            marks.forget(connection, key)  # what they say is part of the answer: it came from `get`
             pin = old.answer.pin if old and old.answer.pin in question.candidates else ""
             _put(connection, Record(question, identity, replace(answer, pin=pin), now()))
-            return True
 
+        return self._put(work)
+
+    @contextmanager
+    def trying(self, key: str, identity: Identity, candidate: str) -> Iterator[None]:
+        """Around a candidate's first run: if that ends the process, others find the candidate dropped."""
+        place = (key, identity.device, identity.versions)
+        marked = self._put(lambda connection: marks.begin(connection, place, candidate))
         try:
-            return self._write(work, False)
-        except CompileError as error:
-            self._warn("is not used", error.message)
-            return False
+            yield
+        finally:
+            if marked:
+                self._put(lambda connection: marks.end(connection, place, candidate))
 
     def records(self) -> list[Record]:
         """All answers."""
@@ -82,10 +90,10 @@ class Store:
         wanted = sorted(set(keys))
 
         def work(connection: sqlite3.Connection) -> dict[str, tuple[str, list[str]]]:
-            found = ((key, _get(connection, (key, identity.device, identity.versions))) for key in wanted)
-            return {key: (r.answer.winner, sorted(name for name, _ in r.answer.dropped)) for key, r in found if r}
+            found = ((key, _known(connection, (key, identity.device, identity.versions))) for key in wanted)
+            return {key: (known.winner, sorted(name for name, _ in known.dropped)) for key, known in found if known}
 
-        nothing: dict[str, tuple[str, list[str]]] = {}
+        nothing: dict[str, tuple[str, list[str]]] = {}  # by key: the choice, what is dropped
         known = self._read(work, nothing) if wanted else nothing
         return hashlib.sha256(json.dumps([(key, known.get(key)) for key in wanted]).encode()).hexdigest()
 
@@ -113,9 +121,11 @@ class Store:
         def work(connection: sqlite3.Connection) -> int:
             records = [_find(_all(connection), which)] if which else list(_all(connection))
             if which:
-                connection.execute(f"DELETE FROM answers {_WHERE}", _key(records[0]))
+                connection.execute(f"DELETE FROM answers {marks.WHERE}", _key(records[0]))
+                marks.forget(connection, _key(records[0]))
             else:
                 connection.execute("DELETE FROM answers")
+                connection.execute("DELETE FROM running")
             return len(records)
 
         return self._must_write(work)
@@ -141,6 +151,14 @@ class Store:
 
         taken = self._must_write(work)
         return taken, len(records) - taken
+
+    def _put(self, work: Callable[[sqlite3.Connection], object]) -> bool:
+        """False, after a warning, where the file takes nothing."""
+        try:
+            return self._write(lambda connection: (work(connection),), None) is not None
+        except CompileError as error:
+            self._warn("is not used", error.message)
+            return False
 
     def _change(self, which: str, change: Callable[[Record], Record]) -> Record:
         def work(connection: sqlite3.Connection) -> Record:
@@ -214,12 +232,20 @@ def _work_in(path: Path, work: Callable[[sqlite3.Connection], T], otherwise: U) 
         return work(connection) if connection else otherwise
 
 
-def _key(record: Record) -> tuple[str, str, str]:
+def _key(record: Record) -> marks.Key:
     return record.question.key, record.identity.device, record.identity.versions
 
 
-def _get(connection: sqlite3.Connection, key: tuple[str, str, str]) -> Record | None:
-    row = connection.execute(f"SELECT record FROM answers {_WHERE}", key).fetchone()
+def _known(connection: sqlite3.Connection, key: marks.Key) -> Answer | None:
+    """The answer with the candidates that ended their process among the dropped."""
+    found, died = _get(connection, key), marks.left(connection, key)
+    answer = found.answer if found else Answer("")
+    more = tuple((name, "it ended the process") for name in died if name not in dict(answer.dropped))
+    return replace(answer, dropped=answer.dropped + more) if found or more else None
+
+
+def _get(connection: sqlite3.Connection, key: marks.Key) -> Record | None:
+    row = connection.execute(f"SELECT record FROM answers {marks.WHERE}", key).fetchone()
     found = _decode(row[0]) if row else None
     return found if found and _key(found) == key else None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +32,7 @@ class Candidate(Protocol):
 
 
 Make = Callable[[str], Candidate]
+Mark = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass
@@ -50,15 +52,19 @@ class Trial:
         return Measured({name: s for name, s in self.seconds.items() if name not in self.dropped}, self.noise)
 
 
-def attempt(trial: Trial, names: Sequence[str], reference: str, make: Make, clock: Clock, *, budget: float, watch: Watch) -> None:
+def attempt(
+    trial: Trial, names: Sequence[str], reference: str, make: Make, mark: Mark, clock: Clock, *, budget: float, watch: Watch
+) -> None:
     """Compiles, checks and times the candidates called `names`, within `budget` seconds for the timing.
 
-    reference  of these, the one whose results the others' are compared with; if it fails, the first that runs. DeviceLost where a
-    candidate costs the device.
+    reference  of these, the one whose results the others' are compared with; if it fails, the first that runs
+    mark       entered around the first run of each
+
+    DeviceLost where a candidate costs the device.
     """
     ready = _compiled(trial, names, make, watch)
     order = sorted(ready, key=lambda name: (name != reference, names.index(name)))
-    right = _checked(trial, {name: ready[name] for name in order}, clock, watch)
+    right = _checked(trial, {name: ready[name] for name in order}, mark, clock, watch)
     runs = {name: ready[name].run for name in names if name in right}
     found = measure(runs, clock, budget=budget, tick=lambda share: watch("timing", share))
     trial.seconds |= found.seconds
@@ -90,13 +96,14 @@ def _compile(make: Make, name: str) -> Candidate:
     return candidate
 
 
-def _checked(trial: Trial, candidates: Mapping[str, Candidate], clock: Clock, watch: Watch) -> set[str]:
+def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Mark, clock: Clock, watch: Watch) -> set[str]:
     """Those that run and compute what the first of them that runs does."""
     right: set[str] = set()
     expected: list[Tensor] | None = None
     for done, (name, candidate) in enumerate(candidates.items(), 1):
         try:
-            results = guarded(name, clock, lambda candidate=candidate: _run(candidate, clock))  # type: ignore[misc]
+            with mark(name):
+                results = guarded(name, clock, lambda candidate=candidate: _run(candidate, clock))  # type: ignore[misc]
             if expected is None:
                 expected = check.keep(results)
             elif wrong := check.difference(results, expected):
