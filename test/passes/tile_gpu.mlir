@@ -79,6 +79,21 @@ func.func private @few_columns(%x: tensor<2048x512xf32>) -> tensor<512xf32> attr
   return %r : tensor<512xf32>
 }
 
+// Rows of nine accesses would leave seven of 16 threads idle: programs of two threads leave one of ten.
+// CHECK-LABEL: func.func private @channels
+// CHECK-SAME: tile.grid = 5000 : i64
+// CHECK-SAME: tile.pack = 64 : i64
+// CHECK-SAME: tile.threads = 2 : i64, tile.vec = 8 : i64
+func.func private @channels(%x: tensor<1000x72xbf16>, %w: tensor<72xbf16>) -> tensor<1000x72xbf16> attributes {graph.kernel} {
+  %e = tensor.empty() : tensor<1000x72xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #column, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %w : tensor<1000x72xbf16>, tensor<72xbf16>) outs(%e : tensor<1000x72xbf16>) {
+  ^bb0(%a: bf16, %b: bf16, %o: bf16):
+    %0 = arith.mulf %a, %b : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1000x72xbf16>
+  return %r : tensor<1000x72xbf16>
+}
+
 // A transposed read goes through a square of shared memory, whose rows the teams share.
 // CHECK-LABEL: func.func private @transposed
 // CHECK-SAME: tile.grid = 8 : i64

@@ -63,6 +63,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "padding": (lambda a: F.pad(a, (1, 2)), [x(33, 128)]),
     "rows of three": (lambda a: a.contiguous(memory_format=torch.channels_last), [x(2, 3, 33, 64, dtype=BF16)]),
     "rows of seven": (lambda a, b, c: (a * b[:, None]).relu() + c, [x(999, 7), x(999), x(7)]),
+    "rows of nine accesses": (lambda a, b, c: (a * b).relu() + c, [x(333, 72, dtype=BF16), x(72, dtype=BF16), x(333, 1)]),
+    "rows of 25 accesses": (lambda a, b: (a * b).relu(), [x(33, 200, dtype=BF16), x(200)]),
     "rows of one": (lambda a, b: a + b, [x(33, 1), x(33, 1)]),
     "max pooling": (lambda a: F.max_pool2d(a, 3, 2, 1), [x(2, 4, 16, 16)]),
     "group norm": (lambda a, w, b: F.group_norm(a, 8, w, b), [x(2, 32, 8, 8), x(32), x(32)]),

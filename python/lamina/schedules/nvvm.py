@@ -15,6 +15,7 @@ WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
 COLUMNS = 32  # of one CTA at least: whole sectors of memory
 MOST_TEAMS = 32  # each reads what all have found
+FILLED = 0.85  # of a program's threads, at least
 SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
 
@@ -58,18 +59,22 @@ class Config:
 
 
 def pointwise(extent: int, vec: int, rows: int) -> Config:
-    """No reduction: `extent` neighbouring elements, `rows` times."""
-    threads = min(128, power_of_two(-(-extent // vec)))
+    """No reduction: `extent` neighbouring elements, `rows` times. Where rows would leave many threads idle (72 channels, last in
+    memory), programs are smaller: those of a CTA are neighbours in memory."""
+    accesses = -(-extent // vec)
+    threads = min(128, power_of_two(accesses))
     chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
     if vec == 1 and extent * rows >= 1 << 22 and extent >= threads * SINGLES:
         chunks = SINGLES
+    while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
+        threads //= 2
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
 def idle(extent: int, vec: int) -> bool:
-    """Whether rows of `extent` neighbouring elements leave a fifth of the threads idle."""
-    lanes = pointwise(extent, vec, 1).lanes
-    return extent < 0.8 * -(-extent // lanes) * lanes
+    """Whether rows of `extent` neighbouring elements, each of its own CTA or part of one, leave a fifth of the threads idle."""
+    accesses = -(-extent // vec)
+    return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
 
 
 def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int) -> Config:
@@ -128,3 +133,7 @@ def scalar() -> Config:
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least `n`."""
     return 1 << max(n - 1, 0).bit_length()
+
+
+def round_up(n: int, step: int) -> int:
+    return -(-n // step) * step
