@@ -156,7 +156,7 @@ class _Rewrite:
             return made
         nan, one = (self.graft.call(aten.full.default, [], n, dtype=q.dtype, device=q.device) for n in (torch.nan, 1.0))
         factor = self.graft.call(aten.where.self, bias.lost, nan, one)
-        return self.graft.call(aten.mul.Tensor, made, factor)  # which makes gradients NaN too, as eager's are
+        return self.graft.call(aten.mul.Tensor, made, factor)  # gradients become NaN too, wherever eager's are
 
     def _trains_mask(self) -> bool:
         stack = [step.tensor for step in self.of.steps]
