@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lamina.core.errors import CompileError
+from lamina.tune.clocks import CpuClock
 from lamina.tune.decide import decide
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store import Store
@@ -291,3 +292,23 @@ def test_a_candidate_that_ended_the_process_is_never_tried_again(store: Store) -
     answer = decide(QUESTION, HERE, store, "full", bench.make, clock=bench)
     assert answer.winner == "a" and answer.dropped == (("b", "it ended the process"),) and "b" not in bench.compiled
     assert store.get(QUESTION.key, HERE) == answer
+
+
+@dataclass
+class Sum:
+    """A sum of small rows, `step` at a time."""
+
+    x: Tensor
+    step: int
+
+    def compile(self) -> None:
+        pass
+
+    def run(self) -> Sequence[Tensor]:
+        return [torch.cat([piece.sum(1) for piece in self.x.split(self.step)])]
+
+
+def test_a_choice_on_the_cpu(store: Store) -> None:
+    x, question = torch.randn(128, 64), Question("sum", "aten.sum 128x64", ("1", "128"))
+    answer = decide(question, Identity.of_cpu(), store, "full", lambda name: Sum(x, int(name)), clock=CpuClock(), budget=0.1)
+    assert answer.winner == "128" and not answer.dropped
