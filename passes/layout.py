@@ -9,6 +9,8 @@ from torch_mlir.dialects import tensor
 from .base import Pass
 
 CONVOLUTION = "aten.convolution.default"
+_TRANSPOSED, _GROUPS = 6, 8  # where these stand among its arguments
+CONVOLUTIONS = (CONVOLUTION, "aten.cudnn_convolution_relu.default")  # the second is never transposed, and has one group
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,18 @@ class ChooseLayout(Pass):
 
 def _is_plain(op: ir.Operation) -> bool:
     """Whether this is a 2-D convolution, not transposed, of images that are there."""
-    if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
+    if op.name != "graph.extern" or (callee := ir.StringAttr(op.attributes["callee"]).value) not in CONVOLUTIONS:
         return False
     types = [ir.RankedTensorType(v.type) for v in (op.operands[0], op.operands[1], op.results[0])]
-    transposed = ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[6]).value
+    transposed = callee == CONVOLUTION and ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[_TRANSPOSED]).value
     return not transposed and all(t.rank == 4 and 0 not in t.shape for t in types)
 
 
 def _is_grouped(op: ir.Operation) -> bool:
     """Whether this has groups of several channels."""
-    groups = int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[8]).value)
+    if ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
+        return False
+    groups = int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[_GROUPS]).value)
     return groups not in (1, ir.RankedTensorType(op.operands[0].type).shape[1])
 
 

@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 
-from .layout import CONVOLUTION, channels_last
+from .layout import CONVOLUTIONS, channels_last
 from .plan_views import groups, is_view, shape_of, walked_dims
 
 Strides = tuple[int, ...]
@@ -64,17 +64,18 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
     return found
 
 
-def _image(op: ir.Operation) -> ir.Value | None:
-    """The image of a convolution that gives its result with the channels last, and takes it so best (see lamina-layout)."""
-    if ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION or len(shape_of(op.results[0])) != 4:
-        return None
+def _images(op: ir.Operation) -> list[ir.Value]:
+    """The image and the weight of a convolution that gives its result with the channels last, and takes them so best (see
+    lamina-layout)."""
+    if ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS or len(shape_of(op.results[0])) != 4:
+        return []
     last = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(shape_of(op.results[0]))
-    return op.operands[0] if last else None
+    return list(op.operands)[:2] if last else []
 
 
 def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
-    if (image := _image(op)) is not None:
-        return [(image, channels_last(shape_of(image)))]
+    if images := _images(op):
+        return [(image, channels_last(shape_of(image))) for image in images]
     if ir.StringAttr(op.attributes["callee"]).value != _ATTENTION:
         return []
     # cuDNN's attention gives its result the order of dimensions that the query has: the one that was declared saves a copy.

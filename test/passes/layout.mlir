@@ -6,6 +6,8 @@
 
 // COPIED: strides = [array<i64: 512, 1, 64, 8>]
 // COPIED: strides = [array<i64: 256, 1, 32, 4>]
+// COPIED-LABEL: func.func @with_relu
+// COPIED: callee = "aten.cudnn_convolution_relu.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
 // COPIED-LABEL: func.func @grouped
 // COPIED: %[[COPY:.*]] = linalg.generic {{.*}} ins(%arg0 : tensor<1x4x8x8xf32>)
 // COPIED: "graph.extern"(%[[COPY]], {{.*}}strides = [array<i64: 256, 1, 32, 4>]
@@ -37,6 +39,12 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x1x1xf32>, %v: tensor<4x8
   } -> tensor<4x8x1x1xf32>
   %d = "graph.extern"(%c, %n) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 256, 64, 8, 1>]} : (tensor<1x8x8x8xf32>, tensor<4x8x1x1xf32>) -> tensor<1x4x8x8xf32>
   return %d : tensor<1x4x8x8xf32>
+}
+
+// cuDNN's call with a ReLU, which has no flag for transposed convolutions.
+func.func @with_relu(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x3x3xf32>, %b: tensor<8xf32>) -> tensor<1x8x8x8xf32> {
+  %c = "graph.extern"(%x, %w, %b) {callee = "aten.cudnn_convolution_relu.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x3x3xf32>, tensor<8xf32>) -> tensor<1x8x8x8xf32>
+  return %c : tensor<1x8x8x8xf32>
 }
 
 func.func @grouped(%x: tensor<1x4x8x8xf32>, %w: tensor<4x1x1x1xf32>) -> tensor<1x4x8x8xf32> {

@@ -15,6 +15,7 @@ from . import support
 from .aliases import classify
 from .branches import inline
 from .effects import drop_tokens
+from .epilogues import take_epilogues
 from .interface import Interface, attribute
 from .locations import where
 from .random_bits import draw_together
@@ -92,6 +93,7 @@ def normalise(gm: fx.GraphModule) -> Normalised:
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
             _expand_scalar(graph, node)
+    take_epilogues(graph)
     for node in graph.nodes:
         _check_dtype(node)
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for

@@ -13,6 +13,7 @@ LIBRARY = frozenset(
         "aten.baddbmm.default",
         "aten.convolution.default",
         "aten.convolution_backward.default",
+        "aten.cudnn_convolution_relu.default",
         "aten._scaled_dot_product_flash_attention_for_cpu.default",
         "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
         "aten._scaled_dot_product_flash_attention.default",

@@ -1,0 +1,237 @@
+"""Which convolutions take what follows them, without a GPU, and what they compute then."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from oracle import compare
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from lamina.core.options import Options
+from lamina.core.program import Call, Launch, Program, Ref
+from lamina.frontend import decompositions_library, epilogues
+from lamina.frontend.decompositions import table
+from lamina.frontend.epilogues import FUSED
+from lamina.frontend.normalise import normalise
+from lamina.frontend.stages import build
+from lamina.passes.layout import channels_last
+
+aten = torch.ops.aten
+BF16, F16 = torch.bfloat16, torch.float16
+Function = Callable[..., Any]
+IMAGE, WEIGHT, CHANNELS = (2, 16, 14, 14), (32, 16, 3, 3), (32,)
+NORM = (IMAGE, WEIGHT, CHANNELS, CHANNELS, CHANNELS, CHANNELS)
+
+
+def given(*shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cpu") -> list[Tensor]:
+    return [
+        torch.randn(shape).to(dtype).to(device) if device == "cpu" else torch.empty(shape, dtype=dtype, device=device)
+        for shape in shapes
+    ]
+
+
+def traced(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda") -> fx.GraphModule:
+    with FakeTensorMode():
+        return make_fx(fn, decomposition_table=table())(*given(*shapes, dtype=dtype, device=device))
+
+
+def calls(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda") -> list[fx.Node]:
+    nodes = normalise(traced(fn, *shapes, dtype=dtype, device=device)).gm.graph.nodes
+    return [n for n in nodes if n.target in (FUSED, aten.convolution.default, aten.mm.default)]
+
+
+def norm(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.batch_norm(x, mean, var.abs() + 0.1, weight, bias)
+
+
+def block(x: Tensor, w: Tensor, *of: Tensor) -> Tensor:
+    return F.relu(norm(F.conv2d(x, w, padding=1), *of))
+
+
+def after(x: Tensor) -> Tensor:
+    """Something that a library does, for which `x` has to be in memory."""
+    return F.conv2d(x, x.new_ones(8, x.shape[1], 1, 1))
+
+
+def biased(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return after(F.conv2d(x, w, b, stride=2, padding=1).relu())
+
+
+def frozen(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """A norm as detectors write it."""
+    return after(F.relu(F.conv2d(x, w) * scale.reshape(1, -1, 1, 1) + shift.reshape(1, -1, 1, 1)))
+
+
+def both(x: Tensor, w: Tensor, b: Tensor, *of: Tensor) -> Tensor:
+    return after(F.relu(norm(F.conv2d(x, w, b, dilation=2), *of)))
+
+
+def reversed_operands(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    y = F.conv2d(x, w)
+    return after(F.relu(a.view(-1, 1, 1) * (b.view(-1, 1, 1) + y) - b.view(1, -1, 1, 1)))
+
+
+def plain(x: Tensor, w: Tensor) -> Tensor:
+    return after(F.conv2d(x, w).relu())
+
+
+TAKEN: dict[str, tuple[Function, tuple[tuple[int, ...], ...]]] = {
+    "norm": (lambda *a: after(block(*a)), NORM),
+    "bias": (biased, (IMAGE, WEIGHT, CHANNELS)),
+    "frozen norm": (frozen, (IMAGE, WEIGHT, CHANNELS, CHANNELS)),
+    "bias and norm": (both, (IMAGE, WEIGHT, CHANNELS, *NORM[2:])),
+    "reversed operands": (reversed_operands, (IMAGE, WEIGHT, CHANNELS, CHANNELS)),
+    "nothing between": (plain, (IMAGE, WEIGHT)),
+    "a product, through views": (
+        lambda x, w, b, v: F.conv2d(x, w, b).relu().permute(0, 2, 3, 1).reshape(-1, 32) @ v,
+        (IMAGE, WEIGHT, CHANNELS, (32, 8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_convolution_takes_what_follows(name: str) -> None:
+    fn, shapes = TAKEN[name]
+    first, *_ = calls(fn, *shapes)
+    assert first.target is FUSED
+    assert (
+        first.meta["val"].stride()
+        == traced(fn, *shapes).graph.find_nodes(op="call_function", target=aten.convolution.default)[0].meta["val"].stride()
+    )
+
+
+def test_a_bias_is_taken_as_it_is_given() -> None:
+    (first, _) = calls(biased, IMAGE, WEIGHT, CHANNELS)
+    assert [a.op for a in first.args[:3]] == ["placeholder"] * 3
+    assert first.args[3:] == ([2, 2], [1, 1], [1, 1], 1)
+
+
+def residual(x: Tensor, w: Tensor, *of: Tensor) -> Tensor:
+    y = norm(F.conv2d(x, w, padding=1), *of)
+    return after(F.relu(y + torch.cat([x, x], 1)))
+
+
+def used_twice(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    y = F.conv2d(x, w, b)
+    return after(y.relu()) + after(y)
+
+
+LEFT: dict[str, tuple[Function, tuple[tuple[int, ...], ...], torch.dtype, str]] = {
+    "on the CPU": (biased, (IMAGE, WEIGHT, CHANNELS), BF16, "cpu"),
+    "f32": (biased, (IMAGE, WEIGHT, CHANNELS), torch.float32, "cuda"),
+    "a weight in f16 to be scaled": (lambda *a: after(block(*a)), NORM, F16, "cuda"),
+    "a residual": (residual, NORM, BF16, "cuda"),
+    "used twice": (used_twice, (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
+    "another activation": (lambda x, w, b: after(F.hardswish(F.conv2d(x, w, b))), (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
+    "pooled, which reads it once": (lambda x, w, b: F.max_pool2d(F.conv2d(x, w, b).relu(), 2), (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
+    "returned with the channels first": (lambda x, w, b: F.conv2d(x, w, b).relu(), (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
+    "one dimension": (
+        lambda x, w, b: F.conv1d(F.conv1d(x, w, b).relu(), w.transpose(0, 1)), ((2, 16, 14), (32, 16, 3), CHANNELS), BF16, "cuda",
+    ),
+    "transposed": (lambda x, w, b: after(F.conv_transpose2d(x, w, b).relu()), (IMAGE, (16, 32, 3, 3), CHANNELS), BF16, "cuda"),
+    "groups": (lambda x, w, b: after(F.conv2d(x, w, b, groups=2).relu()), (IMAGE, (32, 8, 3, 3), CHANNELS), BF16, "cuda"),
+    "groups elsewhere": (
+        lambda x, w, b, v: F.conv2d(F.conv2d(x, w, b).relu(), v, groups=2), (IMAGE, WEIGHT, CHANNELS, (32, 16, 1, 1)), BF16, "cuda",
+    ),
+    "a number per pixel": (lambda x, w, p: after((F.conv2d(x, w) + p).relu()), (IMAGE, WEIGHT, (12, 12)), BF16, "cuda"),
+    "batch statistics": (
+        lambda x, w: after(F.relu(F.batch_norm(F.conv2d(x, w), None, None, training=True))), (IMAGE, WEIGHT), BF16, "cuda",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_stays(name: str) -> None:
+    fn, shapes, dtype, device = LEFT[name]
+    found = calls(fn, *shapes, dtype=dtype, device=device)
+    assert found and all(n.target is not FUSED for n in found)
+
+
+def test_what_is_returned_with_channels_last_is_taken() -> None:
+    gm = traced(lambda x, w, b: F.conv2d(x, w, b).relu(), IMAGE, WEIGHT, CHANNELS)
+    for node in gm.graph.nodes:  # as a torch with cuDNN has it
+        value = node.meta.get("val")
+        if isinstance(value, Tensor) and value.dim() == 4:
+            node.meta["val"] = value.new_empty_strided(value.shape, channels_last(tuple(value.shape)))
+    (only,) = (n for n in normalise(gm).gm.graph.nodes if n.target in (FUSED, aten.convolution.default))
+    assert only.target is FUSED and only.meta["val"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_large_weight_is_not_scaled_for_a_small_image() -> None:
+    def last(x: Tensor, w: Tensor, *of: Tensor) -> Tensor:
+        return after(F.relu(norm(F.conv2d(x, w), *of)))
+
+    channels = (2048,)
+    shapes = (1, 2048, 7, 7), (2048, 2048, 1, 1), channels, channels, channels, channels
+    assert calls(last, *shapes)[0].target is aten.convolution.default
+    assert calls(last, (64, *shapes[0][1:]), *shapes[1:])[0].target is FUSED
+
+
+class _Defined(fx.Interpreter):
+    """Runs a graph on the CPU, cuDNN's call by its definition: in f32, rounded once."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is not FUSED:
+            return super().call_function(target, args, kwargs)
+        x, w, b, stride, padding, dilation, groups = args
+        bias = None if b is None else b.float()
+        return F.conv2d(x.float(), w.float(), bias, stride, padding, dilation, groups).relu().to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("name", TAKEN)
+def test_numbers(monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype) -> None:
+    for module in (decompositions_library, epilogues):
+        monkeypatch.setattr(module, "on_gpu", lambda x: True)
+    torch.manual_seed(0)
+    fn, shapes = TAKEN[name]
+    inputs = given(*shapes, dtype=dtype)
+    gm = make_fx(fn, decomposition_table=table(), tracing_mode="fake")(*inputs)
+    found = normalise(gm)
+    assert any(n.target is FUSED for n in found.gm.graph.nodes) or dtype is F16
+    captured = found.interface.tensors(gm)
+    compare(fn, inputs, _Defined(found.gm).run(*inputs, *captured))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(16, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 1), nn.ReLU()
+        )
+        self.last = nn.Conv2d(64, 32, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layers(x + 1))
+
+
+def compiled(model: nn.Module, *shape: int) -> Program:
+    state = dict(model.eval().to(BF16).state_dict())
+
+    def fn(x: Tensor, *values: Tensor) -> Any:
+        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
+
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        inputs = [torch.empty(shape, dtype=BF16, device="cuda")]
+        inputs += [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") for v in state.values()]
+        gm = make_fx(fn, decomposition_table=table())(*inputs)
+    return build(gm, options=Options(strict=True, cache=False), target="nvvm:sm_90a").program
+
+
+def test_what_is_left_of_a_model() -> None:
+    """Two fused calls on channels-last images, a weight that our kernel writes as cuDNN reads it, and no pass in between."""
+    program = compiled(Block(), 8, 16, 28, 28)
+    made = [s for s in program.steps if isinstance(s, Call)]
+    assert [s.callee for s in made] == ["aten.cudnn_convolution_relu.default"] * 2 + ["aten.convolution.default"]
+    assert {s.reason for s in made} == {"library"}
+    for call in made:
+        image = call.args[0]
+        assert isinstance(image, Ref) and image.strides[1] == 1
+    scaled = made[0].args[1]
+    assert isinstance(scaled, Ref) and scaled.strides == (144, 1, 48, 16)
+    between = program.steps[program.steps.index(made[0]) : program.steps.index(made[2])]
+    assert not any(isinstance(step, Launch) for step in between)
