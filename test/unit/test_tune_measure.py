@@ -60,19 +60,19 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def test_candidates_take_turns_and_the_first_is_timed_twice(clock: FakeClock) -> None:
+def test_candidates_take_turns(clock: FakeClock) -> None:
     found = measure({name: clock.taking(name, repeat(1.0)) for name in "abc"}, clock, budget=1e-6)
-    assert "".join(clock.order) == "abca" * 5
+    assert "".join(clock.order) == "abc" * 5
     assert found == Measured({"a": 1.0, "b": 1.0, "c": 1.0})
 
 
 def test_rounds_end_with_the_budget_and_at_a_hundred(clock: FakeClock) -> None:
     shares: list[float] = []
     measure({"a": clock.taking("a", repeat(1.0))}, clock, budget=20.0, tick=shares.append)
-    assert clock.time == 20.0 and shares == [n / 10 for n in range(11)]
+    assert clock.time == 20.0 and shares == [n / 20 for n in range(21)]
     clock.order.clear()
     measure({"a": clock.taking("a", repeat(1e-9))}, clock, budget=20.0)
-    assert len(clock.order) == 200
+    assert len(clock.order) == 100
 
 
 def test_an_outlier_changes_nothing(clock: FakeClock) -> None:
@@ -88,13 +88,13 @@ def test_what_is_clearly_slower_is_left_out_after_two_rounds(clock: FakeClock) -
         "c": clock.taking("c", chain([9.0], repeat(1.5))),
     }
     found = measure(runs, clock, budget=1.0)
-    assert "".join(clock.order) == "abca" * 2 + "bcb" * 3
+    assert "".join(clock.order) == "abc" * 2 + "bc" * 3
     assert found.seconds == {"a": 3.0, "b": 1.0, "c": 1.5}
 
 
-def test_noise_is_what_the_first_differs_from_itself(clock: FakeClock) -> None:
-    runs = {"a": clock.taking("a", cycle([1.0, 1.1])), "b": clock.taking("b", repeat(0.95))}
-    found = measure(runs, clock, budget=1.0)
+def test_noise_is_what_candidates_differ_from_themselves(clock: FakeClock) -> None:
+    runs = {"a": clock.taking("a", cycle([1.0, 1.1])), "b": clock.taking("b", cycle([0.95, 1.045]))}
+    found = measure(runs, clock, budget=20.0)
     assert found.noise == pytest.approx(0.1)
     assert choose("ab", found) == "a"  # 5% sooner, where calls of the same differ by 10%
     assert choose("ab", Measured(found.seconds, 0.0)) == "b"

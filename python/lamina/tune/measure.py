@@ -16,7 +16,7 @@ _UNTIL_DROPPED = 2  # rounds
 class Measured:
     """
     seconds  median of each candidate that ran to the end, or to where it was seen to be clearly slower
-    noise    by which the times of one candidate, timed as if it were two, differ: 0.02 is 2%
+    noise    by which a candidate differs from itself, its turns taken for those of two: 0.02 is 2%
     failed   why, by candidate that failed while it was timed
     """
 
@@ -31,30 +31,23 @@ def measure(
     """Times calls in turns (ABCABC...), so that what disturbs one disturbs all, until `budget` seconds or 100 rounds have passed,
     but 5 rounds at least. What takes twice the least is left out after two. Medians leave outliers without effect.
 
-    The first is timed once more at the end of each round, for the noise. `tick` is told the share that is done, 0 to 1.
-    DeviceLost where a candidate costs the device.
+    `tick` is told the share that is done, 0 to 1. DeviceLost where a candidate costs the device.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    twice: list[tuple[float, float]] = []
     failed: dict[str, str] = {}
     running, start, rounds = list(runs), clock.now(), 0
     while running and rounds < _MOST and (rounds < _FEWEST or clock.now() - start < budget):
         tick(min(1.0, max(rounds / _MOST, (clock.now() - start) / max(budget, 1e-9))))
-        for name in (*running, running[0]):
-            if name in failed:
-                continue
+        for name in running:
             try:
                 times[name].append(guarded(name, clock, lambda name=name: clock.seconds(runs[name])))  # type: ignore[misc]
             except Failed as error:
                 failed[name] = error.reason
-        if running[0] not in failed:
-            again = times[running[0]].pop()
-            twice.append((times[running[0]][-1], again))
         rounds += 1
         running = _still_running([name for name in running if name not in failed], times, rounds)
     tick(1.0)
     seconds = {name: statistics.median(taken) for name, taken in times.items() if taken and name not in failed}
-    return Measured(seconds, _noise(twice), failed)
+    return Measured(seconds, _noise([times[name] for name in running]), failed)
 
 
 def choose(order: Sequence[str], measured: Measured, incumbent: str = "") -> str:
@@ -79,5 +72,7 @@ def _still_running(running: list[str], times: Mapping[str, Sequence[float]], rou
     return [name for name in running if min(times[name]) <= _CLEARLY_SLOWER * best]
 
 
-def _noise(twice: Sequence[tuple[float, float]]) -> float:
-    return abs(statistics.median((b - a) / max(min(a, b), 1e-12) for a, b in twice)) if twice else 0.0
+def _noise(times: Sequence[Sequence[float]]) -> float:
+    """By how much the medians of odd and of even turns differ, for the candidate in the middle."""
+    halves = [(statistics.median(taken[0::2]), statistics.median(taken[1::2])) for taken in times if len(taken) > 1]
+    return statistics.median(abs(a - b) / max(min(a, b), 1e-12) for a, b in halves) if halves else 0.0

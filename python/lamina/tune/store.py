@@ -19,10 +19,10 @@ import platformdirs
 
 from lamina.core.errors import CompileError
 
-from . import marks
+from . import marks, rows
 from .database import is_damage, move_aside, opened
 from .question import Answer, Identity, Question
-from .records import Record, dump, from_json, merged, now, parse, to_json
+from .records import Record, dump, merged, now, parse
 
 _log = logging.getLogger("lamina")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Store:
         """What is known of the question with this key."""
 
         def work(connection: sqlite3.Connection) -> Answer | None:
-            return _known(connection, (key, identity.device, identity.versions))
+            return rows.known(connection, (key, identity.device, identity.versions))
 
         return self._read(work, None)
 
@@ -59,10 +59,10 @@ class Store:
 
         def work(connection: sqlite3.Connection) -> None:
             key = (question.key, identity.device, identity.versions)
-            old = _get(connection, key)
+            old = rows.get(connection, key)
             marks.forget(connection, key)  # what they say is part of the answer: it came from `get`
             pin = old.answer.pin if old and old.answer.pin in question.candidates else ""
-            _put(connection, Record(question, identity, replace(answer, pin=pin), now()))
+            rows.put(connection, Record(question, identity, replace(answer, pin=pin), now()))
 
         return self._put(work)
 
@@ -79,18 +79,18 @@ class Store:
 
     def records(self) -> list[Record]:
         """All answers."""
-        return self._read(lambda connection: list(_all(connection)), [])
+        return self._read(lambda connection: list(rows.every(connection)), [])
 
     def find(self, which: str) -> Record:
         """The answer named by its key, its id or the id's beginning. CompileError for none or several."""
-        return _find(self.records(), which)
+        return rows.find(self.records(), which)
 
     def digest(self, identity: Identity, keys: Iterable[str]) -> str:
         """Of all that the store says to the questions with these keys: programs made with equal digests chose alike."""
         wanted = sorted(set(keys))
 
         def work(connection: sqlite3.Connection) -> dict[str, tuple[str, list[str]]]:
-            found = ((key, _known(connection, (key, identity.device, identity.versions))) for key in wanted)
+            found = ((key, rows.known(connection, (key, identity.device, identity.versions))) for key in wanted)
             return {key: (known.winner, sorted(name for name, _ in known.dropped)) for key, known in found if known}
 
         nothing: dict[str, tuple[str, list[str]]] = {}  # by key: the choice, what is dropped
@@ -119,13 +119,11 @@ class Store:
         """Forgets one answer, or all; how many."""
 
         def work(connection: sqlite3.Connection) -> int:
-            records = [_find(_all(connection), which)] if which else list(_all(connection))
+            records = [rows.find(rows.every(connection), which)] if which else list(rows.every(connection))
             if which:
-                connection.execute(f"DELETE FROM answers {marks.WHERE}", _key(records[0]))
-                marks.forget(connection, _key(records[0]))
+                rows.delete(connection, rows.key_of(records[0]))
             else:
-                connection.execute("DELETE FROM answers")
-                connection.execute("DELETE FROM running")
+                rows.delete_all(connection)
             return len(records)
 
         return self._must_write(work)
@@ -142,10 +140,10 @@ class Store:
         def work(connection: sqlite3.Connection) -> int:
             taken = 0
             for theirs in records:
-                ours = _get(connection, _key(theirs))
+                ours = rows.get(connection, rows.key_of(theirs))
                 best = merged(ours, theirs) if ours else theirs
                 if best != ours:
-                    _put(connection, best)
+                    rows.put(connection, best)
                     taken += 1
             return taken
 
@@ -162,8 +160,8 @@ class Store:
 
     def _change(self, which: str, change: Callable[[Record], Record]) -> Record:
         def work(connection: sqlite3.Connection) -> Record:
-            record = change(_find(_all(connection), which))
-            _put(connection, record)
+            record = change(rows.find(rows.every(connection), which))
+            rows.put(connection, record)
             return record
 
         return self._must_write(work)
@@ -221,7 +219,7 @@ def read(file: Path) -> list[Record]:
     try:
         data = file.read_bytes()
         if data.startswith(b"SQLite format 3\0"):
-            return _work_in(file, lambda connection: list(_all(connection)), [])
+            return _work_in(file, lambda connection: list(rows.every(connection)), [])
         return parse(data.decode(), file)
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
@@ -230,49 +228,3 @@ def read(file: Path) -> list[Record]:
 def _work_in(path: Path, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
     with opened(path) as connection:
         return work(connection) if connection else otherwise
-
-
-def _key(record: Record) -> marks.Key:
-    return record.question.key, record.identity.device, record.identity.versions
-
-
-def _known(connection: sqlite3.Connection, key: marks.Key) -> Answer | None:
-    """The answer with the candidates that ended their process among the dropped."""
-    found, died = _get(connection, key), marks.left(connection, key)
-    answer = found.answer if found else Answer("")
-    more = tuple((name, "it ended the process") for name in died if name not in dict(answer.dropped))
-    return replace(answer, dropped=answer.dropped + more) if found or more else None
-
-
-def _get(connection: sqlite3.Connection, key: marks.Key) -> Record | None:
-    row = connection.execute(f"SELECT record FROM answers {marks.WHERE}", key).fetchone()
-    found = _decode(row[0]) if row else None
-    return found if found and _key(found) == key else None
-
-
-def _put(connection: sqlite3.Connection, record: Record) -> None:
-    text = json.dumps(to_json(record), ensure_ascii=False)
-    connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (*_key(record), text))
-
-
-def _all(connection: sqlite3.Connection) -> Iterator[Record]:
-    rows = connection.execute("SELECT record FROM answers ORDER BY device, versions, key").fetchall()
-    return (record for (text,) in rows if (record := _decode(text)))
-
-
-def _find(records: Iterable[Record], which: str) -> Record:
-    found = [r for r in records if r.question.key == which or r.id.startswith(which)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise CompileError(f"the store has no answer {which!r}", remedy="lamina tune show lists them")
-    raise CompileError(f"{which!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
-
-
-def _decode(text: object) -> Record | None:
-    """The record, or None for what was changed by hand."""
-    try:
-        return from_json(json.loads(str(text)))
-    except ValueError:
-        _log.warning("lamina: an answer of the store of tuning reads wrong and is ignored: %.80s", text)
-        return None
