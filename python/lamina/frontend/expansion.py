@@ -129,10 +129,11 @@ def traced(calls: Sequence[Call], fake: FakeTensorMode) -> list[Expansion]:
             node.target = aten.as_strided.default  # it changes no memory, only what the nodes after it see
     places = iter([node for node in gm.graph.nodes if node.op == "placeholder"])
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
+    effects = [node for node in order if not is_functional(node)]
     found = []
     for call, results in zip(calls, gm.graph.output_node().args[0], strict=True):
         inputs = tuple(islice(places, len(call.inputs)))
-        nodes = tuple(sorted(_behind(results, gm.graph), key=order.__getitem__))
+        nodes = tuple(sorted(_behind(results, effects), key=order.__getitem__))
         found.append(Expansion(nodes, inputs, results, _shared(pytree.tree_leaves(results), call.inputs), gm))
     return found
 
@@ -145,10 +146,9 @@ def _result(call: Call, given: dict[fx.Node, Tensor]) -> Any:
         raise
 
 
-def _behind(results: Any, graph: fx.Graph) -> set[fx.Node]:
-    """The nodes that results are computed by, and all that do more than compute."""
-    waiting = [node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)]
-    waiting += [node for node in graph.nodes if not is_functional(node)]
+def _behind(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes that results are computed by, and `effects`: all that do more than compute."""
+    waiting = [*(node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)), *effects]
     found: set[fx.Node] = set()
     while waiting:
         node = waiting.pop()
