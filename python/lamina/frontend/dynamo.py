@@ -61,9 +61,10 @@ def autograd(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    recognise(gm, {node for node, value in zip(arguments, example_inputs, strict=True) if getattr(value, "requires_grad", False)})
-    if not torch.is_grad_enabled():
+    with_grad = torch.is_grad_enabled()
+    arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
+    recognise(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
+    if not with_grad:
         keep_whole(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
