@@ -1,5 +1,6 @@
 """lamina-choose: matrix products that kernels of ours compute, with the groups that read them."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,21 +28,31 @@ class Choose(Pass):
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. A call without
-    the attribute, or with "library", stays. lamina-tile turns such a group into a program over blocks of the result.
+    the attribute stays, and so does one with "library". lamina-tile turns such a group into a program over blocks of the result.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
+
+    schedule  for products without graph.choice that blocks can compute ("": they stay)
     """
 
     name: ClassVar[str] = "lamina-choose"
+    schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
-        for function in module.body.operations:
-            if function.operation.name == "func.func" and function.operation.regions[0].blocks:
-                for op in [o.operation for o in function.operation.regions[0].blocks[0].operations]:
-                    if CHOICE in op.attributes and op.name == "graph.extern":
-                        _take(op)
+        for op in calls(module):
+            if CHOICE in op.attributes:
+                _take(op)
+            elif self.schedule and Product.read(op) is not None:
+                with suppress(Unfit):
+                    joined(op).attributes[CHOICE] = ir.StringAttr.get(str(Config.read(self.schedule)), op.context)
+
+
+def calls(module: ir.Module) -> list[ir.Operation]:
+    """The externs of a module."""
+    functions = [f.operation for f in module.body.operations if f.operation.name == "func.func" and f.operation.regions[0].blocks]
+    return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
 
 
 def _take(op: ir.Operation) -> None:
@@ -83,7 +94,8 @@ def joined(op: ir.Operation) -> ir.Operation:
     return _group(op, None)
 
 
-def _group(op: ir.Operation, group: ir.Operation | None) -> ir.Operation:
+def _group(op: ir.Operation, group: ir.Operation | None, only_look: bool = False) -> ir.Operation:
+    """See `joined`. only_look: nothing changes in any case."""
     product = Product.read(op)
     assert product is not None
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
@@ -109,6 +121,9 @@ def _group(op: ir.Operation, group: ir.Operation | None) -> ir.Operation:
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
+    if only_look:
+        new.erase()
+        return op
     for old, now in zip((group or op).results, new.results, strict=True):
         old.replace_all_uses_with(now)
     if group is not None:
@@ -134,8 +149,22 @@ def _copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
         here.update(zip(o.operation.results, copy.results, strict=True))
 
 
-def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+def joins(op: ir.Operation) -> bool:
+    """Whether blocks can compute the product that `op` calls."""
+    try:
+        _group(op, None, only_look=True)
+    except Unfit:
+        return False
+    return True
+
+
+def strides_of(v: ir.Value) -> tuple[int, ...]:
     """Of a value of @main, in elements, as far as they are known before memory is planned."""
+    block = v.owner if isinstance(v, ir.BlockArgument) else v.owner.operation.block
+    return _strides(v, given_strides(block))
+
+
+def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
     op = producer(v)
     if v in given:
         return given[v]

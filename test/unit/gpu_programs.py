@@ -1,4 +1,5 @@
-"""Compiles functions for a GPU and runs their kernels in the simulator: what a GPU would compute, with no GPU."""
+"""Compiles functions for a GPU and runs their kernels in the simulator, or by Triton's interpreter: what a GPU would compute, with
+no GPU."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
+from triton_interpreter import interpret
 
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
@@ -20,13 +22,16 @@ from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
+from lamina.targets.triton_text import Printed
 
 TARGET = "nvvm:sm_90a"
 DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
-def tiled(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
-    """The kernels of `fn` as block programs, and the program that launches them."""
+def tiled(
+    fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, products: str = ""
+) -> tuple[ir.Module, Program]:
+    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are ours."""
 
     def flat(*tensors: Tensor) -> list[Tensor]:
         out = fn(*tensors)
@@ -36,7 +41,8 @@ def tiled(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | N
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
     graph = normalise(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))
-    run(pipeline("linalg", "tile", target=TARGET), module)
+    choose = f"lamina-choose{{schedule='{products}'}}" if products else "lamina-choose"
+    run(pipeline("linalg", "tile", target=TARGET).replace("lamina-choose", choose), module)
     with module.context:
         program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
     stages.keep_kernels(module)
@@ -46,17 +52,22 @@ def tiled(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | N
 def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
     """The same, the kernels as the code of one thread."""
     module, program = tiled(fn, inputs, options)
+    distribute(module)
+    return module, program
+
+
+def distribute(module: ir.Module) -> None:
     run("builtin.module(lamina-expand-math{target=nvvm},lamina-distribute,lamina-expand-math{target=nvvm})", module)
     module.operation.verify()
-    return module, program
 
 
 class Simulated:
     """Runs the steps of a program one after the other: kernels in the simulator, calls by torch on the CPU. `results` are what each
     launch did."""
 
-    def __init__(self, module: ir.Module, program: Program) -> None:
+    def __init__(self, module: ir.Module, program: Program, printed: Sequence[Printed] = ()) -> None:
         self.module, self.program = module, program
+        self.printed = {kernel.name: kernel for kernel in printed}
         self.results: list[Result] = []
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
@@ -66,6 +77,9 @@ class Simulated:
                 self._call(step, memory)
                 continue
             arrays = [self._part(memory, ref) for ref in step.args]
+            if step.kernel in self.printed:
+                interpret(self.printed[step.kernel], step.grid, [torch.from_numpy(a) for a in arrays])
+                continue
             grid = step.grid // step.cluster
             self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
         return [self._tensor(memory, ref) for ref in self.program.outputs]

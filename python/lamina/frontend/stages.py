@@ -26,6 +26,7 @@ from .exclusive import COMPILING
 from .fingerprint import fingerprint
 from .interface import Interface
 from .normalise import Normalised, normalise
+from .tuning import Choice, choose_products, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -49,6 +50,7 @@ class Built:
     interface  how the graph's arguments and outputs are made of the program's
     cached     it came out of the cache
     seconds    time of each stage and pass
+    choices    what tuning knew of the graph's hot ops, as `choices` in frontend/tuning.py has it
     """
 
     program: Program
@@ -60,6 +62,7 @@ class Built:
     gpu: int | None = None
     cached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
 
 
 def compile_graph(
@@ -102,10 +105,10 @@ def build(
 def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None) -> Built:
     start = time.perf_counter()
     goal = destination(target, gm)
-    cache, key = Cache() if options.cache else None, ""
+    cache, graph = Cache() if options.cache else None, b""
     if cache is not None:
-        key = cache_key(graph=fingerprint(gm), options=repr(options), target=goal.identity)
-        entry = cache.get(key)
+        graph = fingerprint(gm)
+        entry = cache.get(_key(graph, options, goal))
         if entry is not None and (found := _from_entry(entry)) is not None:
             return replace(found, gpu=goal.gpu, cached=True, seconds={"cache": time.perf_counter() - start})
     built = _compile(normalise(gm), options, goal, watch)
@@ -115,9 +118,15 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
             "messages": built.messages,
             "target": built.target,
             "interface": built.interface.to_json(),
+            "choices": [choice.to_json() for choice in built.choices],
         }
-        cache.put(key, Entry(built.program.to_json(), built.code, meta))
+        cache.put(_key(graph, options, goal), Entry(built.program.to_json(), built.code, meta))
     return built
+
+
+def _key(graph: bytes, options: Options, goal: Destination) -> str:
+    """Of the cache's entry, for what the store of tuning says now: compiling may have added to it."""
+    return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu))
 
 
 def load(built: Built, options: Options = ONE_BY_ONE) -> Any:
@@ -141,7 +150,11 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     target = goal.compiler()
     module = import_linalg(graph, options)
     seconds["import"] = time.perf_counter() - start
-    run_passes(module, "linalg", "tile", target, options, seconds, watch)
+    run_passes(module, "linalg", "graph", target, options, seconds, watch)
+    start = time.perf_counter()
+    choices = choose_products(module, target, goal.gpu, options)
+    seconds["tuning"] = time.perf_counter() - start
+    run_passes(module, "graph", "tile", target, options, seconds, watch)
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
     keep_kernels(module)
@@ -157,6 +170,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         interface=graph.interface,
         gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},
+        choices=choices,
     )
 
 
@@ -231,4 +245,5 @@ def _from_entry(entry: Entry) -> Built | None:
         return None
     meta = entry.meta
     interface = Interface.from_json(meta["interface"])
-    return Built(program, entry.object, tuple(meta["kernels"]), tuple(meta["messages"]), meta["target"], interface)
+    choices = tuple(map(Choice.from_json, meta["choices"]))
+    return Built(program, entry.object, tuple(meta["kernels"]), tuple(meta["messages"]), meta["target"], interface, choices=choices)

@@ -67,6 +67,7 @@ LARGE = (
     Config(128, 128, 64, 4, 3, 8, 2),
     Config(128, 256, 64, 8, 3, 8, 0),
     Config(128, 128, 64, 4, 3, 8, 0),
+    Config(128, 128, 64, 8, 3, 8, 2),
     Config(128, 128, 64, 8, 4, 8, 0),
     Config(256, 128, 64, 8, 3, 8, 1),
 )
@@ -90,5 +91,5 @@ def candidates(batch: int, m: int, n: int, k: int, sm_count: int) -> tuple[Confi
         covered = (m * n * batch) / (blocks * c.m * c.n)
         return 1 - covered * blocks / (-(-blocks // at_once) * at_once)
 
-    fitting = [c for c in (*LARGE, *SMALL) if c.m < 2 * max(m, 16) and c.n < 2 * max(n, 16) and c.k < 2 * max(k, 16)]
-    return tuple(sorted(fitting, key=lambda c: round(idle(c) + 64 * (1 / c.m + 1 / c.n) / 8, 2)))
+    fitting = [c for c in (*LARGE, *SMALL) if c.m < 2 * max(m, 16) and c.n < 2 * max(n, 16)]
+    return tuple(sorted(fitting or SMALL[-1:], key=lambda c: round(idle(c) + 64 * (1 / c.m + 1 / c.n) / 8, 2)))

@@ -36,7 +36,7 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = _defined(kernel)
+    function = defined(kernel)
     names = function.arg_names
     types = [POINTERS.get(dtype) for dtype, _ in kernel.arguments]
     if None in types:
@@ -56,7 +56,7 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
     return Compiled(kernel.name, _renamed(made.asm["ptx"], meta.name, kernel.name), needs)
 
 
-def _defined(kernel: Printed) -> Any:
+def defined(kernel: Printed) -> Any:
     """The function that the text defines. Triton reads its source again, by the name of a file, which linecache knows."""
     file = f"<lamina kernel {kernel.name} {hash(kernel.text):x}>"
     linecache.cache[file] = (len(kernel.text), None, kernel.text.splitlines(keepends=True), file)

@@ -20,7 +20,6 @@ from lamina.schedules.contraction import Config
 from .triton_ops import TYPES, applied
 
 HEADER = "import triton\nimport triton.language as tl\n"
-LIBDEVICE = "from triton.language.extra import libdevice\n"
 STEP = 16  # bytes that a descriptor's rows begin at multiples of
 WIDE = 1 << 31  # elements from which on offsets need 64 bits
 _INDENT = "    "
@@ -32,14 +31,12 @@ class Printed:
 
     name        its function's name
     kernel      the function
-    imports     what it needs
     arguments   element type of each parameter, as MLIR writes it, and bytes that its memory is aligned to
     config      warps and stages to compile it with
     """
 
     name: str
     kernel: str
-    imports: str
     arguments: tuple[tuple[str, int], ...]
     config: Config
 
@@ -51,8 +48,7 @@ class Printed:
 
 def together(kernels: Sequence[Printed]) -> str:
     """A module with several kernels."""
-    imports = dict.fromkeys(line for k in kernels for line in k.imports.splitlines())
-    return "\n".join(imports) + "".join(f"\n\n\n{k.kernel}" for k in kernels) + "\n"
+    return HEADER + "".join(f"\n\n{k.kernel}\n" for k in kernels)
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
@@ -87,7 +83,6 @@ class _Printer:
         self.head: list[str] = []
         self.depth = 1
         self.loops = 0
-        self.libdevice = False
 
     def run(self) -> Printed:
         arguments = list(self.block.arguments)
@@ -102,10 +97,9 @@ class _Printer:
         )
         parameters = ", ".join(self.names[a] for a in arguments)
         lines = [f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *loop, *self.lines]
-        imports = HEADER + (LIBDEVICE if self.libdevice else "")
         aligned = list(ir.DenseI64ArrayAttr(self.function.attributes["tile.align"]))
         types = [str(ir.MemRefType(a.type).element_type) for a in arguments]
-        return Printed(self.name, "\n".join(lines), imports, tuple(zip(types, aligned, strict=True)), self.config)
+        return Printed(self.name, "\n".join(lines), tuple(zip(types, aligned, strict=True)), self.config)
 
     # -- ops
 
@@ -149,7 +143,6 @@ class _Printer:
         text = applied(op.name, [self._value(v) for v in op.operands], dtype, predicate)
         if text is None:
             raise self._refuse(op)
-        self.libdevice |= "libdevice." in text
         self._set(op.result, text)
 
     def _broadcast(self, op: ir.Operation) -> None:
@@ -220,7 +213,8 @@ class _Printer:
         if aligned % STEP or any(s * item % STEP or not s for s in others) or block[order[-1]] * item < STEP:
             return None
         sizes, steps, blocks = ([x[d] for d in order] for x in (memory.shape, strides, block))
-        steps = [s or 1 for s in steps]
+        row = -(-sizes[-1] * item // STEP) * STEP // item
+        steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
         made = f"tl.make_tensor_descriptor({self.names[source]}, {sizes}, {steps}, {blocks})"
         if made not in self.blocks:
             self.blocks[made] = f"{self.names[source]}_blocks"

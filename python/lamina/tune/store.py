@@ -54,6 +54,14 @@ class Store:
 
         return self._read(work, None)
 
+    def state(self, identity: Identity) -> str:
+        """A digest of all answers found under this identity, "" where there are none: compilations that find equal states choose
+        alike."""
+        known = {
+            r.question.key: (r.answer.winner, sorted(dict(r.answer.dropped))) for r in self.records() if r.identity == identity
+        }
+        return hashlib.sha256(json.dumps(sorted(known.items())).encode()).hexdigest() if known else ""
+
     def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
         """Stores what was measured; a pin stays. False where the file takes none."""
 

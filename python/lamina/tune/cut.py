@@ -1,0 +1,125 @@
+"""A product with the group that reads it, cut out of a module: a program of its own, that can be compiled and timed."""
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_mlir import ir
+
+from lamina.core.options import Options
+from lamina.core.program_needs import with_needs
+from lamina.passes.choose import CHOICE, reader, strides_of
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.locations import op_word
+from lamina.passes.pipeline import run
+from lamina.runtime.executable import Executable
+from lamina.targets import Target
+
+_COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
+_DTYPES = {
+    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
+    "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
+}  # fmt: skip
+
+
+class Cut:
+    """The call `op` and its reader as the module `text`, whose @main takes what they read."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        group = reader(op)
+        outside = [v for v in (group.operands if group else ()) if v != op.results[0]]
+        operands = list(dict.fromkeys([*op.operands, *outside]))
+        results = list((group or op).results)
+        callee = op_word(ir.StringAttr(op.attributes["callee"]).value)
+        after = f" and {ir.StringAttr(group.attributes['sym_name']).value}" if group else ""
+        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(op.operands)[-2:])
+        self.what = f"{callee} {shapes}{after}"
+        strides = [strides_of(v) for v in operands]
+        with op.context, ir.Location.unknown():
+            module = ir.Module.create()
+            signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
+            given = [ir.DictAttr.get({"graph.strides": ir.DenseI64ArrayAttr.get(s)}) for s in strides]
+            with ir.InsertionPoint(module.body):
+                main = ir.Operation.create(
+                    "func.func",
+                    attributes={
+                        "sym_name": ir.StringAttr.get("main"),
+                        "function_type": ir.TypeAttr.get(signature),
+                        "arg_attrs": ir.ArrayAttr.get(given),
+                    },
+                    regions=1,
+                )
+            block = main.regions[0].blocks.append(*signature.inputs)
+            values = dict(zip(operands, block.arguments, strict=True))
+            with ir.InsertionPoint(block):
+                for part in (op, group) if group else (op,):
+                    _copy(part, values)
+                ir.Operation.create("func.return", operands=[values[v] for v in results])
+            if CHOICE in op.attributes:
+                del next(iter(block.operations)).operation.attributes[CHOICE]
+            self.text: str = module.operation.get_asm(enable_debug_info=False)
+        self.inputs = [(ir.RankedTensorType(v.type), s) for v, s in zip(operands, strides, strict=True)]
+
+    @property
+    def key(self) -> str:
+        return f"{self.what} {hashlib.sha256(self.text.encode()).hexdigest()[:16]}"
+
+
+def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Clones an op on other values. What its regions use from outside is constants."""
+
+    def renamed(inner: ir.Operation) -> ir.WalkResult:
+        for i, v in enumerate(inner.operands):
+            if v not in values and not isinstance(v, ir.BlockArgument) and v.owner.operation.block == op.block:
+                values[v] = v.owner.operation.clone().results[0]
+            if v in values:
+                inner.operands[i] = values[v]
+        return ir.WalkResult.ADVANCE
+
+    copy = op.clone()
+    with ir.InsertionPoint(copy):
+        copy.walk(renamed)
+    values.update(zip(op.results, copy.results, strict=True))
+
+
+class Built:
+    """One way to compute a cut, as lamina.tune.trial.Candidate."""
+
+    def __init__(
+        self, cut: Cut, name: str, target: Target, options: Options, context: ir.Context, inputs: Sequence[Tensor]
+    ) -> None:
+        self.cut, self.name, self.target, self.options = cut, name, target, options
+        self.context, self.inputs = context, inputs
+        self._run: Any = None
+
+    def compile(self) -> None:
+        with _COMPILER, self.context, ir.Location.unknown():
+            module = ir.Module.parse(self.cut.text)
+            call = next(o.operation for o in module.body.operations[0].regions[0].blocks[0].operations if o.name == "graph.extern")
+            call.attributes[CHOICE] = ir.StringAttr.get(self.name)
+            run(pipeline("graph", "tile", target=self.target.name, round_intermediates=self.options.round_intermediates), module)
+            program = program_from(module, "cuda")
+            for op in list(module.body.operations):
+                if op.operation.name == "plan.program":
+                    op.operation.erase()
+            artifact = self.target.compile(module)
+        self._run = Executable(with_needs(program, artifact.needs), artifact)
+        self._run.load(self.inputs[0].device.index)
+
+    def run(self) -> Sequence[Tensor]:
+        found: Sequence[Tensor] = self._run(*self.inputs)
+        return found
+
+
+def random_inputs(cut: Cut, device: torch.device) -> list[Tensor]:
+    """Numbers from a normal distribution; zeros for integers, which may be indices."""
+    out = []
+    for type_, strides in cut.inputs:
+        dtype = _DTYPES[str(type_.element_type)]
+        x = torch.empty_strided(tuple(type_.shape), strides, dtype=dtype, device=device)
+        out.append(x.normal_() if dtype.is_floating_point else x.zero_())
+    return out

@@ -1,0 +1,57 @@
+"""Which matrix products of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for lamina-choose."""
+
+from collections.abc import Callable
+
+import torch
+from torch_mlir import ir
+
+from lamina.core.options import Options
+from lamina.passes.choose import CHOICE, LIBRARY, calls, joins
+from lamina.passes.products import Product
+from lamina.schedules.contraction import candidates
+from lamina.targets import Target
+
+from .clocks import CudaClock
+from .cut import Built, Cut, random_inputs
+from .decide import decide
+from .question import Answer, Identity, Question
+from .store import Store
+
+Heard = Callable[[Question, Answer], None]
+
+
+def annotate(
+    module: ir.Module, target: Target, index: int, options: Options, store: Store, heard: Heard = lambda question, answer: None
+) -> None:
+    """Puts `graph.choice` on the products of a module at the graph level that kernels of ours can compute. index: of the GPU that
+    measures, where options.tune lets it; heard: is told every answer once."""
+    identity = Identity.of_gpu(index)
+    if options.tune == "off" or (options.tune == "cached" and not store.state(identity)):
+        return
+    clock = CudaClock(index)
+    known: dict[str, Answer] = {}
+    for op in calls(module):
+        product = Product.read(op)
+        if product is None or CHOICE in op.attributes or not joins(op):
+            continue
+        cut = Cut(op)
+        if cut.key not in known:
+            question = question_of(cut, product, torch.cuda.get_device_properties(index).multi_processor_count)
+            inputs: list[torch.Tensor] = []
+
+            def make(name: str, cut: Cut = cut, inputs: list[torch.Tensor] = inputs) -> Built:
+                if not inputs:
+                    inputs += random_inputs(cut, torch.device("cuda", index))
+                return Built(cut, name, target, options, module.context, inputs)
+
+            known[cut.key] = decide(question, identity, store, options.tune, make, clock=clock)
+            heard(question, known[cut.key])
+        with module.context:
+            op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
+
+
+def question_of(cut: Cut, product: Product, sm_count: int) -> Question:
+    """The library, and our schedules for these sizes, the most promising first."""
+    batch, m, n, k = product.sizes
+    ours = tuple(str(c) for c in candidates(batch, m, n, k, sm_count))
+    return Question(cut.key, cut.what, (LIBRARY, *ours), LIBRARY)

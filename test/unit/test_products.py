@@ -1,0 +1,163 @@
+"""Products of matrices with what follows them, as Triton kernels: in Triton's interpreter against float64, and down to the cubin."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated, distribute, tiled
+from torch import Tensor
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.program import Call
+from lamina.schedules.contraction import LARGE, SMALL, Config, candidates
+from lamina.targets import triton_text
+from lamina.targets.ptx import assemble
+from lamina.targets.triton import compile_kernel, join
+
+BF16, F16 = torch.bfloat16, torch.float16
+SMALL_BLOCKS = "triton{m=32 n=32 k=32 warps=4 stages=2}"
+
+
+def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
+    return torch.randn(*shape).to(dtype)
+
+
+def run(
+    fn: Callable[..., Any], *inputs: Tensor, schedule: str = SMALL_BLOCKS, descriptors: bool = True
+) -> tuple[list[Tensor], Simulated]:
+    module, program = tiled(fn, inputs, products=schedule)
+    printed = triton_text.take(module, descriptors)
+    assert printed, "no product is ours"
+    distribute(module)
+    simulated = Simulated(module, program, printed)
+    return simulated(*inputs), simulated
+
+
+def check(fn: Callable[..., Any], *inputs: Tensor, calls: int = 0, **given: Any) -> None:
+    """Against float64, with what eager rounds stored values by; and no more calls of libraries than `calls`."""
+    found, simulated = run(fn, *inputs, **given)
+    want = fn(*(x.double() if x.is_floating_point() else x for x in inputs))
+    eager = fn(*inputs)
+    for mine, w, e in zip(found, *((v if isinstance(v, tuple) else (v,)) for v in (want, eager)), strict=True):
+        assert mine.shape == w.shape and mine.dtype == e.dtype
+        theirs = (e.double() - w).norm()
+        assert (mine.double() - w).norm() <= 1.5 * theirs + 1e-5 * w.norm()
+    assert sum(isinstance(s, Call) for s in simulated.program.steps) == calls
+
+
+@pytest.mark.parametrize("descriptors", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 32), (1, 64, 64), (3, 127, 129), (65, 1, 40), (127, 40, 1000), (64, 96, 2)])
+def test_sizes(m: int, n: int, k: int, descriptors: bool) -> None:
+    check(torch.mm, random(m, k), random(k, n), descriptors=descriptors)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("a_across", [False, True])
+@pytest.mark.parametrize("b_across", [False, True])
+def test_transposed(a_across: bool, b_across: bool, dtype: torch.dtype) -> None:
+    def lay(x: Tensor, across: bool) -> Tensor:
+        return x.t().contiguous().t() if across else x
+
+    check(torch.mm, lay(random(72, 48, dtype=dtype), a_across), lay(random(48, 40, dtype=dtype), b_across))
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "leaky": lambda x: F.leaky_relu(x, 0.1),
+    "float": lambda x: x.float() * 2,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name: str) -> None:
+    check(lambda b, x, w: ACTIVATIONS[name](torch.addmm(b, x, w.t())), random(48), random(40, 64), random(48, 64))
+
+
+def test_residual_of_three_dimensions() -> None:
+    def block(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
+        return F.linear(x, w, b) * 0.5 + r
+
+    check(block, random(2, 20, 64), random(48, 64), random(48), random(2, 20, 48))
+
+
+def test_several_results() -> None:
+    check(lambda x, w: ((y := x @ w), torch.relu(y)), random(40, 64), random(64, 48))
+
+
+def test_batches() -> None:
+    check(lambda a, b: torch.relu(torch.bmm(a, b)), random(3, 40, 24), random(3, 24, 56))
+    check(lambda a, b: torch.bmm(a, b.transpose(1, 2)), random(3, 40, 24), random(3, 56, 24))
+    check(lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=2), random(3, 40, 56), random(3, 40, 24), random(3, 24, 56))
+
+
+@pytest.mark.parametrize("shape", [(48,), (1, 48), (40, 1), (40, 48), (1,)])
+def test_what_is_added(shape: tuple[int, ...]) -> None:
+    check(lambda c, x, w: torch.addmm(c, x, w, beta=0.5, alpha=2), random(*shape), random(40, 64), random(64, 48))
+
+
+def test_scales_of_rows_and_masks() -> None:
+    def scaled(x: Tensor, w: Tensor, s: Tensor, keep: Tensor) -> Tensor:
+        return torch.where(keep, (x @ w) * s[:, None], 0)
+
+    check(scaled, random(40, 64), random(64, 48), torch.rand(40), torch.rand(40, 48) > 0.5)
+
+
+def test_nan_and_infinity_go_through() -> None:
+    x, w = random(32, 32), random(32, 32)
+    x[3, 5], x[7, 2] = float("nan"), float("inf")
+    (found,), _ = run(lambda x, w: torch.relu(x @ w), x, w)
+    want = torch.relu(x.float() @ w.float())
+    assert torch.equal(found.isnan(), want.isnan()) and torch.equal(found.isinf(), want.isinf())
+
+
+def test_walked_over_by_fewer_ctas() -> None:
+    check(torch.mm, random(600, 32), random(32, 800), schedule="triton{m=32 n=32 k=32 warps=4 stages=2 group=3 resident=1}")
+
+
+def test_a_sum_over_columns_stays_a_kernel_of_its_own() -> None:
+    found, simulated = run(lambda x, w: (x @ w).sum(1), random(40, 64), random(64, 48))
+    assert len(simulated.program.steps) == 2 and len(found) == 1
+
+
+def test_products_of_f32_stay_calls() -> None:
+    module, program = tiled(torch.mm, (random(40, 64).float(), random(64, 48).float()), products=SMALL_BLOCKS)
+    assert not triton_text.take(module, True) and isinstance(program.steps[0], Call)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("config", [*LARGE[:2], SMALL[0], SMALL[3]], ids=str)
+def test_code(config: Config, arch: str) -> None:
+    """Schedules are assembled with no spills, for tensor cores that descriptors feed where the chip has them."""
+    gpu = Gpu.named(arch)
+    inputs = random(512, 256), random(512, 256), random(512)
+    module, _ = tiled(lambda x, w, b: F.relu(F.linear(x, w, b)), inputs, products=str(config))
+    (printed,) = triton_text.take(module, gpu.capability >= 90)
+    made = compile_kernel(printed, gpu)
+    (needs,) = assemble(join([made.ptx]), arch).resources
+    assert needs.spill_stores == needs.spill_loads == 0
+    assert ("wgmma" if arch == "sm_90a" and config.m >= 64 else "mma.sync") in made.ptx
+    assert (made.needs.scratch > 0) == (arch == "sm_90a")
+
+
+def test_schedules_as_text() -> None:
+    for config in (*LARGE, *SMALL):
+        config.check()
+        assert Config.read(str(config)) == config
+    for wrong in ("triton{m=100}", "triton{size=3}", "triton{m=x}", "cublas", "triton{warps=3}", "triton{stages=0}"):
+        with pytest.raises(CompileError):
+            Config.read(wrong)
+
+
+def test_candidates_fit() -> None:
+    assert candidates(1, 8192, 4096, 4096, 132)[0].m == 128
+    assert max(c.m for c in candidates(1, 16, 3072, 768, 132)) <= 16
+    assert all(candidates(1, m, n, k, 132) for m in (1, 17, 4096) for n in (1, 300) for k in (2, 64))

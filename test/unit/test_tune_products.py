@@ -1,0 +1,121 @@
+"""Matrix products asked of tuning, with no GPU: what is asked, and what an answer does to the program."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import TARGET
+from torch import Tensor
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
+
+from lamina.core.options import Options
+from lamina.core.program import Call, Launch
+from lamina.frontend import stages
+from lamina.frontend.decompositions import table
+from lamina.frontend.normalise import normalise
+from lamina.passes.choose import CHOICE, LIBRARY, calls
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline import run
+from lamina.targets import named
+from lamina.tune import products
+from lamina.tune.cut import Cut, random_inputs
+from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.store import Store
+
+OURS = "triton{m=64 n=64 k=64 warps=4 stages=4 group=8 resident=0}"
+HERE = Identity("a GPU, 132 SMs", "versions")
+
+
+def mlp(x: Tensor, w: Tensor, b: Tensor, v: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, w, b)) @ v
+
+
+def inputs(dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, ...]:
+    return tuple(torch.randn(*shape).to(dtype) for shape in ((2, 40, 64), (96, 64), (96,), (96, 64)))
+
+
+def graph_level(*given: Tensor) -> ir.Module:
+    with torch.no_grad():
+        gm = make_fx(functionalize(lambda *a: [mlp(*a)]), decomposition_table=table(), tracing_mode="fake")(*given)
+    module = stages.import_linalg(normalise(gm), Options())
+    run(pipeline("linalg", "graph", target=TARGET), module)
+    return module
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    return Store(tmp_path / "store.sqlite")
+
+
+def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
+    heard: list[tuple[Question, Answer]] = []
+    products.annotate(module, named(TARGET), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    return heard
+
+
+def test_an_answer_makes_the_product_ours(store: Store) -> None:
+    module = graph_level(*inputs())
+    first, second = calls(module)
+    cut = Cut(first)
+    assert cut.what.startswith("addmm 80x64 by 64x96 and ")
+    store.put(Question(cut.key, cut.what, (LIBRARY, OURS), LIBRARY), HERE, Answer(OURS, ((OURS, 1e-5), (LIBRARY, 2e-5))))
+    heard = annotated(module, store)
+    assert [answer.winner for _, answer in heard] == [OURS, LIBRARY]
+    with module.context:
+        assert [str(op.attributes[CHOICE]) for op in (first, second)] == [f'"{OURS}"', f'"{LIBRARY}"']
+    run(pipeline("graph", "tile", target=TARGET), module)
+    with module.context:
+        kinds = [type(step) for step in program_from(module, "cuda").steps]
+    assert kinds == [Launch, Call]
+
+
+def test_equal_surroundings_are_one_question(store: Store) -> None:
+    one, other, bigger = (
+        graph_level(*inputs()),
+        graph_level(*inputs()),
+        graph_level(*(torch.cat([x, x]) for x in inputs()[:1]), *inputs()[1:]),
+    )
+    keys = [[Cut(op).key for op in calls(m)] for m in (one, other, bigger)]
+    assert keys[0] == keys[1] and keys[0][0] != keys[0][1] and not set(keys[0]) & set(keys[2])
+
+
+def test_an_empty_store_changes_nothing(store: Store) -> None:
+    module = graph_level(*inputs())
+    assert annotated(module, store) == [] and all(CHOICE not in op.attributes for op in calls(module))
+    assert not store.path.exists() and store.state(HERE) == ""
+
+
+def test_state_follows_the_answers(store: Store) -> None:
+    question = Question("key", "what", (LIBRARY, OURS))
+    store.put(question, HERE, Answer(OURS))
+    first = store.state(HERE)
+    store.put(question, HERE, Answer(LIBRARY))
+    assert first and store.state(HERE) not in ("", first)
+    assert store.state(Identity("another", "versions")) == ""
+
+
+def test_off_does_not_look(store: Store) -> None:
+    module = graph_level(*inputs())
+    cut = Cut(calls(module)[0])
+    store.put(Question(cut.key, cut.what, (LIBRARY, OURS)), HERE, Answer(OURS))
+    assert annotated(module, store, "off") == []
+
+
+def test_products_of_f32_are_not_asked_about(store: Store) -> None:
+    store.put(Question("key", "what", (LIBRARY, OURS)), HERE, Answer(OURS))
+    assert annotated(graph_level(*inputs(torch.float32)), store) == []
+
+
+def test_inputs_lie_as_they_will(store: Store) -> None:
+    module = graph_level(*inputs())
+    cut = Cut(calls(module)[0])
+    made = random_inputs(cut, torch.device("cpu"))
+    assert [tuple(x.shape) for x in made] == [(96,), (80, 64), (64, 96)]
+    assert [x.stride() for x in made] == [(1,), (64, 1), (1, 64)] and made[1].std() > 0.5

@@ -1,0 +1,29 @@
+"""Runs printed Triton kernels on the CPU by Triton's own interpreter, where there is no GPU."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor
+from triton.runtime import interpreter
+
+from lamina.targets.triton import defined
+from lamina.targets.triton_text import Printed
+
+_TRUNCATED = interpreter._convert_float
+
+
+def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
+    """Runs all CTAs of a kernel, one after the other, on memory that starts with the first element of each argument."""
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), mock.patch.object(interpreter, "_convert_float", _rounded):
+        defined(kernel)[(ctas,)](*arguments)
+
+
+def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndarray:
+    """The interpreter drops the digits that bf16 has no place for; a GPU rounds to the nearest."""
+    if (source.name, target.name) != ("fp32", "bf16"):
+        return _TRUNCATED(values, source, target, mode)
+    return torch.from_numpy(np.array(values, np.float32)).bfloat16().view(torch.int16).numpy().view(np.uint16)
