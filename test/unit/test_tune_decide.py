@@ -231,6 +231,14 @@ def test_a_candidate_that_costs_the_device_is_never_tried_again(store: Store) ->
     assert dict(answer.dropped) == {"b": "cost the device: RuntimeError: an illegal memory access"}
 
 
+def test_a_lost_device_is_remembered_where_the_choice_is_gone(store: Store) -> None:
+    store.put(Question(QUESTION.key, QUESTION.what, ("gone",)), HERE, Answer("gone"))
+    bench = of(a=Fake(running=RuntimeError("an illegal memory access"), fatal=True))
+    with pytest.raises(CompileError, match="'a' of aten.mm"):
+        decide(QUESTION, HERE, store, "full", bench.make, clock=bench)
+    assert decide(QUESTION, HERE, store, "cached", bench.make, clock=bench).winner == "b"
+
+
 def test_a_lost_device_leaves_what_was_known(store: Store) -> None:
     bench = of(b=0.5)
     known = decide(QUESTION, HERE, store, "quick", bench.make, clock=bench)

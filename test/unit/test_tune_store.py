@@ -180,13 +180,25 @@ def test_another_version_is_ignored_and_left_alone(store: Store, kind: str, capl
     assert store.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["text", "flipped", "cut"])
+@pytest.mark.parametrize("text", ['{"format": "lamina-tune"}', "hello\n"])
+def test_text_in_its_place_is_left_alone(store: Store, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    store.path.parent.mkdir()
+    store.path.write_text(text)
+    with caplog.at_level(logging.WARNING, "lamina"):
+        assert store.get(QUESTION.key, HERE) is None and not store.put(QUESTION, HERE, ANSWER)
+    assert len(caplog.records) == 1 and "is not used (it holds text, no store" in caplog.text
+    with pytest.raises(CompileError, match="lamina tune merge FILE takes an export in"):
+        store.clear()
+    assert store.path.read_text() == text and len(list(store.path.parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["noise", "flipped", "cut"])
 def test_a_damaged_file_is_moved_aside(store: Store, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(200):
         store.put(replace(QUESTION, key=f"{number}"), HERE, ANSWER)
     data = bytearray(store.path.read_bytes())
     data[4096:8192] = data[4096:8192] if damage != "flipped" else b"\xff" * 4096
-    store.path.write_bytes({"text": b"hello\n" * 1000, "flipped": data, "cut": data[: len(data) // 2]}[damage])
+    store.path.write_bytes({"noise": b"\x00\xfe" * 1000, "flipped": data, "cut": data[: len(data) // 2]}[damage])
     with caplog.at_level(logging.WARNING, "lamina"):
         assert store.records() == []
         assert store.put(QUESTION, HERE, ANSWER)
@@ -290,7 +302,7 @@ def _begin_anew(path: str, seed: int) -> bool:
 
 def test_processes_that_meet_a_damaged_file_move_one(store: Store) -> None:
     store.path.parent.mkdir()
-    store.path.write_bytes(b"no database" * 1000)
+    store.path.write_bytes(b"\0" * 10000)
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         assert all(pool.starmap(_begin_anew, [(str(store.path), seed) for seed in range(4)]))
     assert len(store.records()) == 4

@@ -8,6 +8,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from lamina.core.errors import CompileError
+
 from . import marks
 from .records import VERSION, other_version
 
@@ -28,6 +30,8 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
     elif not path.exists():
         yield None
         return
+    if _is_text(path):
+        raise CompileError("it holds text, no store", where=str(path), remedy="lamina tune merge FILE takes an export in")
     uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if create else 'rw'}"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")  # one state of the file for all that is read
@@ -42,6 +46,16 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
         yield connection
         if create:
             connection.execute("COMMIT")
+
+
+def _is_text(path: Path) -> bool:
+    """Whether this is somebody's text, an export perhaps: SQLite would take it for a damaged database."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except OSError:  # absent, or left for SQLite to say what is wrong
+        return False
+    return bool(start) and not start.startswith(b"SQLite format 3") and all(32 <= c < 127 or c in b"\t\n\r" for c in start)
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:

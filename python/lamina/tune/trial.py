@@ -32,6 +32,8 @@ class Candidate(Protocol):
 
 
 Make = Callable[[str], Candidate]
+"""Called in a thread of the pool. Random inputs come from a generator of their own: the user's numbers must not change."""
+
 Mark = Callable[[str], AbstractContextManager[None]]
 
 
