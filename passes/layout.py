@@ -1,14 +1,19 @@
 """lamina-layout: convolutions give and take their channels last."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
+from lamina.core.layout import Layout
+
 from .base import Pass
+from .plan_views import shape_of, view_layout
 
 CONVOLUTION = "aten.convolution.default"
+_VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
 _TRANSPOSED, _GROUPS = 6, 8  # where these stand among its arguments
 CONVOLUTIONS = (CONVOLUTION, "aten.cudnn_convolution_relu.default")  # the second is never transposed, and has one group
 
@@ -74,8 +79,24 @@ def _is_grouped(op: ir.Operation) -> bool:
 
 
 def _is_made(image: ir.Value) -> bool:
-    """Whether a kernel of ours or a call makes a value, in whatever layout is asked for."""
-    return not isinstance(image, ir.BlockArgument) and image.owner.name in ("linalg.generic", "graph.extern")
+    """Whether a kernel of ours makes a value, in whatever layout is asked for, or a call, in a good one: seen through views."""
+    views: list[ir.Operation] = []
+    source = image
+    while not isinstance(source, ir.BlockArgument) and source.owner.name in _VIEWS:
+        views.append(source.owner)
+        source = source.owner.operands[0]
+    if isinstance(source, ir.BlockArgument) or source.owner.name not in ("linalg.generic", "graph.extern"):
+        return False
+    return not views or source.owner.name == "linalg.generic" or _lies_well(source, views)
+
+
+def _lies_well(result: ir.Value, views: Sequence[ir.Operation]) -> bool:
+    """Whether the result of a call, through `views` (the last one first), has its channels last."""
+    given = [s for s in ir.ArrayAttr(result.owner.attributes["strides"]) if isinstance(s, ir.DenseI64ArrayAttr)]
+    layout: Layout | None = Layout.of(shape_of(result), list(given[ir.OpResult(result).result_number]))
+    for view in reversed(views):
+        layout = view_layout(view, layout) if layout is not None else None
+    return layout is not None and layout == Layout.of(layout.shape, channels_last(layout.shape))
 
 
 def _copy(op: ir.Operation) -> ir.Value:
@@ -99,7 +120,7 @@ def _copy(op: ir.Operation) -> ir.Value:
     return generic.results[0]
 
 
-def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of an image (batch, channels, height, width) with its channels innermost."""
     _, c, h, w = shape
     return (h * w * c, 1, w * c, c)

@@ -8,6 +8,16 @@
 // COPIED: strides = [array<i64: 256, 1, 32, 4>]
 // COPIED-LABEL: func.func @with_relu
 // COPIED: callee = "aten.cudnn_convolution_relu.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// COPIED-LABEL: func.func @through_views
+// COPIED: %[[PRODUCT:.*]] = "graph.extern"(%arg0, %arg1) {{.*}}aten.mm.default
+// COPIED-NOT: linalg.generic
+// COPIED: %[[ROWS:.*]] = tensor.expand_shape %[[PRODUCT]]
+// COPIED: %[[IMAGE:.*]] = linalg.transpose ins(%[[ROWS]]
+// COPIED: "graph.extern"(%[[IMAGE]], %arg2) {{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// COPIED: %[[MADE:.*]] = linalg.transpose
+// COPIED: "graph.extern"(%[[MADE]], %arg2) {{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// COPIED: %[[COPY:.*]] = linalg.generic
+// COPIED: "graph.extern"(%[[COPY]], %arg2)
 // COPIED-LABEL: func.func @grouped
 // COPIED: %[[COPY:.*]] = linalg.generic {{.*}} ins(%arg0 : tensor<1x4x8x8xf32>)
 // COPIED: "graph.extern"(%[[COPY]], {{.*}}strides = [array<i64: 256, 1, 32, 4>]
@@ -45,6 +55,27 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x1x1xf32>, %v: tensor<4x8
 func.func @with_relu(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x3x3xf32>, %b: tensor<8xf32>) -> tensor<1x8x8x8xf32> {
   %c = "graph.extern"(%x, %w, %b) {callee = "aten.cudnn_convolution_relu.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x3x3xf32>, tensor<8xf32>) -> tensor<1x8x8x8xf32>
   return %c : tensor<1x8x8x8xf32>
+}
+
+// A product of patches has its channels last as it is, and so has what a kernel makes; a product of other rows is copied.
+func.func @through_views(%a: tensor<64x16xf32>, %b: tensor<16x4xf32>, %w: tensor<8x4x1x1xf32>, %c: tensor<4x16xf32>, %d: tensor<16x64xf32>) -> (tensor<1x8x8x8xf32>, tensor<1x8x8x8xf32>, tensor<1x8x8x8xf32>) {
+  %p = "graph.extern"(%a, %b) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {}, strides = [array<i64: 4, 1>]} : (tensor<64x16xf32>, tensor<16x4xf32>) -> tensor<64x4xf32>
+  %r = tensor.expand_shape %p [[0, 1, 2], [3]] output_shape [1, 8, 8, 4] : tensor<64x4xf32> into tensor<1x8x8x4xf32>
+  %e = tensor.empty() : tensor<1x4x8x8xf32>
+  %t = linalg.transpose ins(%r : tensor<1x8x8x4xf32>) outs(%e : tensor<1x4x8x8xf32>) permutation = [0, 3, 1, 2]
+  %0 = "graph.extern"(%t, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x1x1xf32>) -> tensor<1x8x8x8xf32>
+  %e2 = tensor.empty() : tensor<1x8x8x4xf32>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%r : tensor<1x8x8x4xf32>) outs(%e2 : tensor<1x8x8x4xf32>) {
+  ^bb0(%in: f32, %acc: f32):
+    %neg = arith.negf %in : f32
+    linalg.yield %neg : f32
+  } -> tensor<1x8x8x4xf32>
+  %u = linalg.transpose ins(%n : tensor<1x8x8x4xf32>) outs(%e : tensor<1x4x8x8xf32>) permutation = [0, 3, 1, 2]
+  %1 = "graph.extern"(%u, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x1x1xf32>) -> tensor<1x8x8x8xf32>
+  %q = "graph.extern"(%c, %d) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {}, strides = [array<i64: 64, 1>]} : (tensor<4x16xf32>, tensor<16x64xf32>) -> tensor<4x64xf32>
+  %v = tensor.expand_shape %q [[0, 1], [2, 3]] output_shape [1, 4, 8, 8] : tensor<4x64xf32> into tensor<1x4x8x8xf32>
+  %2 = "graph.extern"(%v, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x1x1xf32>) -> tensor<1x8x8x8xf32>
+  return %0, %1, %2 : tensor<1x8x8x8xf32>, tensor<1x8x8x8xf32>, tensor<1x8x8x8xf32>
 }
 
 func.func @grouped(%x: tensor<1x4x8x8xf32>, %w: tensor<4x1x1x1xf32>) -> tensor<1x4x8x8xf32> {

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .convolutions import in_another_form
+
 aten = torch.ops.aten
 
 _ALIGNED = 8  # half numbers of 16 bytes, which tensor cores are fed by
@@ -22,6 +24,9 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> A
         a, b = x.flatten(1), aten.t.default(weight.flatten(1))
         product = aten.mm.default(a, b) if bias is None else aten.addmm.default(bias, a, b)
         return product.view(*product.shape, 1, 1)
+    other = in_another_form(x, weight, bias, *rest)
+    if other is not None:
+        return other
     if bias is None:
         return NotImplemented
     out = aten.convolution.default(x, weight, None, *rest)

@@ -1,0 +1,99 @@
+"""Convolutions as GPUs run them, without a GPU: kernels in the simulator, cuDNN's call with its ReLU by its definition."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated, distributed
+from torch import Tensor, nn
+
+from lamina.core.program import Call
+from lamina.frontend import decompositions_library, epilogues
+
+BF16 = torch.bfloat16
+FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"
+
+
+def defined(x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    bias = None if b is None else b.float()
+    return F.conv2d(x.float(), w.float(), bias, stride, padding, dilation, groups).relu().to(x.dtype)
+
+
+@pytest.fixture(autouse=True)
+def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    torch.manual_seed(0)
+    for module in (decompositions_library, epilogues):
+        monkeypatch.setattr(module, "on_gpu", lambda x: True)
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("cudnn_convolution_relu", defined, "CPU")
+    yield
+    library._destroy()
+
+
+def conv(*sizes: int, norm: bool = True, **how: Any) -> nn.Sequential:
+    layers = nn.Sequential(nn.Conv2d(*sizes, bias=not norm, **how))
+    if norm:
+        layers.append(nn.BatchNorm2d(sizes[1]))
+        nn.init.normal_(layers[1].running_mean)
+        nn.init.uniform_(layers[1].running_var, 0.2, 3.0)
+        nn.init.uniform_(layers[1].weight, -1.5, 1.5)
+        nn.init.normal_(layers[1].bias)
+    return layers
+
+
+class Bottleneck(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = conv(3, 16, 7, stride=2, padding=3)
+        self.first, self.second, self.third = conv(16, 8, 1), conv(8, 8, 3, padding=1), conv(8, 16, 1)
+        self.last = nn.Sequential(conv(16, 24, 3, norm=False), nn.ReLU(), conv(24, 8, 1, norm=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.stem(x)), 3, 2, 1)
+        y = F.relu(self.second(F.relu(self.first(x))))
+        return self.last(F.relu(self.third(y) + x))
+
+
+class Patches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 16, 4, 4), nn.LayerNorm(16)
+        self.wide, self.down = nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.Conv2d(16, 32, 2, 2)
+        self.head = nn.Conv2d(32, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.stem(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.head(self.down(F.gelu(self.wide(x)) + x))
+
+
+def errors(model: nn.Module, x: Tensor) -> tuple[float, float, list[Call]]:
+    """Ours and eager's, relative to float64, and the calls that ran."""
+    model = model.eval().to(x.dtype)
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+
+    def fn(x: Tensor, *values: Tensor) -> Tensor:
+        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
+
+    inputs = (x, *state.values())
+    with torch.no_grad():
+        program = Simulated(*distributed(fn, inputs))
+        (mine,), eager = program(*inputs), fn(*inputs)
+        exact = fn(*(t.double() if t.is_floating_point() else t for t in inputs))
+    assert mine.stride() == eager.stride()
+    found = [((t.double() - exact).norm() / exact.norm()).item() for t in (mine, eager)]
+    return found[0], found[1], [s for s in program.program.steps if isinstance(s, Call)]
+
+
+def test_a_residual_block() -> None:
+    mine, eager, calls = errors(Bottleneck(), torch.randn(2, 3, 48, 48).to(BF16))
+    assert mine <= 1.5 * eager
+    assert [c.callee for c in calls] == [PLAIN, FUSED, FUSED, PLAIN, FUSED, PLAIN]
+    assert all(c.owned[0] is not None and c.owned[0].strides[1] == 1 for c in calls)
+
+
+def test_patches() -> None:
+    mine, eager, calls = errors(Patches(), torch.randn(2, 3, 32, 40).to(BF16))
+    assert mine <= 1.5 * eager
+    assert [c.callee for c in calls] == [ADDMM, PLAIN, ADDMM, PLAIN]
