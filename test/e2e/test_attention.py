@@ -1,19 +1,27 @@
 """Attention that models write out, through both front doors, against float64."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from attention_forms import FORMS, Form, Model, casts, filled_from_inputs, inputs, llama, minus_infinity_from_inputs
+from attention_forms import FORMS, Form, Model, casts, filled_from_inputs, inputs, llama, minus_infinity_from_inputs, plain
 from oracle import compare
-from torch import Tensor
+from torch import Tensor, nn
 
 import lamina
+from lamina.frontend import written_out
 
 OPTIONS = {"strict": True, "cache": False}
 F32_INSIDE = (llama, casts)
+CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+
+
+@pytest.fixture(autouse=True)
+def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_out, "SMALL", {False: 0, True: 0})
 
 
 def compiled(form: Callable[..., Any], given: tuple[Tensor, ...], door: str) -> Callable[..., Any]:
@@ -84,3 +92,58 @@ def test_rows_hidden_as_a_whole(form: Form, low: float | None, dtype: torch.dtyp
     given[3][1] = torch.finfo(dtype).min if low is None else low
     with torch.no_grad():
         compare(form, given, [compiled(form, given, "compile")(*given)])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_explain_shows_it(training: bool) -> None:
+    given = tuple(t.requires_grad_(training) for t in inputs()[:3])
+    found = lamina.explain(plain, (*given, inputs()[3]), training=training, show=False)
+    assert [e.callee for e in found.graphs[0].externals] == [CALLEE]
+
+
+def bert_model() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, attn_implementation="eager"
+    )
+    return transformers.BertModel(config, add_pooling_layer=False)
+
+
+def gpt2_model() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=97, n_embd=32, n_layer=2, n_head=4, use_cache=False, attn_implementation="eager")
+    return transformers.GPT2Model(config)
+
+
+def llama_model() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64,
+        use_cache=False, attn_implementation="eager",
+    )  # fmt: skip
+    return transformers.LlamaModel(config)
+
+
+class Hidden(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        return self.model(input_ids=tokens, attention_mask=mask)[0]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("make", [bert_model, gpt2_model, llama_model])
+def test_models_of_transformers(make: Callable[[], nn.Module], padded: bool) -> None:
+    model = Hidden(make()).eval()
+    tokens, mask = torch.randint(0, 97, (2, 9)), None
+    if padded:
+        mask = torch.ones(2, 9, dtype=torch.long)
+        mask[1, -3:] = 0
+    with torch.no_grad():
+        eager, exact = model(tokens, mask), copy.deepcopy(model).double()(tokens, mask)
+        found = lamina.compile(model, (tokens, mask), options=OPTIONS)(tokens, mask)
+        assert (found - exact).abs().max() <= 4 * (eager - exact).abs().max()
+        calls = [e.callee for e in lamina.explain(model, (tokens, mask), show=False).graphs[0].externals]
+        assert calls.count(CALLEE) == 2

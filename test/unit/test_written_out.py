@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 import torch
-from attention_forms import FORMS, STAY, Form, Model, inputs
+from attention_forms import FORMS, STAY, Form, Model, bert, inputs, plain
 from torch import Tensor, fx, nn
 
+from lamina.frontend import written_out
 from lamina.frontend.reading import name, value
 from lamina.frontend.written_out import recognise
 
 NAMES = "scaled_dot_product_attention"
+
+
+@pytest.fixture(autouse=True)
+def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_out, "SMALL", {False: 0, True: 0})
 
 
 def exported(model: nn.Module, given: tuple[Tensor, ...]) -> fx.GraphModule:
@@ -67,3 +73,44 @@ def test_what_is_not_just_attention_stays(graph: Callable[..., fx.GraphModule], 
         before = [str(n) for n in gm.graph.nodes]
         assert recognise(gm) == 0
         assert [str(n) for n in gm.graph.nodes] == before
+
+
+@pytest.mark.parametrize(
+    ("length", "dtype", "trains", "number"),
+    [
+        (128, torch.float32, False, 0),
+        (256, torch.float32, False, 1),
+        (256, torch.float32, True, 0),
+        (2, torch.bfloat16, True, 1),
+        (128, torch.float64, False, 0),
+    ],
+)
+def test_small_scores_of_wide_types_stay_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, length: int, dtype: torch.dtype, trains: bool, number: int
+) -> None:
+    monkeypatch.undo()
+    gm = exported(Model(plain), inputs(dtype, length, length))
+    arguments = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    assert recognise(gm, arguments if trains else ()) == number
+
+
+@BOTH
+def test_a_mask_that_is_trained_stays_on_a_cpu(graph: Callable[..., fx.GraphModule]) -> None:
+    """Its kernel gives masks no gradient."""
+    with torch.no_grad():
+        gm = graph(Model(bert), inputs())
+    (mask,) = (n for n in gm.graph.nodes if n.op == "placeholder" and n.name.strip("_")[-1] == "m")
+    assert recognise(gm, [mask]) == 0 and recognise(gm) == 1
+
+
+@BOTH
+def test_symbolic_sizes_stay(graph: Callable[..., fx.GraphModule]) -> None:
+    size = torch.export.Dim("size")
+    if graph is by_dynamo:
+        given = inputs(torch.bfloat16)
+        torch._dynamo.mark_dynamic(given[0], 2)
+        gm = graph(Model(plain), given)
+    else:
+        given = inputs(torch.bfloat16)
+        gm = torch.export.export(Model(plain), given, dynamic_shapes=({2: size}, None, None, None)).graph_module
+    assert recognise(gm) == 0

@@ -9,6 +9,7 @@ flag.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from math import prod
 
 import torch
 from torch import Tensor, fx
@@ -24,6 +25,9 @@ from .written_chain import Written, read
 
 aten = torch.ops.aten
 
+SMALL = {False: 2**18, True: 2**21}
+"""Scores below which two products and our softmax are faster on a CPU than its fused kernel, without and with gradients; in half
+types that is faster from the start, as products are slow."""
 _MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that change a mode have in their names
 
 
@@ -81,7 +85,7 @@ class _Rewrite:
         operands = (query, key, self.of.last.right)
         self.seen.update(self.of.chain, self.graft.gone, query.seen, key.seen)
         changed = None
-        if self._is_plain(operands):
+        if self._is_plain(operands) and self._is_worth_it():
             scores = shape(self.of.chain[-1])[:-2], shape(self.of.chain[0])[:-2]
             nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
             found = [node for node in nodes if node is not None]
@@ -105,6 +109,11 @@ class _Rewrite:
         dtype = real[0].dtype
         scores = {dtype} if dtype is torch.float64 else {dtype, torch.float32}
         return dtype.is_floating_point and {v.dtype for v in real[:4]} == {dtype} and {v.dtype for v in real[4:]} <= scores
+
+    def _is_worth_it(self) -> bool:
+        told = value(self.of.node)
+        wide = told is not None and told.device.type == "cpu" and told.dtype.itemsize >= 4
+        return not wide or prod(self.of.shape) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
         """(batch, heads, length, size) of an operand of a product with these leading dimensions; None where they do not fit."""
