@@ -1,9 +1,12 @@
-"""lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time."""
+"""lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time.
+
+No test sees the store of tuning of whoever runs it."""
 
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import lit.discovery
@@ -15,6 +18,7 @@ import pytest
 ROOT = Path(__file__).parent
 _POOL = pytest.StashKey[ThreadPoolExecutor]()
 _CONFIG = pytest.StashKey[lit.LitConfig.LitConfig]()
+_STORE = pytest.StashKey[TemporaryDirectory[str]]()
 
 
 class LitFile(pytest.File):
@@ -58,6 +62,8 @@ class LitFailure(Exception):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STORE] = TemporaryDirectory(prefix="lamina-tests-")
+    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.sqlite")
     config.stash[_POOL] = ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8))
     config.stash[_CONFIG] = lit.LitConfig.LitConfig(
         progname="lit",
@@ -96,3 +102,4 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_POOL].shutdown(cancel_futures=True)
+    config.stash[_STORE].cleanup()

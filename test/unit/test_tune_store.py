@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sqlite3
 import tempfile
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -315,6 +316,10 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert default_path() == tmp_path / "lamina" / "tuning.sqlite"
     monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "mine"))
     assert Store().path == tmp_path / "mine"
+
+
+def test_tests_leave_the_users_store_alone() -> None:
+    assert default_path().is_relative_to(Path(tempfile.gettempdir()))
 
 
 @pytest.mark.parametrize(("candidates", "reference"), [((), ""), (("a", "a"), ""), (("a",), "b")])
