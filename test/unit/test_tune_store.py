@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import sqlite3
 import tempfile
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
