@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import lamina
-from lamina.frontend.attention import ATTENTION, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.attention import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
 from lamina.frontend.known import concrete
 
 N = 7
@@ -126,3 +126,23 @@ def test_masks_that_are_written_to_or_random(mask: Callable[[Tensor], Tensor]) -
     graph = torch.export.export(Model(), (torch.randn(2, 3, N, 4),)).graph_module
     (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
     assert kind_of_mask(node, graph) == "bias"
+
+
+@pytest.mark.parametrize("mask", [by_comparisons, bias, window, of_values, lambda x: torch.zeros(1, 1, N, N)])
+def test_known_masks_become_flags(mask: Callable[[Tensor], Tensor]) -> None:
+    """On a CPU too, and where gradients are wanted."""
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(x, x, value=x, attn_mask=mask(x), scale=0.3)
+
+    x = torch.randn(2, 3, N, 4)
+    graph = torch.export.export(Model(), (x,)).graph_module
+    (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
+    flags = {by_comparisons: True, bias: True, window: None, of_values: None}
+    flag = flags.get(mask, False)
+    assert flag_masks(graph) == (flag is not None)
+    if flag is not None:
+        assert (node.args[3:], node.kwargs) == ((None, 0.0, flag), {"scale": 0.3})
+    with torch.no_grad():
+        torch.testing.assert_close(lamina.compile(Model(), (x,), options={"cache": False})(x), Model()(x))

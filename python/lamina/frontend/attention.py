@@ -34,6 +34,21 @@ def keep_whole(gm: fx.GraphModule) -> None:
     gm.recompile()
 
 
+def flag_masks(gm: fx.GraphModule) -> int:
+    """In place: known masks of attention that hide nothing, or just what comes later, become the flag that says so. How many."""
+    found = 0
+    for node in gm.graph.nodes:
+        if node.op != "call_function" or node.target not in _FUNCTIONS:
+            continue
+        *tensors, mask, dropout, causal = _positional(node.args, node.kwargs)
+        kind = "bias" if causal or not isinstance(mask, fx.Node) else kind_of_mask(node, gm)
+        if kind != "bias":
+            rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
+            node.args, node.kwargs = (*tensors, None, dropout, kind == "causal"), rest
+            found += 1
+    return found
+
+
 def is_on_gpu(node: fx.Node) -> bool:
     """Whether it is worth finding out what the mask means: on the CPU torch's own decomposition stays."""
     query = node.args[0] if node.args else node.kwargs["query"]

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .aliases import storage
-from .attention import ATTENTION, choice, meaning
+from .attention import ATTENTION, choice, flag_masks, meaning
 from .grafting import Graft, store, takes_layout
 from .products import Operand, traced_back
 from .reading import name, same_elements, shape, users, value, writes_to
@@ -32,7 +32,15 @@ _MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that chang
 
 
 def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
-    """In place: attention that is written out becomes one op. How often. trained: arguments that need a gradient."""
+    """In place: attention that is written out becomes one op, and known masks of such ops flags. How many ops have changed.
+    trained: arguments that need a gradient."""
+    found = flag_masks(gm)
+    if found:
+        gm.recompile()
+    return found + _joined(gm, trained)
+
+
+def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
     if not any(name(node) == "softmax" for node in gm.graph.nodes):
         return 0
     modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}
