@@ -1,0 +1,145 @@
+"""Convolutions that take what follows them, stems and patches on the GPU, held against eager with float64 as the judge."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from doors import by_dynamo, by_export
+from torch import Tensor, nn
+
+import lamina
+
+DOORS = (by_export, by_dynamo)
+BF16 = torch.bfloat16
+FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"
+LAST, FIRST = torch.channels_last, torch.contiguous_format
+
+
+class Norm(nn.Module):
+    """A convolution, a norm with statistics that are not trivial, and a ReLU."""
+
+    def __init__(self, *sizes: int, **how: Any) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(*sizes, **how), nn.BatchNorm2d(sizes[1])
+        nn.init.normal_(self.norm.running_mean)
+        nn.init.uniform_(self.norm.running_var, 0.2, 3.0)
+        nn.init.uniform_(self.norm.weight, -1.5, 1.5)
+        nn.init.normal_(self.norm.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(self.conv(x)))
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Norm(3, 64, 7, stride=2, padding=3, bias=False)
+        self.body = nn.Sequential(Norm(64, 16, 1, bias=False), Norm(16, 16, 3, padding=1), Norm(16, 64, 1, bias=False))
+        self.head = nn.Conv2d(64, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(self.stem(x), 3, 2, 1)
+        return self.head(F.relu(self.body(x) + x))
+
+
+class Patches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 64, 4, 4), nn.LayerNorm(64)
+        self.wide, self.down = nn.Conv2d(64, 64, 7, padding=3, groups=64), nn.Conv2d(64, 96, 2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.stem(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.down(F.gelu(self.wide(x)) + x).flatten(2).transpose(1, 2)
+
+
+def biased() -> nn.Module:
+    layers = nn.Conv2d(32, 40, 3, stride=2, dilation=(1, 2)), nn.ReLU(), nn.Conv2d(40, 24, (1, 3), padding=(0, 1)), nn.ReLU()
+    return nn.Sequential(*layers, nn.Conv2d(24, 8, 1))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
+    "residual": (Residual, (4, 3, 65, 63), [PLAIN, FUSED, FUSED, PLAIN, PLAIN]),
+    "patches": (Patches, (2, 3, 64, 72), [ADDMM, PLAIN, ADDMM]),
+    "biased": (biased, (3, 32, 21, 18), [FUSED, FUSED, PLAIN]),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("memory", [FIRST, LAST])
+@pytest.mark.parametrize("dtype", [BF16, torch.float16])
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name: str, dtype: torch.dtype, memory: torch.memory_format, door: Any) -> None:
+    make, shape, callees = MODELS[name]
+    model = make().eval().cuda().to(dtype).to(memory_format=memory)
+    x = torch.randn(shape, device="cuda").to(dtype).contiguous(memory_format=memory)
+    with torch.no_grad():
+        exact, eager = copy.deepcopy(model).double()(x.double()), model(x)
+        run = door(model, (x,))
+        for _ in range(3):
+            mine = run(x)
+            assert mine.stride() == eager.stride()
+            assert (mine - exact).norm() <= 1.5 * (eager - exact).norm()
+            assert (mine - exact).abs().max() <= 3 * (eager - exact).abs().max()
+        found = [e.callee for e in lamina.explain(model, (x,)).externals]
+    if dtype is BF16 or name != "residual":  # weights of f16 are not scaled
+        assert found == callees
+
+
+@pytest.mark.parametrize("memory", [FIRST, LAST])
+def test_a_result_of_the_graph_with_its_relu(memory: torch.memory_format) -> None:
+    model = Norm(16, 32, 3, padding=1).eval().cuda().to(BF16).to(memory_format=memory)
+    x = torch.randn(2, 16, 9, 11, device="cuda").to(BF16).contiguous(memory_format=memory)
+    with torch.no_grad():
+        exact, eager = copy.deepcopy(model).double()(x.double()), model(x)
+        for door in DOORS:
+            mine = door(model, (x,))(x)
+            assert mine.stride() == eager.stride()
+            assert (mine - exact).norm() <= 1.5 * (eager - exact).norm()
+
+
+def test_a_parameters_new_value_is_seen() -> None:
+    model = nn.Sequential(Norm(16, 32, 3, bias=False), nn.Conv2d(32, 8, 1)).eval().cuda().to(BF16)
+    x = torch.randn(2, 16, 9, 11, device="cuda").to(BF16)
+    with torch.no_grad():
+        run = by_dynamo(model, (x,))
+        run(x)
+        model[0].norm.running_var.mul_(4)
+        model[0].conv.weight.neg_()
+        torch.testing.assert_close(run(x), model(x), rtol=2e-2, atol=2e-2)
+
+
+def test_what_is_no_number_stays_so() -> None:
+    """A ReLU passes NaN on, and infinity."""
+    model = nn.Sequential(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Conv2d(32, 8, 1)).eval().cuda().to(BF16)
+    x = torch.randn(2, 16, 9, 11, device="cuda").to(BF16)
+    x[0, 3, 4, 5] = float("nan")
+    with torch.no_grad():
+        mine, eager = by_dynamo(model, (x,))(x), model(x)
+    assert torch.equal(mine.isnan(), eager.isnan())
+
+
+def gradients(run: Callable[..., Tensor], model: nn.Module, x: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    x = x.detach().clone().requires_grad_()
+    run(x).square().mean().backward()
+    return [x.grad, *(p.grad.clone() for p in model.parameters())]  # type: ignore[list-item,union-attr]
+
+
+@pytest.mark.parametrize("name", ["patches", "biased", "stem"])
+def test_training(name: str) -> None:
+    def stem() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 8, 1))
+
+    make, shape = {**{n: m[:2] for n, m in MODELS.items()}, "stem": (stem, (2, 3, 33, 31))}[name]
+    model = make().cuda().to(BF16)
+    x = torch.randn(shape, device="cuda").to(BF16)
+    other = copy.deepcopy(model).double()
+    exact = gradients(other, other, x.double())
+    eager = gradients(model, model, x)
+    mine = gradients(by_dynamo(model, (x,)), model, x)
+    for a, b, truth in zip(mine, eager, exact, strict=True):
+        assert (a - truth).norm() <= 2 * (b - truth).norm() + 1e-3 * truth.norm()
