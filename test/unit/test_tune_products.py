@@ -1,5 +1,7 @@
 """Matrix products asked of tuning, with no GPU: what is asked, and what an answer does to the program."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,12 +19,14 @@ from lamina.core.program import Call, Launch
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
+from lamina.frontend.tuning import Session, choose_products
 from lamina.passes.choose import CHOICE, LIBRARY, calls
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
 from lamina.targets import named
 from lamina.tune import products
+from lamina.tune.choice import Choice
 from lamina.tune.cut import Cut, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store import Store
@@ -74,6 +78,29 @@ def test_an_answer_makes_the_product_ours(store: Store) -> None:
     with module.context:
         kinds = [type(step) for step in program_from(module, "cuda").steps]
     assert kinds == [Launch, Call]
+
+
+def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+
+    def decided(question: Question, *_: object, again: bool, watch: Callable[[str, float], None], **__: object) -> Answer:
+        watch("timing", 0.5)
+        said.append(again)
+        return Answer(LIBRARY, ((LIBRARY, 2e-5), (OURS, 1e-5)), pin=OURS)
+
+    monkeypatch.setattr(products, "decide", decided)
+    monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
+    session = Session(
+        again=True,
+        asking=lambda what, number, of: said.append((what.partition(" ")[0], number, of)),
+        watch=lambda stage, share: said.append((stage, share)),
+        answered=lambda choice: said.append(choice),
+    )
+    choices = choose_products(graph_level(*inputs()), named(TARGET), 0, Options(tune="full"), session)
+    first, second = choices
+    assert said == [("addmm", 1, 2), ("timing", 0.5), True, first, ("mm", 2, 2), ("timing", 0.5), True, second]
+    assert first.chosen == OURS and first.pinned and [name for name, _ in first.seconds] == [OURS, LIBRARY]
+    assert Choice.from_json(json.loads(json.dumps(first.to_json()))) == first
 
 
 def test_equal_surroundings_are_one_question(store: Store) -> None:

@@ -18,6 +18,7 @@ from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
 from lamina.core.program_needs import with_needs
 from lamina.runtime.cache import Cache, Entry, cache_key
+from lamina.tune.choice import Choice
 
 from .aliases import View
 from .destination import Destination, check_devices, destination
@@ -26,7 +27,7 @@ from .exclusive import COMPILING
 from .fingerprint import fingerprint
 from .interface import Interface
 from .normalise import Normalised, normalise
-from .tuning import Choice, choose_products, tuning_state
+from .tuning import UNSEEN, Session, choose_products, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -50,7 +51,7 @@ class Built:
     interface  how the graph's arguments and outputs are made of the program's
     cached     it came out of the cache
     seconds    time of each stage and pass
-    choices    what tuning knew of the graph's hot ops, as `choices` in frontend/tuning.py has it
+    choices    what tuning knew of the graph's hot ops
     """
 
     program: Program
@@ -96,13 +97,14 @@ def build(
     options: Options | None = None,
     target: str | None = None,
     watch: Watch | None = None,
+    session: Session = UNSEEN,
 ) -> Built:
-    """The program and code of a graph, from the cache or by compiling it."""
+    """The program and code of a graph, from the cache or by compiling it. session: of tuning, where there is something to tune."""
     with COMPILING, unset_fake_temporarily():
-        return _build(gm, options or Options(), target, watch)
+        return _build(gm, options or Options(), target, watch, session)
 
 
-def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None) -> Built:
+def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None, session: Session) -> Built:
     start = time.perf_counter()
     goal = destination(target, gm)
     cache, graph = Cache() if options.cache else None, b""
@@ -111,7 +113,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
         entry = cache.get(_key(graph, options, goal))
         if entry is not None and (found := _from_entry(entry)) is not None:
             return replace(found, gpu=goal.gpu, cached=True, seconds={"cache": time.perf_counter() - start})
-    built = _compile(normalise(gm), options, goal, watch)
+    built = _compile(normalise(gm), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
         meta = {
             "kernels": built.kernels,
@@ -140,7 +142,7 @@ def load(built: Built, options: Options = ONE_BY_ONE) -> Any:
     return executable
 
 
-def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None) -> Built:
+def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
     from lamina.passes.emit_program import program_from
     from lamina.targets import Artifact
 
@@ -152,7 +154,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     seconds["import"] = time.perf_counter() - start
     run_passes(module, "linalg", "graph", target, options, seconds, watch)
     start = time.perf_counter()
-    choices = choose_products(module, target, goal.gpu, options)
+    choices = choose_products(module, target, goal.gpu, options, session)
     seconds["tuning"] = time.perf_counter() - start
     run_passes(module, "graph", "tile", target, options, seconds, watch)
     with module.context:

@@ -1,39 +1,39 @@
 """Tuning as compilations use it: what decides between implementations of hot ops, and what is told of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lamina.core.options import Options
+from lamina.tune.choice import Choice
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
     from lamina.targets.base import Target
+    from lamina.tune.question import Answer, Question
 
 
 @dataclass(frozen=True)
-class Choice:
-    """How one hot op is computed.
+class Session:
+    """Tuning that somebody looks at.
 
-    what     the op with its sizes
-    chosen   the candidate
-    seconds  median time of each candidate that was measured, the fastest first
-    dropped  why, by candidate that failed or was wrong
+    store     the store's file; None: the usual one
+    again     what the store knows is measured, too
+    asking    told each op before it is measured, with its number, from 1, and how many there are
+    watch     told what goes on with it: the stage and the share of that which is done
+    answered  told what was chosen
     """
 
-    what: str
-    chosen: str
-    seconds: tuple[tuple[str, float], ...] = ()
-    dropped: tuple[tuple[str, str], ...] = ()
+    store: Path | None = None
+    again: bool = False
+    asking: Callable[[str, int, int], None] = lambda what, number, of: None
+    watch: Callable[[str, float], None] = lambda stage, share: None
+    answered: Callable[[Choice], None] = lambda choice: None
 
-    def to_json(self) -> dict[str, Any]:
-        return {"what": self.what, "chosen": self.chosen, "seconds": dict(self.seconds), "dropped": dict(self.dropped)}
 
-    @staticmethod
-    def from_json(d: Mapping[str, Any]) -> "Choice":
-        seconds = tuple((str(name), float(s)) for name, s in d["seconds"].items())
-        return Choice(str(d["what"]), str(d["chosen"]), seconds, tuple((str(n), str(why)) for n, why in d["dropped"].items()))
+UNSEEN = Session()
 
 
 def tuning_state(options: Options, gpu: int | None) -> str:
@@ -46,19 +46,24 @@ def tuning_state(options: Options, gpu: int | None) -> str:
     return Store().state(Identity.of_gpu(gpu))
 
 
-def choose_products(module: "ir.Module", target: "Target", gpu: int | None, options: Options) -> tuple[Choice, ...]:
+def choose_products(
+    module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
+) -> tuple[Choice, ...]:
     """Puts what tuning says on a module at the graph level. gpu: its number; None where the program is not for one that is here."""
     if gpu is None or options.tune == "off":
         return ()
     from lamina.tune.products import annotate
-    from lamina.tune.question import Answer, Question
     from lamina.tune.store import Store
 
     made: list[Choice] = []
 
-    def heard(question: Question, answer: Answer) -> None:
-        times = tuple(sorted(answer.times, key=lambda pair: pair[1]))
-        made.append(Choice(question.what, answer.winner, times, answer.dropped))
+    def asking(question: "Question", number: int, of: int) -> None:
+        session.asking(question.what, number, of)
 
-    annotate(module, target, gpu, options, Store(), heard)
+    def heard(question: "Question", answer: "Answer") -> None:
+        made.append(Choice.of(question, answer))
+        session.answered(made[-1])
+
+    store = Store(session.store)
+    annotate(module, target, gpu, options, store, heard, asking=asking, watch=session.watch, again=session.again)
     return tuple(made)

@@ -16,27 +16,45 @@ from .cut import Built, Cut, random_inputs
 from .decide import decide
 from .question import Answer, Identity, Question
 from .store import Store
+from .trial import Watch
 
 Heard = Callable[[Question, Answer], None]
+Asking = Callable[[Question, int, int], None]
 
 
 def annotate(
-    module: ir.Module, target: Target, index: int, options: Options, store: Store, heard: Heard = lambda question, answer: None
+    module: ir.Module,
+    target: Target,
+    index: int,
+    options: Options,
+    store: Store,
+    heard: Heard = lambda question, answer: None,
+    *,
+    asking: Asking = lambda question, number, of: None,
+    watch: Watch = lambda stage, share: None,
+    again: bool = False,
 ) -> None:
-    """Puts `graph.choice` on the products of a module at the graph level that kernels of ours can compute. index: of the GPU that
-    measures, where options.tune lets it; heard: is told every answer once."""
+    """Puts `graph.choice` on the products of a module at the graph level that kernels of ours can compute.
+
+    index   of the GPU that measures, where options.tune lets it
+    heard   is told every answer once
+    asking  is told every question before, with its number, from 1, and how many there are
+    watch   is told what goes on between
+    again   what the store knows is measured, too
+    """
     identity = Identity.of_gpu(index)
     if options.tune == "off" or (options.tune == "cached" and not store.state(identity)):
         return
     clock = CudaClock(index)
     known: dict[str, Answer] = {}
-    for op in calls(module):
-        product = Product.read(op)
-        if product is None or CHOICE in op.attributes or not joins(op):
-            continue
-        cut = Cut(op)
+    sm_count = torch.cuda.get_device_properties(index).multi_processor_count
+    read = [(op, Product.read(op)) for op in calls(module) if CHOICE not in op.attributes]
+    cuts = [(op, product, Cut(op)) for op, product in read if product is not None and joins(op)]
+    of = len({cut.key for _, _, cut in cuts})
+    for op, product, cut in cuts:
         if cut.key not in known:
-            question = question_of(cut, product, torch.cuda.get_device_properties(index).multi_processor_count)
+            question = question_of(cut, product, sm_count)
+            asking(question, len(known) + 1, of)
             inputs: list[torch.Tensor] = []
 
             def make(name: str, cut: Cut = cut, inputs: list[torch.Tensor] = inputs) -> Built:
@@ -44,7 +62,7 @@ def annotate(
                     inputs += random_inputs(cut, torch.device("cuda", index))
                 return Built(cut, name, target, options, module.context, inputs)
 
-            known[cut.key] = decide(question, identity, store, options.tune, make, clock=clock)
+            known[cut.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
             heard(question, known[cut.key])
         with module.context:
             op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)

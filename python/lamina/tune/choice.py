@@ -1,0 +1,40 @@
+"""What a compilation keeps of the answer to a question."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .question import Answer, Question
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How one hot op is computed.
+
+    what     the op with its sizes
+    chosen   the candidate
+    seconds  median time of each candidate that was measured, the fastest first
+    dropped  why, by candidate that failed or was wrong
+    pinned   the user chose, whatever was measured
+    """
+
+    what: str
+    chosen: str
+    seconds: tuple[tuple[str, float], ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
+    pinned: bool = False
+
+    @staticmethod
+    def of(question: Question, answer: Answer) -> "Choice":
+        times = tuple(sorted(answer.times, key=lambda pair: pair[1]))
+        return Choice(question.what, answer.winner, times, answer.dropped, answer.pinned)
+
+    def to_json(self) -> dict[str, Any]:
+        known = {"seconds": dict(self.seconds), "dropped": dict(self.dropped)}
+        return {"what": self.what, "chosen": self.chosen, **known, "pinned": self.pinned}
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> "Choice":
+        seconds = tuple((str(name), float(s)) for name, s in d["seconds"].items())
+        dropped = tuple((str(name), str(why)) for name, why in d["dropped"].items())
+        return Choice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]))
