@@ -11,6 +11,7 @@ from lamina.core.layout import Layout
 
 from .base import Pass
 from .plan_views import shape_of, view_layout
+from .realise import given_strides
 
 CONVOLUTION = "aten.convolution.default"
 _VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
@@ -30,7 +31,7 @@ class ChooseLayout(Pass):
     types    element types that this is done for
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
     grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last
-    copied   images that no kernel makes are copied, for a library that gives its result in the layout of its image
+    copied   images and weights that no kernel makes are copied: a library's result lies as they do, and it would copy weights
     """
 
     name: ClassVar[str] = "lamina-layout"
@@ -57,8 +58,13 @@ class ChooseLayout(Pass):
 
     def _change(self, op: ir.Operation) -> None:
         op.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.results[0])])
-        if self.copied and not _is_made(op.operands[0]):
-            op.operands[0] = _copy(op)
+        if not self.copied:
+            return
+        image, weight = op.operands[0], op.operands[1]
+        if not _is_made(image) and not _is_given(image):
+            op.operands[0] = _copy(op, image)
+        if isinstance(weight, ir.BlockArgument) and not _is_given(weight):
+            op.operands[1] = _copy(op, weight)
 
 
 def _is_plain(op: ir.Operation) -> bool:
@@ -99,15 +105,23 @@ def _lies_well(result: ir.Value, views: Sequence[ir.Operation]) -> bool:
     return layout is not None and layout == Layout.of(layout.shape, channels_last(layout.shape))
 
 
-def _copy(op: ir.Operation) -> ir.Value:
-    """The image of `op` as a kernel of its own gives it."""
-    image = op.operands[0]
-    type_ = ir.RankedTensorType(image.type)
+def _is_given(value: ir.Value) -> bool:
+    """Whether an argument of @main has its channels last."""
+    if not isinstance(value, ir.BlockArgument):
+        return False
+    shape = shape_of(value)
+    layout = Layout.of(shape, given_strides(value.owner).get(value, Layout.row_major(shape).strides))
+    return layout == Layout.of(shape, channels_last(shape))
+
+
+def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
+    """An operand of `op` as a kernel of its own gives it."""
+    type_ = ir.RankedTensorType(operand.type)
     identity = ir.AffineMap.get_identity(type_.rank)
     with op.location, ir.InsertionPoint(op):
         out = tensor.empty(list(type_.shape), type_.element_type)
         generic = ir.Operation.create(
-            "linalg.generic", results=[type_], operands=[image, out], regions=1,
+            "linalg.generic", results=[type_], operands=[operand, out], regions=1,
             attributes={
                 "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)] * 2),
                 "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * type_.rank),

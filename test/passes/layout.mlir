@@ -7,7 +7,12 @@
 // COPIED: strides = [array<i64: 512, 1, 64, 8>]
 // COPIED: strides = [array<i64: 256, 1, 32, 4>]
 // COPIED-LABEL: func.func @with_relu
-// COPIED: callee = "aten.cudnn_convolution_relu.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// COPIED: %[[IMAGE:.*]] = linalg.generic {{.*}} ins(%arg0
+// COPIED: %[[WEIGHT:.*]] = linalg.generic {{.*}} ins(%arg1
+// COPIED: "graph.extern"(%[[IMAGE]], %[[WEIGHT]], %arg2) {{.*}}callee = "aten.cudnn_convolution_relu.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// COPIED-LABEL: func.func @given
+// COPIED-NOT: linalg.generic
+// COPIED: "graph.extern"(%arg0, %arg1)
 // COPIED-LABEL: func.func @through_views
 // COPIED: %[[PRODUCT:.*]] = "graph.extern"(%arg0, %arg1) {{.*}}aten.mm.default
 // COPIED-NOT: linalg.generic
@@ -54,6 +59,12 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x1x1xf32>, %v: tensor<4x8
 // cuDNN's call with a ReLU, which has no flag for transposed convolutions.
 func.func @with_relu(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x3x3xf32>, %b: tensor<8xf32>) -> tensor<1x8x8x8xf32> {
   %c = "graph.extern"(%x, %w, %b) {callee = "aten.cudnn_convolution_relu.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x3x3xf32>, tensor<8xf32>) -> tensor<1x8x8x8xf32>
+  return %c : tensor<1x8x8x8xf32>
+}
+
+// An image and a weight that the caller gives with their channels last.
+func.func @given(%x: tensor<1x4x8x8xf32> {graph.strides = array<i64: 256, 1, 32, 4>}, %w: tensor<8x4x3x3xf32> {graph.strides = array<i64: 36, 1, 12, 4>}) -> tensor<1x8x8x8xf32> {
+  %c = "graph.extern"(%x, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x3x3xf32>) -> tensor<1x8x8x8xf32>
   return %c : tensor<1x8x8x8xf32>
 }
 
