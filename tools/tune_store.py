@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lamina.report.tables import counted, duration
+from lamina.report.amounts import counted, duration
 from lamina.tune.records import Record
 from lamina.tune.store import Store
 

@@ -9,12 +9,16 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.core.device import host
-from lamina.core.program import Buffer, Call, Launch, Program, Ref, TensorSpec
+from lamina.core.options import Tune
+from lamina.core.program import Buffer, Call, Device, Launch, Program, Ref, TensorSpec
 from lamina.report import roofline, tables
+from lamina.report.amounts import amount
 from lamina.report.collect import graph
 from lamina.report.explanation import Explanation, Peaks, Unfused
 from lamina.report.measure import best
+from lamina.tune.choice import Choice
 
+LIBRARY, OURS = "library", "triton{m=128 n=128 k=64 warps=4 stages=3 group=8 resident=0}"
 PEAKS = Peaks("somecpu", 2, 10e9, 100e9)
 
 
@@ -189,6 +193,68 @@ def test_tables_show_every_part() -> None:
         assert part in text, part
 
 
+def product(device: Device, dtype: str, callee: str = "aten.mm.default") -> Program:
+    """x @ y"""
+    x, y, out = (Ref(buffer, 0, dtype, (16, 16), (16, 1)) for buffer in range(3))
+    buffers = (Buffer("input", 0, 0, 1024, 0), Buffer("input", 1, 0, 1024, 0), Buffer("output", 0, 0, 1024, -1))
+    specs = (TensorSpec(dtype, (16, 16), (16, 1)),) * 2
+    return Program(0, 0, 0, specs, buffers, (), (Call(callee, "library", (x, y), (), (out,), (), "mm"),), (out,), device=device)
+
+
+CHOICES = (
+    Choice("mm 64x64 by 64x64 and gelu", OURS, ((OURS, 1e-5), (LIBRARY, 2e-5), ("c", 3e-5), ("d", 4e-5), ("e", 5e-5)),
+           (("f", "wrong numbers: all [of them]"), ("g", "too large"), ("h", "too large"))),
+    Choice("mm 8x8 by 8x8", LIBRARY, ((OURS, 1e-6), (LIBRARY, 2e-6)), pinned=True),
+    Choice("mm 4x4 by 4x4", LIBRARY),
+)  # fmt: skip
+
+
+def test_choices_name_candidates_with_their_times() -> None:
+    made = graph("g", product("cuda", "bf16"), Unfused(1, 10), {}, choices=CHOICES)
+    assert made.products == ""
+    text = tables.text(Explanation((made,), (), (), (), PEAKS))
+    shown = text[text.index("matrix product") : text.index("memory:")]
+    assert [line.split("  ", 1)[0] for line in shown.splitlines()] == [
+        "matrix product", CHOICES[0].what, *[""] * 5, CHOICES[1].what, "", CHOICES[2].what,
+    ]  # fmt: skip
+    rows = [" ".join(line.split()) for line in shown.splitlines()[1:]]
+    assert rows == [
+        f"{CHOICES[0].what} {OURS} 10.0 us chosen", f"{LIBRARY} 20.0 us", "c 30.0 us", "2 more to 50.0 us",
+        "f dropped: wrong numbers: all [of them]", "g and 1 more dropped: too large",
+        f"{CHOICES[1].what} {LIBRARY} 2.0 us chosen, pinned", f"{OURS} 1.0 us",
+        f"{CHOICES[2].what} {LIBRARY} chosen, not measured",
+    ]  # fmt: skip
+
+
+def test_choices_have_a_json_form() -> None:
+    made = graph("g", product("cuda", "bf16"), Unfused(1, 10), {}, choices=CHOICES)
+    data = json.loads(Explanation((made,), (), (), (), PEAKS).to_json())
+    first, second, _ = data["graphs"][0]["choices"]
+    assert first["chosen"] == OURS and first["seconds"][LIBRARY] == 2e-5 and first["dropped"]["g"] == "too large"
+    assert second["pinned"] and data["graphs"][0]["products"] == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "tune", "said"),
+    [
+        (product("cpu", "bf16"), "cached", "on a CPU there is no other choice"),
+        (product("cuda", "f32"), "full", "tuning chooses for f16 and bf16 alone"),
+        (product("cuda", "f16"), "off", 'tune="off" asks nothing; tune="quick" or `lamina tune FILE.py:FACTORY` measures them'),
+        (product("cuda", "bf16"), "cached", 'the store of tuning has no answer; tune="quick" or `lamina tune'),
+        (product("cuda", "bf16"), "quick", "kernels of ours compute none of these"),
+    ],
+)
+def test_where_nothing_was_chosen_the_default_is_named(program: Program, tune: Tune, said: str) -> None:
+    made = graph("g", program, Unfused(1, 10), {}, tune=tune)
+    assert made.products.startswith("1 matrix product by the library, the default: ") and said in made.products
+    assert made.products in tables.text(Explanation((made,), (), (), (), PEAKS))
+
+
+def test_without_matrix_products_nothing_is_said_of_them() -> None:
+    assert graph("g", product("cuda", "bf16", "aten.convolution.default"), Unfused(1, 10), {}).products == ""
+    assert "on a CPU there is no other choice" in explain(Layer(), (torch.randn(5, 19),)).graphs[0].products
+
+
 def test_share_of_the_roof() -> None:
     assert PEAKS.attainable(1.0) == 10e9 and PEAKS.attainable(50.0) == 100e9
     assert PEAKS.least(10_000, 0) == pytest.approx(1e-6) and PEAKS.least(0, 100_000) == pytest.approx(1e-6)
@@ -219,4 +285,4 @@ def test_peaks_are_plausible() -> None:
 
 @pytest.mark.parametrize(("n", "text"), [(0, "0 "), (999, "999 "), (1000, "1 k"), (1234567, "1.23 M"), (5e12, "5 T")])
 def test_amounts(n: float, text: str) -> None:
-    assert tables.amount(n) == text
+    assert amount(n) == text

@@ -131,7 +131,9 @@ class _Recorder:
                 status = graph_status(load(built, self.options), built.gpu)
             elif built.gpu is not None:
                 status = load(built, self.options).status()
-            yield graph_report(name, built.program, before, built.seconds, times, status)
+            yield graph_report(
+                name, built.program, before, built.seconds, times, status, choices=built.choices, tune=self.options.tune
+            )
 
 
 def _plain(model: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
+from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.core.size import evaluate
 from lamina.runtime.graph_status import Status
+from lamina.tune.choice import Choice
 
+from .choices import default
 from .explanation import External, Graph, Kernel, Memory, Place, Unfused
 
 
@@ -17,8 +21,11 @@ def graph(
     seconds: Mapping[str, float],
     times: Sequence[float] = (),
     cuda_graph: Status | None = None,
+    choices: tuple[Choice, ...] = (),
+    tune: Tune = "cached",
 ) -> Graph:
-    """What there is to say of a program. `times`: measured seconds of its steps, if they were measured; `cuda_graph`: for a GPU."""
+    """What there is to say of a program. `times`: measured seconds of its steps, if they were measured; `cuda_graph`: for a GPU;
+    `choices`: what tuning knew, asked by the policy `tune`."""
     steps = [_step(i, step) for i, step in enumerate(program.steps)]
     if times:
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
@@ -30,12 +37,14 @@ def graph(
         memory=memory(program),
         seconds=dict(seconds),
         cuda_graph=cuda_graph,
+        choices=choices,
+        products="" if choices else default(program, tune),
     )
 
 
 def _step(index: int, step: Launch | Call) -> Kernel | External:
     if isinstance(step, Launch):
-        grid, nbytes, flops = evaluate(step.grid, {}), evaluate(step.bytes, {}), evaluate(step.flops, {})
+        grid, nbytes, flops = evaluate(step.grid, {}) * prod(step.grid_yz), evaluate(step.bytes, {}), evaluate(step.flops, {})
         return Kernel(index, step.kernel, step.name or step.kernel, step.ops, step.where, grid, nbytes, flops)
     return External(index, step.callee, step.reason, step.where, bool(step.outs))
 

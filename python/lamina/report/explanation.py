@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lamina.runtime.graph_status import Status
+from lamina.tune.choice import Choice
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class Graph:
 
     seconds     time of every stage and pass, in order
     cuda_graph  whether its steps run as a CUDA graph, on a GPU
+    choices     how its matrix products are computed, by what tuning knows of them
+    products    what became of them where tuning knows nothing, and how to tune; "" without any
     """
 
     name: str
@@ -121,6 +124,8 @@ class Graph:
     memory: Memory
     seconds: dict[str, float]
     cuda_graph: Status | None = None
+    choices: tuple[Choice, ...] = ()
+    products: str = ""
 
     @property
     def bytes(self) -> int:
@@ -180,7 +185,10 @@ class Explanation:
         return json.dumps(self.to_dict(), indent=1)
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        made = dataclasses.asdict(self)
+        for written, graph in zip(made["graphs"], self.graphs, strict=True):
+            written["choices"] = [choice.to_json() for choice in graph.choices]
+        return made
 
     def __str__(self) -> str:
         from .tables import text

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from lamina.runtime.graph_status import Status, Times
 
+from . import choices
+from .amounts import amount, counted, duration
 from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
 
 WIDTH = 150  # of text that goes to no terminal
@@ -46,6 +48,10 @@ def _graph(graph: Graph, p: Peaks) -> Iterable[RenderableType]:
         yield _kernels(graph.kernels, p)
     if graph.externals:
         yield _externals(graph.externals)
+    if graph.choices:
+        yield choices.table(graph.choices)
+    if graph.products:
+        yield Text(graph.products)
     if graph.cuda_graph is not None:
         yield Text(cuda_graph(graph.cuda_graph))
     yield _memory(graph.memory)
@@ -164,22 +170,6 @@ def _table(*columns: str) -> Table:
         right = column in ("step", "programs", "bytes", "flops", "flops/byte", "offset", "time", "share", "count")
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     return table
-
-
-def counted(n: int, name: str) -> str:
-    return f"{n} {name}{'' if n == 1 else 's'}"
-
-
-def amount(n: float) -> str:
-    """1234567 as "1.23 M"."""
-    units = ["", "k", "M", "G", "T", "P"]
-    while abs(n) >= 999.5 and len(units) > 1:
-        n, units = n / 1000, units[1:]
-    return f"{n:.3g} {units[0]}"
-
-
-def duration(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def short(op: str) -> str:

@@ -1,0 +1,73 @@
+"""How matrix products are computed, and why: what tuning knows of them, or the default and how to tune."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from lamina.core.options import Tune
+from lamina.core.program import Call, Program, Ref
+from lamina.tune.choice import Choice
+
+from .amounts import counted, duration
+
+RUNNERS_UP = 2  # shown of each op; all are in the data
+_HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
+
+
+def table(choices: Iterable[Choice]) -> Table:
+    """Each op with its candidates: the chosen one, the fastest others, why some were dropped."""
+    made = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in ("matrix product", "candidate", "time", ""):
+        made.add_column(column, justify="right" if column == "time" else "left", overflow="fold")
+    for choice in choices:
+        what = choice.what
+        for row in _rows(choice):
+            made.add_row(*map(Text, (what, *row)))  # as it is, not read for rich's own marks
+            what = ""
+    return made
+
+
+def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
+    """(candidate, time, note)"""
+    times = dict(choice.seconds)
+    notes = ["chosen", *(["pinned"] if choice.pinned else []), *([] if times else ["not measured"])]
+    yield choice.chosen, duration(times[choice.chosen]) if choice.chosen in times else "", ", ".join(notes)
+    others = [(name, seconds) for name, seconds in choice.seconds if name != choice.chosen]
+    yield from ((name, duration(seconds), "") for name, seconds in others[:RUNNERS_UP])
+    if left := others[RUNNERS_UP:]:
+        yield f"{len(left)} more", f"to {duration(left[-1][1])}", ""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in choice.dropped:
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"{names[0]}{more}", "", f"dropped: {why}"
+
+
+def default(program: Program, tune: Tune) -> str:
+    """What became of the matrix products of a program that tuning said nothing of, and how to have it asked; "" without any."""
+    from lamina.passes.contraction import FACTORS  # imports MLIR
+    from lamina.passes.products import PRODUCTS
+
+    products = [step for step in program.steps if isinstance(step, Call) and step.callee in PRODUCTS]
+    if not products:
+        return ""
+    head = f"{counted(len(products), 'matrix product')} by the library, the default"
+    if program.device == "cpu":
+        return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
+    if not any(_dtypes(step) <= set(FACTORS) for step in products):
+        return f"{head}: tuning chooses for f16 and bf16 alone"
+    if tune in ("quick", "full"):
+        return f"{head}: kernels of ours compute none of these"
+    return f"{head}: {_reason(tune)}; {_HOW}"
+
+
+def _reason(tune: Tune) -> str:
+    return 'tune="off" asks nothing' if tune == "off" else "the store of tuning has no answer"
+
+
+def _dtypes(step: Call) -> set[str]:
+    """Of what is multiplied."""
+    refs: Sequence[Ref] = [arg for arg in step.args if isinstance(arg, Ref)]
+    return {ref.dtype for ref in refs[-2:]}
