@@ -36,6 +36,7 @@ class _Record(ctypes.Structure):
 class Launched:
     kernel: str
     grid: int
+    grid_yz: tuple[int, int]
     threads: int
     shared: int
     cluster: int
@@ -76,6 +77,7 @@ class FakeGpu:
             Launched(
                 kernel=r.kernel.decode(),
                 grid=r.grid[0],
+                grid_yz=(r.grid[1], r.grid[2]),
                 threads=r.block[0],
                 shared=r.shared,
                 cluster=r.cluster,

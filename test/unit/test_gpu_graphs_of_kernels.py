@@ -38,7 +38,12 @@ def test_nothing_is_captured(gpu: FakeGpu) -> None:
 
 def test_launches_stay_as_they_are(gpu: FakeGpu) -> None:
     program = p.inc_chain(128, 4)
-    changes: list[dict[str, Any]] = [{}, {"cluster": 2, "shared": 1024}, {"cluster": 2, "dependent": True}, {"dependent": True}]
+    changes: list[dict[str, Any]] = [
+        {"grid_yz": (3, 2)},
+        {"cluster": 2, "shared": 1024},
+        {"cluster": 2, "dependent": True},
+        {"dependent": True},
+    ]
     steps = tuple(replace(step, **change) for step, change in zip(program.steps, changes, strict=True))
     run = gpu.executable(replace(program, steps=steps), recorder=gpu.recorder())
     x = torch.zeros(128)
@@ -46,8 +51,8 @@ def test_launches_stay_as_they_are(gpu: FakeGpu) -> None:
     launched = gpu.launches()
     for _ in range(2):
         assert (run(x)[0] == 4).all()
-    shapes = [(n.kernel, n.grid, n.threads, n.shared, n.cluster, n.dependent) for n in gpu.nodes()]
-    assert shapes == [(n.kernel, n.grid, n.threads, n.shared, n.cluster, n.dependent) for n in launched]
+    shapes = [(n.kernel, n.grid, n.grid_yz, n.threads, n.shared, n.cluster, n.dependent) for n in gpu.nodes()]
+    assert shapes == [(n.kernel, n.grid, n.grid_yz, n.threads, n.shared, n.cluster, n.dependent) for n in launched]
     assert [n.cluster for n in launched] == [1, 2, 2, 1] and [n.dependent for n in launched] == [False, False, True, True]
 
 

@@ -65,6 +65,14 @@ def test_clusters_and_shared_memory(gpu: FakeGpu) -> None:
     assert gpu.attributes() == [(8, 99_000), (14, 1)]
 
 
+def test_grids_of_three_dimensions(gpu: FakeGpu) -> None:
+    program = p.inc_chain(192, 2)
+    steps = tuple(replace(s, grid_yz=yz) for s, yz in zip(program.steps, ((1, 1), (5, 7)), strict=True))
+    run = gpu.executable(Program.from_json(replace(program, steps=steps).to_json()))
+    assert run(torch.zeros(192))[0].sum() == 384
+    assert [(x.grid, x.grid_yz) for x in gpu.launches()] == [(3, (1, 1)), (3, (5, 7))]
+
+
 def test_kernels_that_wait_by_themselves_start_early(gpu: FakeGpu) -> None:
     program = p.inc_chain(192, 3)
     kinds = ((False, 1), (True, 1), (True, 3))

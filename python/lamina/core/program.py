@@ -80,7 +80,7 @@ class Launch:
 
     kernel   symbol in the program's object; launches with equal bodies and layouts share it
     args     inputs, then `n_out` outputs
-    grid     number of independent programs; on a GPU of blocks (CTAs), a multiple of `cluster`
+    grid     number of independent programs; on a GPU of blocks (CTAs) along x, a multiple of `cluster`
     bytes    bytes moved in all: inputs read once and outputs written once, more where the kernel re-reads
     flops    arithmetic operations in all, a transcendental counts as one
     name     what this launch computes, for people
@@ -93,6 +93,7 @@ class Launch:
     scratch  what a kernel takes after its arguments and nobody else reads: descriptors of memory that it keeps
     dependent  the kernel waits (griddepcontrol.wait) before it touches global memory, so it may be launched before what runs ahead
                of it on the stream has ended; of sm_90 and newer
+    grid_yz  on a GPU: blocks along y and z
     """
 
     kernel: str
@@ -110,6 +111,7 @@ class Launch:
     shared: int = 0
     dependent: bool = False
     scratch: tuple[Ref, ...] = ()
+    grid_yz: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from .program import (
 from .size import size_from_json as _size
 from .size import size_to_json as _js
 
-VERSION = 3
+VERSION = 4
 
 
 def dumps(program: Program) -> str:
@@ -82,6 +82,7 @@ def _step_to_json(s: Step) -> dict[str, Any]:
             "args": [_ref_to_json(r) for r in s.args],
             "n_out": s.n_out,
             "grid": _js(s.grid),
+            "grid_yz": list(s.grid_yz),
             "bytes": _js(s.bytes),
             "flops": _js(s.flops),
             "name": s.name,
@@ -113,6 +114,7 @@ def _step_from_json(d: dict[str, Any]) -> Step:
             args=tuple(_ref_from_json(r) for r in d["args"]),
             n_out=int(d["n_out"]),
             grid=_size(d["grid"]),
+            grid_yz=_pair(d["grid_yz"]),
             bytes=_size(d["bytes"]),
             flops=_size(d["flops"]),
             name=str(d["name"]),
@@ -164,6 +166,11 @@ def _arg_from_json(a: Any) -> Arg:
     if a is None or isinstance(a, bool | int | float | str):
         return a
     raise TypeError(f"an argument of type {type(a).__name__}")
+
+
+def _pair(data: Any) -> tuple[int, int]:
+    first, second = data
+    return int(first), int(second)
 
 
 def _device(name: Any) -> Device:

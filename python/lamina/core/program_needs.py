@@ -25,7 +25,7 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
     if not launches:
         return program
     align = math.lcm(_ALIGNED, *(needs[s.kernel].align for s in launches))
-    most = max(needs[s.kernel].scratch * fixed(s.grid, s.name) for s in launches)
+    most = max(needs[s.kernel].scratch * fixed(s.grid, s.name) * math.prod(s.grid_yz) for s in launches)
     last = max(i for i, s in enumerate(program.steps) if s in launches)
     end = fixed(program.arena_bytes, program.name)
     start = -(-end // align) * align

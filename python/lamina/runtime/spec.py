@@ -69,6 +69,7 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
         "kernel": kernels[step.kernel],
         "args": [_ref(r) for r in (*step.args, *step.scratch)],
         "grid": step.grid,
+        "grid_yz": step.grid_yz,
         "bytes": step.bytes,
         "flops": step.flops,
         "threads": step.threads,

@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <tuple>
 
 #include "gpu.h"
 #include "team.h"
@@ -60,6 +61,7 @@ Launch read_launch(nb::handle h, Plan &plan, Step &step) {
     plan.heavy |= bytes > kHeavyBytes || flops > kHeavyFlops;
   } else {
     launch.function = get<int>(h, "kernel");
+    std::tie(launch.grid_y, launch.grid_z) = get<std::pair<uint32_t, uint32_t>>(h, "grid_yz");
     launch.threads = get<int64_t>(h, "threads");
     launch.cluster = get<uint32_t>(h, "cluster");
     launch.shared = get<uint32_t>(h, "shared");

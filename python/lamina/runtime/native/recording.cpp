@@ -135,7 +135,8 @@ cuda::Result Recording::launch(const Launch &launch, const cuda::LaunchConfig &c
   if (cuda::Result result = built_ ? built_->add(config, function, parameters) : driver_.launch(&config, function, parameters, nullptr))
     return result;
   Node node{built_ ? built_->last() : driver_.last_node(config.stream),
-            {function, unsigned(launch.grid), 1, 1, unsigned(launch.threads), 1, 1, launch.shared, nullptr, nullptr, nullptr, nullptr},
+            {function, config.grid_x, config.grid_y, config.grid_z, config.block_x, config.block_y, config.block_z, launch.shared, nullptr,
+             nullptr, nullptr, nullptr},
             {}};
   for (uint32_t slot = launch.slots; slot < launch.slots + launch.count; ++slot)
     if (movable_[slot]) node.movable.push_back(slot);
