@@ -8,7 +8,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .aliases import storage
-from .reading import value, writes_to
+from .reading import users, value, writes_to
 
 _PLACES = ("stack_trace", "nn_module_stack")
 _FAR = 16  # nodes that may take another layout after a graft
@@ -45,9 +45,21 @@ class Graft:
         last.graph.erase_node(last)
 
 
-def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode) -> dict[fx.Node, Tensor] | None:
+def written_memory(graph: fx.Graph) -> set[int] | None:
+    """All that calls in a graph may write to; None where that is not known."""
+    found: set[int] = set()
+    for node in graph.nodes:
+        memory = writes_to(node)
+        if memory is None:
+            return None
+        found |= memory
+    return found
+
+
+def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
     """The values of the nodes whose layout changes where `node` has the layout of `new`: until eager's is met again. None where it
-    is not, where a node cannot take it, or where memory that is then shared, or no longer, is written to."""
+    is not, where a node cannot take it, or where memory that is then shared, or no longer, is written to. written: as
+    `written_memory` has it."""
     old = value(node)
     if old is None or old.shape != new.shape or old.dtype is not new.dtype:
         return None
@@ -56,23 +68,20 @@ def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode) -> dict[fx.No
     with torch.no_grad(), fake:
         changed = {node: old.as_strided(new.shape, new.stride(), 0)}  # in the same memory, as what is told by it stays told
     touched = {storage(old)}
-    after = False
-    written: set[int] = set()
-    for one in node.graph.nodes:
-        after = after or one is node
-        memory = writes_to(one) if after else set()
-        if memory is None:
-            return None
-        written |= memory
-        if not any(n in changed for n in one.all_input_nodes):
+    waiting, at = set(users(node)), node
+    while waiting:
+        at = at.next
+        if at not in waiting:
             continue
-        mine, found = value(one), _tried(one, changed, fake)
-        if mine is None or found is None or mine.shape != found.shape or memory or len(changed) > _FAR:
+        waiting.remove(at)
+        mine, found = value(at), _tried(at, changed, fake)
+        if mine is None or found is None or mine.shape != found.shape or len(changed) > _FAR:
             return None
         touched |= {storage(mine), storage(found)}
         if mine.stride() != found.stride():
-            changed[one] = found
-    return None if touched & written else changed
+            changed[at] = found
+            waiting.update(users(at))
+    return None if written is None or touched & written else changed
 
 
 def store(node: fx.Node, new: Tensor) -> None:

@@ -123,7 +123,9 @@ def added(
 
 
 def _dtype(steps: Sequence[Term], query: Tensor) -> torch.dtype | None:
-    """Of the bias: kernels take the query's, on the CPU also f32."""
+    """Of the bias: kernels take the query's, on the CPU also f32. None too for masks on another device."""
+    if any(value(step.tensor).device != query.device for step in steps):  # type: ignore[union-attr]
+        return None
     adds = {value(step.tensor).dtype for step in steps if step.fill is None}  # type: ignore[union-attr]
     if len(adds) > 1:
         return None

@@ -8,7 +8,6 @@ flag.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from math import prod
 
 import torch
@@ -17,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from .aliases import storage
 from .attention import ATTENTION, choice, flag_masks, meaning
-from .grafting import Graft, store, takes_layout
+from .grafting import Graft, store, takes_layout, written_memory
 from .products import Operand, traced_back
 from .reading import name, same_elements, shape, users, value, writes_to
 from .score_masks import added, is_exact, known
@@ -47,11 +46,12 @@ def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
     if len(modes) != 1:
         return 0
     (fake,) = modes
+    written = written_memory(gm.graph)
     found = 0
     for node in list(gm.graph.nodes):
-        written = read(node, gm)
-        if written is not None:
-            found += _Rewrite(written, gm, Graft(*_end(written), fake), trained).run()
+        of = read(node, gm)
+        if of is not None:
+            found += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained).run()
     if found:
         gm.recompile()
     return found
@@ -79,11 +79,13 @@ def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """One attention. seen: nodes that were looked through, whose arguments are read later than the model does."""
+    """One attention. seen: nodes that were looked through, whose arguments are read later than the model does. written: memory
+    that is, anywhere in the graph."""
 
     of: Written
     gm: fx.GraphModule
     graft: Graft
+    written: set[int] | None
     trained: Collection[fx.Node]
     seen: set[fx.Node] = field(default_factory=set)
 
@@ -194,7 +196,7 @@ class _Rewrite:
             if self.graft.at is self.of.node:
                 node = self._as_product(made)
             found = value(node)
-            changed = None if found is None else takes_layout(self.graft.at, found, self.graft.fake)
+            changed = None if found is None else takes_layout(self.graft.at, found, self.graft.fake, self.written)
             if changed is not None:
                 return changed
             self.graft.undo(before)
@@ -212,14 +214,13 @@ class _Rewrite:
         """Whether nothing is written, between where the model reads it and where attention does, to what that reads."""
         mine = set(self.graft.made)
         read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
-        nodes = takewhile(lambda n: n is not self.graft.at, self.gm.graph.nodes)
-        inside = False
-        for node in nodes:
-            inside = inside or node in self.seen
-            if inside and node not in mine:
-                memory = writes_to(node)
-                if memory is None or memory & read or any(mode in str(node.target) for mode in _MODES):
-                    return False
+        at, waiting = self.graft.at, self.seen - {self.graft.at}
+        while waiting:
+            at = at.prev
+            waiting.discard(at)
+            memory = set() if at in mine else writes_to(at)
+            if memory is None or memory & read or any(mode in str(at.target) for mode in _MODES):
+                return False
         return True
 
     def _erase(self) -> None:
