@@ -17,7 +17,7 @@ from .horizontal_steps import Step, Steps
 from .horizontal_write import Writer, drop_unused
 
 GROWTH = 1.05  # of the arena, at most
-SPARE = 1 << 20  # bytes that it may grow by all the same
+SPARE = 32 << 20  # bytes that it may grow by all the same: little of what a GPU has, and less than its caches hold
 WINDOWS = (64, 8)
 
 
@@ -37,7 +37,7 @@ class Horizontal(Pass):
     A launch waits until something needs what it makes, and until then those like it join it, also later ones that could run by now:
     no two that are joined depend on each other. They have as many threads in a CTA, need registers alike (unless all run at once),
     and share a bounded list of arguments. The arena is packed again for the new order; where it would grow by more than a
-    twentieth, launches move less far, or not at all.
+    twentieth and 32 MB, launches move less far, or not at all.
 
     target   the machine
     """
