@@ -1,5 +1,6 @@
 """lamina: what is done from the command line beside compiling.
 
+    lamina tune model.py:make       measures the hot ops of a model
     lamina tune show                the choices that the store of tuning holds
     lamina tune pin 3f2a own        one of them fixed
 
@@ -16,6 +17,7 @@ from lamina.core.errors import CompileError
 
 from .files import replace_closed
 from .opt_driver import complain
+from .tune_model import add_command, with_name
 from .tune_store import add_commands
 
 Work = Callable[[argparse.Namespace], None]
@@ -30,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     """Entry point; nothing heavy is imported before the work is known."""
     replace_closed()
     try:
-        given = _parser().parse_args(argv)
+        given = _parsed(sys.argv[1:] if argv is None else argv)
         work: Work = given.work
         work(given)
         return 0
@@ -43,12 +45,14 @@ def main(argv: list[str] | None = None) -> int:
         return complain(error, None)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsed(argv: list[str]) -> argparse.Namespace:
     parser = _Parser(prog="lamina", description="Compiles PyTorch models through MLIR.", allow_abbrev=False)
     areas = parser.add_subparsers(metavar="COMMAND", required=True)
     tune = areas.add_parser("tune", help="measured choices between implementations of hot ops", allow_abbrev=False)
-    add_commands(tune.add_subparsers(metavar="WHAT", required=True))
-    return parser
+    commands = tune.add_subparsers(metavar="WHAT", required=True)
+    add_command(commands)
+    add_commands(commands)
+    return parser.parse_args([*argv[:1], *with_name(argv[1:], commands)] if argv[:1] == ["tune"] else argv)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,20 @@ from lamina.passes.registry import nearest
 
 def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:
     """The text of a model at a level. CompileError for a file or factory that is not as it should be."""
-    try:
-        given = Options(**read(Options, options_of(options), "--options"))
-    except CompileError as error:
-        raise CompileError(error.message, where="--options:1:1", remedy=error.remedy) from error
+    given = options_from(options)
     warnings.simplefilter("ignore", FutureWarning)  # of torch about torch
     module, inputs = build(file, factory)
     from lamina.frontend.levels import emit as emit_level
 
     return emit_level(module, inputs, target=target, level=level, options=given)
+
+
+def options_from(text: str) -> Options:
+    """Options in the form that passes have theirs, "strict fast-math=exp-log". CompileError for what is none."""
+    try:
+        return Options(**read(Options, options_of(text), "--options"))
+    except CompileError as error:
+        raise CompileError(error.message, where="--options:1:1", remedy=error.remedy) from error
 
 
 def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:

@@ -1,6 +1,7 @@
 """A two-layer perceptron with LayerNorm and GELU, and a residual connection.
 
 opt-driver examples/models/mlp.py:mlp --emit=tile
+lamina tune examples/models/mlp.py:mlp_bf16
 """
 
 import torch
@@ -22,3 +23,8 @@ def mlp(rows: int = 128, width: int = 256, hidden: int = 1024, layers: int = 2) 
     torch.manual_seed(0)
     model = nn.Sequential(*(Mlp(width, hidden) for _ in range(layers)))
     return model.eval(), (torch.randn(rows, width),)
+
+
+def mlp_bf16(rows: int = 8192, width: int = 1024, hidden: int = 4096, layers: int = 2) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    model, (x,) = mlp(rows, width, hidden, layers)
+    return model.bfloat16(), (x.bfloat16(),)

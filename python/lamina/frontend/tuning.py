@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamina.core.options import Options
@@ -13,20 +12,21 @@ if TYPE_CHECKING:
 
     from lamina.targets.base import Target
     from lamina.tune.question import Answer, Question
+    from lamina.tune.store import Store
 
 
 @dataclass(frozen=True)
 class Session:
     """Tuning that somebody looks at.
 
-    store     the store's file; None: the usual one
+    store     None: the usual one
     again     what the store knows is measured, too
     asking    told each op before it is measured, with its number, from 1, and how many there are
     watch     told what goes on with it: the stage and the share of that which is done
     answered  told what was chosen
     """
 
-    store: Path | None = None
+    store: "Store | None" = None
     again: bool = False
     asking: Callable[[str, int, int], None] = lambda what, number, of: None
     watch: Callable[[str, float], None] = lambda stage, share: None
@@ -64,6 +64,6 @@ def choose_products(
         made.append(Choice.of(question, answer))
         session.answered(made[-1])
 
-    store = Store(session.store)
+    store = session.store or Store()
     annotate(module, target, gpu, options, store, heard, asking=asking, watch=session.watch, again=session.again)
     return tuple(made)

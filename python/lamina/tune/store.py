@@ -74,6 +74,10 @@ class Store:
 
         return self._put(work)
 
+    def takes(self) -> bool:
+        """Whether the file, which is made, takes answers; a warning says why not."""
+        return self._put(lambda connection: None)
+
     @contextmanager
     def trying(self, key: str, identity: Identity, candidate: str) -> Iterator[None]:
         """Around a candidate's first run: if that ends the process, others find the candidate dropped."""

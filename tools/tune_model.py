@@ -1,0 +1,153 @@
+"""`lamina tune FILE.py:FACTORY`: measures what a model's hot ops choose between, and stores the choices."""
+
+import argparse
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.report.amounts import counted
+from lamina.report.choices import default, table
+from lamina.tune.choice import Choice
+from lamina.tune.store import Store
+
+from .cli import MODEL
+
+if TYPE_CHECKING:
+    from lamina.frontend.stages import Built
+
+    Commands = argparse._SubParsersAction[Any]
+
+NAME = "FILE.py:FACTORY"  # the model stands where other commands have their name
+WIDTH = 150  # of text that goes to no terminal
+_ABOUT = "Measures the matrix products of a model on this machine's GPU, and stores which implementation is the fastest."
+
+
+def add_command(commands: "Commands") -> None:
+    parser = commands.add_parser(
+        NAME, prog="lamina tune", help="measures what a model can choose from", description=_ABOUT, allow_abbrev=False
+    )
+    parser.set_defaults(work=_work)
+    parser.add_argument("model", metavar=NAME, help="FACTORY() returns (module, example inputs); they are moved to the GPU")
+    parser.add_argument("--policy", choices=("quick", "full"), default="quick", help="the three likeliest candidates, or all")
+    parser.add_argument("--again", action="store_true", help="measure what the store knows, too")
+    parser.add_argument("--target", help="what to compile for (default: the GPU, such as nvvm:sm_90a)")
+    parser.add_argument("--options", default="", metavar="TEXT", help="options as in pipelines, 'fast-math=exp-log'")
+    parser.add_argument("--store", metavar="FILE", help="the store (default: LAMINA_TUNE_STORE, else in the user's data folder)")
+
+
+def with_name(argv: list[str], commands: "Commands") -> list[str]:
+    """What follows `lamina tune`, with NAME in front where a model is named and no command."""
+    is_model = argv and argv[0] not in commands.choices and any(MODEL.fullmatch(word) for word in argv)
+    return [NAME, *argv] if is_model else argv
+
+
+def _work(given: argparse.Namespace) -> None:
+    from .model import build, options_from  # imports MLIR
+
+    _check_gpu(given.target)
+    found = MODEL.fullmatch(given.model)
+    if found is None:
+        raise CompileError(f"{given.model!r} names no model", remedy=f"give {NAME}")
+    options = replace(options_from(given.options), tune=given.policy, cache=False)
+    warnings.simplefilter("ignore", FutureWarning)  # of torch about torch
+    module, inputs = on_gpu(*build(found["file"], found["factory"]))
+    store = Store(given.store)
+    kept = f"kept in {store.path}" if store.takes() else f"not kept, as {store.path} cannot be written"
+    board = Board(Console(stderr=True))
+    try:
+        built = _tune(module, inputs, options, given.target, store, given.again, board)
+    except KeyboardInterrupt:
+        board.show()
+        rest = " without --again" if given.again else ""
+        board.say(f"interrupted: {len(board.choices)} of {counted(board.of, 'op')} done, {kept}; the same command{rest} goes on")
+        raise
+    except CompileError:
+        board.show()
+        raise
+    if not built.choices:
+        print(f"nothing to tune: {default(built.program, options.tune) or 'the model has no matrix products'}")
+        return
+    board.show()
+    board.say(f"{board.measured} of {counted(len(board.choices), 'op')} measured now, the others known before; {kept}")
+
+
+def _check_gpu(target: str | None) -> None:
+    import torch
+
+    if target and target.partition(":")[0] == "cpu":
+        raise CompileError("tuning is for NVIDIA GPUs: on a CPU there is nothing to choose", remedy="leave --target out")
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        remedy = "tune where the program will run; `lamina tune merge` takes what was measured elsewhere"
+        raise CompileError("tuning measures on an NVIDIA GPU, and torch finds none", remedy=remedy)
+
+
+def on_gpu(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Both on the GPU that a part of them is on already, else on torch's current one."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
+    devices = [t.device for t in (*leaves, *module.parameters(), *module.buffers())]
+    home = next((device for device in devices if device.type == "cuda"), None) or torch.device("cuda", torch.cuda.current_device())
+    return module.to(home), pytree.tree_map_only(torch.Tensor, lambda t: t.to(home), inputs)
+
+
+def _tune(
+    module: Any, inputs: tuple[Any, ...], options: Options, target: str | None, store: Store, again: bool, board: "Board"
+) -> "Built":
+    """Compiles the model without gradients, as it is run."""
+    from lamina.frontend.export import inference_graph
+    from lamina.frontend.stages import build as compiled
+    from lamina.frontend.tuning import Session
+
+    session = Session(store, again, board.asking, board.watch, board.answered)
+    with board.progress:
+        return compiled(inference_graph(module, inputs), options=options, target=target, session=session)
+
+
+class Board:
+    """What is shown while it goes on, a bar for all ops and one for the op in work, and what was answered.
+
+    of        how many ops there are; measured: how many were not known before
+    """
+
+    def __init__(self, console: Console) -> None:
+        """console: for all but the results."""
+        self.console = console
+        self.choices: list[Choice] = []
+        self.of = self.measured = self._known = 0
+        words = (TextColumn("{task.description}", markup=False), BarColumn(20), TextColumn("{task.fields[note]}", markup=False))
+        self.progress = Progress(*words, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
+        self._all = self.progress.add_task("compiling the model", total=None, note="")
+        self._one = self.progress.add_task("", total=1.0, visible=False, note="")
+
+    def asking(self, what: str, number: int, of: int) -> None:
+        self.of = of
+        self.progress.update(self._all, description="ops", total=of, completed=number - 1, note=f"{number - 1} of {of}")
+        self.progress.reset(self._one, description=what, visible=True, note="")
+        self._known = self.measured
+        if not self.console.is_terminal:
+            self.say(f"{number} of {of}: {what}")
+
+    def watch(self, stage: str, share: float) -> None:
+        self.measured = self._known + 1
+        self.progress.update(self._one, completed=share, note=stage)
+
+    def answered(self, choice: Choice) -> None:
+        self.choices.append(choice)
+        self.progress.update(self._all, advance=1, note=f"{len(self.choices)} of {self.of}")
+
+    def show(self) -> None:
+        """The answers so far, to standard output."""
+        if self.choices:
+            console = Console()
+            (console if console.is_terminal else Console(width=WIDTH)).print(table(self.choices))
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text), soft_wrap=True)
