@@ -29,12 +29,30 @@ class Dot:
         self.entry, self.product, self.config, self.memory, self.results = entry, product, config, memory, results
         self.done: dict[Expr, ir.Value] = {}
         self.at: dict[Axis | None, ir.Value] = {}
+        self.width = config.n
         self.numbers: dict[int, ir.Value] = {}
 
     def emit(self, program: ir.Value) -> None:
         """program: the number of the square."""
         self._place(program)
-        self.done[self.product.product] = self._sum()
+        total = self._sum()
+        first = self.at[self.product.n]
+        self.width = self.config.n // self.config.split
+        for part in range(self.config.split):
+            self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
+            self.done = {self.product.product: self._part(total, part)}
+            self._store()
+
+    def _part(self, total: ir.Value, part: int) -> ir.Value:
+        if self.config.split == 1:
+            return total
+        shape = [self.config.m, self.width]
+        i64 = ir.IntegerType.get_signless(64)
+        places = [[0, part * self.width], shape, [1, 1]]
+        offsets, sizes, strides = (ir.ArrayAttr.get([ir.IntegerAttr.get(i64, n) for n in p]) for p in places)
+        return vector.extract_strided_slice(ir.VectorType.get(shape, ir.F32Type.get()), total, offsets, sizes, strides)
+
+    def _store(self) -> None:
         for result, memory in zip(self.product.results, self.results, strict=True):
             value = self._whole(self._value(result.expr))
             stored = element(result.dtype)
@@ -93,7 +111,7 @@ class Dot:
         if isinstance(e, Load):
             axes = {self.product.merged.axis_of.get(x, x) for x in e.free}
             m, n = (axis if axis in axes else None for axis in (self.product.m, self.product.n))
-            raw = self._read(e, (m, n), (self.config.m if m else 1, self.config.n if n else 1))
+            raw = self._read(e, (m, n), (self.config.m if m else 1, self.width if n else 1))
             return self._from_memory(raw, self.memory[e.tensor][1])
         assert isinstance(e, Apply), e
         values = [self._value(x) for x in e.operands]
@@ -117,7 +135,7 @@ class Dot:
         return raw
 
     def _whole(self, value: ir.Value) -> ir.Value:
-        return self._broadcast(value, [self.config.m, self.config.n])
+        return self._broadcast(value, [self.config.m, self.width])
 
     def _broadcast(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
         type_ = ir.VectorType(value.type)
@@ -135,7 +153,7 @@ class Dot:
     ) -> tuple[ir.Value, list[ir.Value], ir.AffineMap, ir.ArrayAttr]:
         """Memory as seen along the batch and two axes, where the square lies in it, which of its dimensions are the block's, and
         whether the block lies inside along each."""
-        shape = shape or (self.config.m, self.config.n)
+        shape = shape or (self.config.m, self.width)
         at = at.rename(self.product.merged.rename)
         outer = tuple(x for x in self.product.batch if at.coefficient(x))
         sizes = [extent(x) for x in (*outer, *axes)]

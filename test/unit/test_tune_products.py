@@ -24,6 +24,7 @@ from lamina.passes.choose import CHOICE, LIBRARY, calls
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
+from lamina.schedules.contraction import candidates
 from lamina.targets import named
 from lamina.tune import products
 from lamina.tune.choice import Choice
@@ -31,7 +32,7 @@ from lamina.tune.cut import Cut, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store import Store
 
-OURS = "triton{m=64 n=64 k=64 warps=4 stages=4 group=8 resident=0}"
+OURS = str(candidates(1, 80, 96, 64, 132)[0])
 HERE = Identity("a GPU, 132 SMs", "versions")
 
 
@@ -55,6 +56,7 @@ def graph_level(*given: Tensor) -> ir.Module:
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     return Store(tmp_path / "store.sqlite")
 
 

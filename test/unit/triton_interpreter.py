@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from triton.runtime import interpreter
 
+from lamina.schedules.contraction import Config
 from lamina.targets.triton import defined
 from lamina.targets.triton_text import Printed
 
@@ -27,3 +28,15 @@ def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndar
     if (source.name, target.name) != ("fp32", "bf16"):
         return _TRUNCATED(values, source, target, mode)
     return torch.from_numpy(np.array(values, np.float32)).bfloat16().view(torch.int16).numpy().view(np.uint16)
+
+
+def call_function(name: str, x: Tensor) -> Tensor:
+    """A function of triton_math on the elements of x (f32)."""
+    n = 1 << (x.numel() - 1).bit_length()
+    body = (
+        f"i = tl.arange(0, {n})\n    tl.store(y + i, {name}(tl.load(x + i, mask=i < {x.numel()}, other=0.0)), mask=i < {x.numel()})"
+    )
+    kernel = f"@triton.jit\ndef kernel(x, y):\n    {body}"
+    out = torch.empty_like(x)
+    interpret(Printed("kernel", kernel, (name,), (("f32", 4), ("f32", 4)), Config()), 1, [x, out])
+    return out

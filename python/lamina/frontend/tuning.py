@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
+
+import torch
 
 from lamina.core.options import Options
 from lamina.tune.choice import Choice
@@ -36,9 +38,14 @@ class Session:
 UNSEEN = Session()
 
 
+def _is_here(gpu: int | None) -> TypeGuard[int]:
+    """Whether this is the number of a GPU that can be asked; tensors may be fake ones of a GPU that is not there."""
+    return gpu is not None and torch.cuda.is_available()
+
+
 def tuning_state(options: Options, gpu: int | None) -> str:
     """What of the store of tuning a program for this GPU depends on; "" where it depends on none."""
-    if gpu is None or options.tune == "off":
+    if not _is_here(gpu) or options.tune == "off":
         return ""
     from lamina.tune.question import Identity
     from lamina.tune.store import Store
@@ -50,7 +57,7 @@ def choose_products(
     module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
 ) -> tuple[Choice, ...]:
     """Puts what tuning says on a module at the graph level. gpu: its number; None where the program is not for one that is here."""
-    if gpu is None or options.tune == "off":
+    if not _is_here(gpu) or options.tune == "off":
         return ()
     from lamina.tune.products import annotate
     from lamina.tune.store import Store

@@ -12,11 +12,14 @@ _TEXT = re.compile(r"triton\{([^{}]*)\}")
 class Config:
     """How a product becomes a block program.
 
-    m, n, k   elements of a block of the result, and of what is multiplied at a time; powers of two from 16
-    warps     of one CTA
-    stages    blocks of the factors in flight: the depth of the software pipeline
-    group     rows of blocks whose columns are walked together, so that factors are found in the second-level cache
-    resident  CTAs of an SM that walk over all blocks; 0: a CTA for every block
+    m, n, k      elements of a block of the result, and of what is multiplied at a time; powers of two from 16
+    warps        of one CTA
+    stages       blocks of the factors in flight: the depth of the software pipeline
+    group        rows of blocks whose columns are walked together, so that factors are found in the second-level cache
+    resident     CTAs of an SM that walk over all blocks; 0: a CTA for every block
+    split        parts of a block, side by side, in which what follows the product is computed: fewer registers hold it at a time
+    descriptors  1: factors come by descriptors (TMA) where the chip and their layout allow it; 0: by pointers. Making descriptors
+                 takes a kernel about a microsecond
     """
 
     m: int = 128
@@ -26,6 +29,8 @@ class Config:
     stages: int = 3
     group: int = 8
     resident: int = 0
+    split: int = 1
+    descriptors: int = 1
 
     def __str__(self) -> str:
         """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""
@@ -60,23 +65,31 @@ class Config:
             raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
         if self.stages < 1 or self.group < 1:
             raise CompileError(f"stages={self.stages} group={self.group}", remedy="both are at least 1")
+        if self.descriptors not in (0, 1):
+            raise CompileError(f"descriptors={self.descriptors}", remedy="it is 0 or 1")
+        if self.split not in (1, 2, 4) or self.n // self.split < 16:
+            raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")
 
 
 LARGE = (
+    Config(128, 256, 64, 8, 3, 8, 1, 2),
+    Config(128, 128, 64, 4, 3, 8, 2, 2),
+    Config(128, 256, 64, 8, 4, 8, 1, 4),
+    Config(256, 128, 64, 8, 3, 8, 1, 2),
     Config(128, 256, 64, 8, 3, 8, 1),
     Config(128, 128, 64, 4, 3, 8, 2),
     Config(128, 256, 64, 8, 3, 8, 0),
     Config(128, 128, 64, 4, 3, 8, 0),
-    Config(128, 128, 64, 8, 3, 8, 2),
-    Config(128, 128, 64, 8, 4, 8, 0),
-    Config(256, 128, 64, 8, 3, 8, 1),
 )
 SMALL = (
     Config(64, 128, 64, 4, 4),
     Config(64, 64, 64, 4, 4),
-    Config(32, 64, 128, 4, 4),
-    Config(16, 64, 128, 4, 5),
-    Config(16, 32, 128, 2, 5),
+    Config(64, 64, 64, 4, 4, descriptors=0),
+    Config(64, 32, 128, 4, 4, descriptors=0),
+    Config(32, 64, 128, 4, 4, descriptors=0),
+    Config(32, 32, 128, 4, 4, descriptors=0),
+    Config(16, 64, 128, 4, 5, descriptors=0),
+    Config(16, 32, 128, 2, 5, descriptors=0),
 )
 
 

@@ -25,7 +25,8 @@ _CALLS = {
     "arith.maxnumf": "tl.maximum({0}, {1})", "arith.minnumf": "tl.minimum({0}, {1})",
     "arith.select": "tl.where({0}, {1}, {2})", "arith.negf": "-{0}",
     "math.exp": "tl.exp({0})", "math.exp2": "tl.exp2({0})", "math.log": "tl.log({0})", "math.log2": "tl.log2({0})",
-    "math.sqrt": "tl.sqrt_rn({0})", "math.rsqrt": "tl.rsqrt({0})", "math.erf": "tl.erf({0})", "math.absf": "tl.abs({0})",
+    "math.sqrt": "tl.sqrt_rn({0})", "math.rsqrt": "tl.rsqrt({0})", "math.erf": "erf({0})", "math.tanh": "tanh({0})",
+    "math.absf": "tl.abs({0})",
     "math.sin": "tl.sin({0})", "math.cos": "tl.cos({0})", "math.floor": "tl.floor({0})", "math.ceil": "tl.ceil({0})",
     "math.fma": "tl.fma({0}, {1}, {2})",
 }  # fmt: skip
@@ -43,18 +44,6 @@ CASTS = (
 _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
 _UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # what they are the opposite of
 _INTEGERS = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
-
-
-_TANH = (-1 / 3, 2 / 15, -17 / 315, 62 / 2835)  # of its Taylor series, after x
-_TANH_SMALL = 0.25  # up to here they are as exact as f32 is
-
-
-def _tanh(x: str) -> str:
-    """Of 1 - 2 / (exp(2x) + 1), which loses digits near 0, and a polynomial there."""
-    series = ""
-    for c in reversed(_TANH):
-        series = f"{c} + {x} * {x} * ({series})" if series else str(c)
-    return f"tl.where(tl.abs({x}) < {_TANH_SMALL}, {x} + {x} * {x} * {x} * ({series}), 1 - 2 / (tl.exp(2 * {x}) + 1))"
 
 
 def _compare_floats(predicate: int, a: str, b: str) -> str:
@@ -78,8 +67,6 @@ def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None 
         return f"{operands[0]} {_INFIX[op]} {operands[1]}"
     if op in _CALLS:
         return _CALLS[op].format(*operands)
-    if op == "math.tanh":
-        return _tanh(operands[0])
     if op in CASTS:
         return f"({operands[0]}).to({TYPES[dtype]})" if dtype in TYPES else None
     if op == "arith.cmpf" and predicate is not None:

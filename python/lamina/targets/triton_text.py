@@ -17,6 +17,7 @@ from lamina.core.errors import CompileError
 from lamina.passes.locations import where
 from lamina.schedules.contraction import Config
 
+from .triton_math import FUNCTIONS
 from .triton_ops import TYPES, applied
 
 HEADER = "import triton\nimport triton.language as tl\n"
@@ -31,12 +32,14 @@ class Printed:
 
     name        its function's name
     kernel      the function
+    calls       names of functions in triton_math that it calls
     arguments   element type of each parameter, as MLIR writes it, and bytes that its memory is aligned to
     config      warps and stages to compile it with
     """
 
     name: str
     kernel: str
+    calls: tuple[str, ...]
     arguments: tuple[tuple[str, int], ...]
     config: Config
 
@@ -48,7 +51,8 @@ class Printed:
 
 def together(kernels: Sequence[Printed]) -> str:
     """A module with several kernels."""
-    return HEADER + "".join(f"\n\n{k.kernel}\n" for k in kernels)
+    called = dict.fromkeys(name for k in kernels for name in k.calls)
+    return HEADER + "".join(f"\n\n{text}\n" for text in (*(FUNCTIONS[name] for name in called), *(k.kernel for k in kernels)))
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
@@ -67,8 +71,9 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
 
 class _Printer:
     def __init__(self, function: ir.Operation, descriptors: bool) -> None:
-        self.function, self.descriptors = function, descriptors
+        self.function = function
         self.config = Config.read(ir.StringAttr(function.attributes["tile.triton"]).value)
+        self.descriptors = descriptors and bool(self.config.descriptors)
         self.name = ir.StringAttr(function.attributes["sym_name"]).value
         self.programs = ir.IntegerAttr(function.attributes["tile.grid"]).value
         self.ctas = ir.IntegerAttr(function.attributes["tile.ctas"]).value
@@ -78,6 +83,8 @@ class _Printer:
         self.views: dict[ir.Value, ir.Operation] = {}
         self.blocks: dict[str, str] = {}  # descriptors by the text that makes them
         self.lanes: dict[tuple[str, int], str] = {}  # positions along a dimension that are known here
+        self.parts: dict[ir.Value, list[str]] = {}  # of blocks that are cut
+        self.calls: dict[str, None] = {}
         self.count = 0
         self.lines: list[str] = []
         self.head: list[str] = []
@@ -99,7 +106,7 @@ class _Printer:
         lines = [f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *loop, *self.lines]
         aligned = list(ir.DenseI64ArrayAttr(self.function.attributes["tile.align"]))
         types = [str(ir.MemRefType(a.type).element_type) for a in arguments]
-        return Printed(self.name, "\n".join(lines), tuple(zip(types, aligned, strict=True)), self.config)
+        return Printed(self.name, "\n".join(lines), tuple(self.calls), tuple(zip(types, aligned, strict=True)), self.config)
 
     # -- ops
 
@@ -112,6 +119,7 @@ class _Printer:
             "vector.transfer_write": self._write,
             "vector.contract": self._contract,
             "vector.broadcast": self._broadcast,
+            "vector.extract_strided_slice": self._part,
             "scf.for": self._for,
             "func.return": lambda op: None,
             "scf.yield": lambda op: None,
@@ -143,13 +151,40 @@ class _Printer:
         text = applied(op.name, [self._value(v) for v in op.operands], dtype, predicate)
         if text is None:
             raise self._refuse(op)
+        if text.startswith("erf(") and self._meets_one(op.result):
+            text = f"erf_beside_one{text.removeprefix('erf')}"
+        self.calls.update(dict.fromkeys(name for name in FUNCTIONS if text.startswith(f"{name}(")))
         self._set(op.result, text)
+
+    def _meets_one(self, v: ir.Value) -> bool:
+        """Whether a value is added to 1 and used for nothing else."""
+        users = [use.owner.operation for use in v.uses]
+        return all(u.name == "arith.addf" and any(map(_is_one, u.operands)) for u in users)
 
     def _broadcast(self, op: ir.Operation) -> None:
         if op.operands[0] in self.literals:
             self.literals[op.result] = self.literals[op.operands[0]]
         else:
             self.names[op.result] = self._value(op.operands[0])
+
+    def _part(self, op: ir.Operation) -> None:
+        """One of the 2 or 4 parts that the columns of a block are cut into: Triton halves, so that all are made at the first."""
+        source = op.operands[0]
+        rows, columns = ir.VectorType(source.type).shape
+        width = ir.VectorType(op.result.type).shape[1]
+        if source not in self.parts:
+            parts = [self._value(source)]
+            while len(parts) * width < columns:
+                half = columns // len(parts) // 2
+                parts = [name for part in parts for name in self._halves(part, rows, half)]
+            self.parts[source] = parts
+        offset = ir.IntegerAttr(op.attributes["offsets"][1]).value
+        self.names[op.result] = self.parts[source][offset // width]
+
+    def _halves(self, name: str, rows: int, columns: int) -> tuple[str, str]:
+        left, right = self._fresh(), self._fresh()
+        self._line(f"{left}, {right} = {name}.reshape({rows}, 2, {columns}).permute(0, 2, 1).split()")
+        return left, right
 
     def _contract(self, op: ir.Operation) -> None:
         a, b, acc = (self._value(v) for v in op.operands)
@@ -281,6 +316,14 @@ class _Printer:
 
     def _refuse(self, op: ir.Operation) -> CompileError:
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
+
+
+def _is_one(v: ir.Value) -> bool:
+    op = None if isinstance(v, ir.BlockArgument) else v.owner.operation
+    if op is not None and op.name == "vector.broadcast":
+        return _is_one(op.operands[0])
+    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
+    return isinstance(value, ir.DenseElementsAttr) and value.is_splat and value.get_splat_value().value == 1
 
 
 def _element(type_: ir.Type) -> ir.Type:

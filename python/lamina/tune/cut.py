@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_mlir import ir
 
 from lamina.core.options import Options
+from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.passes.choose import CHOICE, reader, strides_of
 from lamina.passes.emit_program import program_from
@@ -17,7 +18,7 @@ from lamina.passes.levels import pipeline
 from lamina.passes.locations import op_word
 from lamina.passes.pipeline import run
 from lamina.runtime.executable import Executable
-from lamina.targets import Target
+from lamina.targets import Artifact, Target
 
 _COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
 _DTYPES = {
@@ -106,7 +107,8 @@ class Built:
             for op in list(module.body.operations):
                 if op.operation.name == "plan.program":
                     op.operation.erase()
-            artifact = self.target.compile(module)
+            launched = any(isinstance(step, Launch) for step in program.steps)
+            artifact = self.target.compile(module) if launched else Artifact(self.target.name, b"", ())
         self._run = Executable(with_needs(program, artifact.needs), artifact)
         self._run.load(self.inputs[0].device.index)
 

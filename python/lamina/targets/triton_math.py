@@ -1,0 +1,50 @@
+"""Math functions as Triton functions that printed kernels call, where Triton's own are slow or have no place in its interpreter."""
+
+from lamina.passes.polynomials.error_function import LARGE, SMALL
+from lamina.passes.polynomials.hyperbolic import TANH
+
+_MINUS_LOG2_E = -1.4426950408889634
+_TWICE_LOG2_E = 2.8853900817779268
+# erf(a) = 1 - exp2(-a*q(a)) for a >= 0: least squares, reweighted towards the least maximum of the absolute error (Lawson)
+_BESIDE_ONE = (1.62790859, 0.918416381, 0.148481607, -0.0282536801, 0.000774629065, 0.00148944196, -0.000445507729, 4.53586035e-05)
+
+
+def _horner(x: str, highest_first: tuple[float, ...]) -> str:
+    text = repr(highest_first[0])
+    for c in highest_first[1:]:
+        text = f"({text}) * {x} + {c!r}"
+    return text
+
+
+def _function(name: str, says: str, *lines: str) -> str:
+    body = "\n".join(f"    {line}" for line in (f'"""{says}"""', *lines))
+    return f"@triton.jit\ndef {name}(x):\n{body}"
+
+
+_SIGN = "tl.where(x < 0, -large, large)"
+FUNCTIONS = {
+    "erf": _function(
+        "erf",
+        "At most 2 ulp: x + x*q(x*x) below 0.92, 1 - exp(-a*q(a)) above (lamina/passes/gpu_math/error_function.py).",
+        "a, square = tl.abs(x), x * x",
+        f"large = 1.0 - tl.exp2(({_horner('a', tuple(c * _MINUS_LOG2_E for c in LARGE))}) * a)",
+        f"small = ({_horner('square', SMALL)}) * x + x",
+        f"return tl.where(a < 0.92, small, {_SIGN})",
+    ),
+    "erf_beside_one": _function(
+        "erf_beside_one",
+        "With an absolute error of at most 2**-23, for 1 + erf(x), which has no more digits.",
+        "a = tl.abs(x)",
+        f"large = 1.0 - tl.exp2(-a * ({_horner('a', _BESIDE_ONE[::-1])}))",
+        f"return {_SIGN}",
+    ),
+    "tanh": _function(
+        "tanh",
+        "At most 4 ulp: an odd polynomial below 0.55, 1 - 2/(exp(2|x|) + 1) above (lamina/passes/gpu_math/hyperbolic.py).",
+        "a, square = tl.abs(x), x * x",
+        f"large = 1.0 - 2.0 / (tl.exp2(a * {_TWICE_LOG2_E}) + 1.0)",
+        f"small = ({_horner('square', TANH)}) * square * x + x",
+        f"return tl.where(a < 0.55, small, {_SIGN})",
+    ),
+}
+"""The text of each function, by its name."""
