@@ -104,6 +104,11 @@ def test_a_convolution_takes_what_follows(name: str) -> None:
     )
 
 
+def test_nothing_is_taken_where_values_are_to_be_rounded_as_eager_does() -> None:
+    gm = normalise(traced(biased, IMAGE, WEIGHT, CHANNELS), round_intermediates=True).gm
+    assert not gm.graph.find_nodes(op="call_function", target=FUSED)
+
+
 def test_a_bias_is_taken_as_it_is_given() -> None:
     (first, _) = calls(biased, IMAGE, WEIGHT, CHANNELS)
     assert [a.op for a in first.args[:3]] == ["placeholder"] * 3

@@ -23,7 +23,7 @@ def in_another_form(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor | None:
-    """None for a convolution that stays. x: (batch, channels, height, width), weight: (features, channels, kernel height, width)."""
+    """None for one that stays. x: (batch, channels, height, width), weight: (features, channels, kernel height, kernel width)."""
     half = x.dtype in (torch.float16, torch.bfloat16) and x.dtype is weight.dtype
     if not half or x.dim() != 4 or transposed or groups != 1 or 0 in (*x.shape, *weight.shape):
         return None

@@ -50,7 +50,7 @@ def write_levels(
 def _levels(model: Any, example_inputs: Any, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
     from .importer import import_torch
 
-    graph = normalise(inference_graph(model, example_inputs))
+    graph = normalise(inference_graph(model, example_inputs), round_intermediates=options.round_intermediates)
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
     code = destination(target, graph.gm).compiler()

@@ -60,8 +60,8 @@ def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphMo
     return folded
 
 
-def normalise(gm: fx.GraphModule) -> Normalised:
-    """`gm` is left as it is."""
+def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Normalised:
+    """`gm` is left as it is. round_intermediates: no library call takes on what comes after it, which would round once for both."""
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(gm.graph, mapping)
@@ -93,7 +93,8 @@ def normalise(gm: fx.GraphModule) -> Normalised:
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
             _expand_scalar(graph, node)
-    take_epilogues(graph)
+    if not round_intermediates:
+        take_epilogues(graph)
     for node in graph.nodes:
         _check_dtype(node)
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for

@@ -113,7 +113,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
         entry = cache.get(_key(graph, options, goal))
         if entry is not None and (found := _from_entry(entry)) is not None:
             return replace(found, gpu=goal.gpu, cached=True, seconds={"cache": time.perf_counter() - start})
-    built = _compile(normalise(gm), options, goal, watch, session)
+    built = _compile(normalise(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
         meta = {
             "kernels": built.kernels,
