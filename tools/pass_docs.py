@@ -28,19 +28,20 @@ opt-driver x.mlir --pass-pipeline='lamina-simplify{fast-math=exp-log},func.func(
 
 Upstream's passes mix with them by name. `opt-driver --list-passes` shows all of them with their options.
 """
-_TARGET = "## In the CPU target\n\nBetween tile and llvm, before upstream's own lowering (`targets/cpu.py`).\n"
+_MOST = "nvvm:sm_90a"  # the target whose pipelines have all passes of the others
+_TARGETS = "## In the targets\n\nBetween tile and llvm, before upstream's own lowering (`targets/cpu.py`, `targets/nvvm.py`).\n"
 _CODE = re.compile(r" {4}| ?->")
 
 
 def page() -> str:
     parts, left = [_HEAD], dict(PASSES)
     for start, end in pairwise(LEVELS):
-        names = [call.name for _, call in parse(pipeline(start, end)).calls() if call.name in PASSES]
+        names = [call.name for _, call in parse(pipeline(start, end, target=_MOST)).calls() if call.name in PASSES]
         parts += [f"## From {start} to {end}\n"] if names else []
         parts += [section(load(name)) for name in names]
         for name in names:
             left.pop(name, None)
-    return "\n".join([*parts, _TARGET, *(section(load(name)) for name in left)])
+    return "\n".join([*parts, _TARGETS, *(section(load(name)) for name in left)])
 
 
 def section(cls: type[Pass]) -> str:
