@@ -1,5 +1,6 @@
 """`lamina tune FILE.py:FACTORY` with no GPU: what is asked for, what is shown, and what an interrupt leaves."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
@@ -134,3 +136,19 @@ def test_models_go_where_their_tensors_are(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: moved.append(device) or self)
     assert tune_model.on_gpu(model, (model.weight.detach(), [2]))[0] is model
     assert moved == [torch.device("cuda", 3)] * 2
+
+
+def test_terminals_have_bars() -> None:
+    out = io.StringIO()
+    board = tune_model.Board(Console(file=out, force_terminal=True, width=100, color_system=None))
+    with board.progress:
+        board.asking("addmm [8x8] by 8x8", 1, 3)
+        board.watch("compiling", 0.25)
+        board.progress.refresh()
+        board.answered(CHOICES[0])
+        board.asking("mm", 2, 3)
+        board.watch("timing", 1.0)
+        board.progress.refresh()
+    shown = out.getvalue()
+    assert "0 of 3" in shown and "1 of 3" in shown and "addmm [8x8] by 8x8" in shown and "compiling" in shown and "timing" in shown
+    assert board.measured == 2 and "1 of 3: " not in shown
