@@ -37,12 +37,14 @@ class Extern(Op):
     """A call of a routine that is not ours.
 
     callee  the overload's name, e.g. "aten.addmm.default"
-    reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds) or "fallback"
+    reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds), "custom" (a user's kernel, which
+            writes into memory that it is given; see frontend/custom/op.py) or "fallback"
     args    the positional arguments in order: `unit` stands for the next tensor operand, the `none` type for None; ints,
             floats, bools, strings and nested arrays are themselves; torch dtypes, devices, layouts and memory formats are
             strings such as "torch.float32"
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
+    needs   strides that every operand must have, where the routine counts on them
 
     Pure unless it carries `graph.effect` (random numbers): then it is never merged, dropped or reordered among its kind.
     """

@@ -101,7 +101,7 @@ class Emitter:
             operands += [self._root(root, loc) for root in step.outs]
         else:
             results = [memref(root, root.layout) for root in step.outs]
-        attributes = {key: step.op.attributes[key] for key in step.op.attributes if key not in ("strides", "dtypes")}
+        attributes = {key: step.op.attributes[key] for key in step.op.attributes if key not in ("strides", "dtypes", "needs")}
         attributes["n_out"] = _i64(len(step.outs) if step.in_place else 0)
         if not step.in_place and any(map(_is_named, step.outs)):
             attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(root.dtype) for root in step.outs])

@@ -141,16 +141,30 @@ class _Reader:
         declared = [Layout.of(shape_of(result), list(s)) for result, s in zip(op.results, strides, strict=True)]
         wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
         layouts = next((choice for choice in (wanted, declared) if writes_in_place(callee, choice)), None)
+        if op.attributes["reason"].value == "custom":
+            layouts = declared
         dtypes = [{"graph.dtype": d} for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [{} for _ in op.results]
         outs = [
             self._root("owned" if layouts is None else "arena", result, layout, attributes)
             for result, layout, attributes in zip(op.results, layouts or declared, dtypes, strict=True)
         ]
         ins = [self._place(value, op) for value in op.operands]
+        if "needs" in op.attributes:
+            ins = [self._with_strides(*pair, op) for pair in zip(op.operands, op.attributes["needs"], strict=True)]
         if layouts is None and may_alias(callee):
             for root in outs:
                 root.keeps = [place.root for place in ins]
         self._step(CallStep(op, ins, outs, layouts is not None))
+
+    def _with_strides(self, value: ir.Value, strides: Sequence[int], user: ir.Operation) -> Place:
+        """A value in a layout that its user counts on, copied if it is in another."""
+        place = self._place(value, user)
+        needed = Layout.of(place.layout.shape, tuple(strides))
+        if place.layout.strides == needed.strides:
+            return place
+        if not needed.is_injective:
+            raise CompileError(f"{user.name} needs strides {needed.strides}, whose elements overlap", where=where(user.location))
+        return self._copy(value, user, needed)
 
     def _place(self, value: ir.Value, user: ir.Operation) -> Place:
         if value not in self.places:

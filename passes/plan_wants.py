@@ -74,6 +74,8 @@ def _images(op: ir.Operation) -> list[ir.Value]:
 
 
 def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
+    if "needs" in op.attributes:
+        return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
     if images := _images(op):
         return [(image, channels_last(shape_of(image))) for image in images]
     if ir.StringAttr(op.attributes["callee"]).value != _ATTENTION:

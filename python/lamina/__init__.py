@@ -10,16 +10,18 @@ Importing the package imports neither torch nor MLIR.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .core.custom_kernel import CustomKernel
 from .core.errors import CompileError
 from .core.options import Options
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from .core.custom_kernel import Rule
     from .frontend.model import CompiledModel
     from .report.explanation import Explanation
 
-__all__ = ["CompileError", "Options", "compile", "explain"]
+__all__ = ["CompileError", "CustomKernel", "Options", "compile", "custom_kernel", "explain", "register_kernel"]
 
 
 def compile(
@@ -67,3 +69,59 @@ def explain(
     from .frontend.explain import explain as report
 
     return report(model, example_inputs, more=more, target=target, options=options, training=training, measure=measure, show=show)
+
+
+def custom_kernel(
+    op: Any,
+    *,
+    kernel: Any,
+    arguments: "Rule",
+    grid: "Rule",
+    outputs: "Rule | None" = None,
+    when: "Rule | None" = None,
+    constants: Mapping[str, Any] | None = None,
+    num_warps: int = 4,
+    num_stages: int = 3,
+    name: str = "",
+) -> CustomKernel:
+    """A Triton kernel of yours for an op, on NVIDIA GPUs: pass it as `options={"kernels": [k]}`, or use it `with k:`. See
+    docs/custom-kernels.md.
+
+    op          a functional op of torch or of yours (torch.library.custom_op): its name "mylib::scaled_add" or its overload
+    kernel      the @triton.jit function
+    arguments   gives what it is launched with, in the order of its parameters or as a dict: tensors, which it gets as pointers,
+                and numbers, which are compiled in
+    grid        gives the number of blocks along x, or along x, y and z
+    outputs     gives tensors like those that the kernel writes; they have to be what the op's own shape rule says, which is the
+                default
+    when        says whether the kernel serves; where it does not, the op is compiled as without it
+    constants   values of constexpr parameters that are the same at each launch
+    name        what it is called in explain and in profiles, by default the function's name
+
+    Rules are functions that take by name what they need of the op's arguments and the constants; `arguments` and `grid` also of its
+    results, `out`, or `out0`, `out1`, ... where there are several. Tensors have shape, stride() and dtype, but no values.
+    """
+    from .frontend.custom.declare import custom_kernel as declared
+
+    return declared(
+        op,
+        kernel=kernel,
+        arguments=arguments,
+        grid=grid,
+        outputs=outputs,
+        when=when,
+        constants=constants,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        name=name,
+    )
+
+
+def register_kernel(op: Any, **declared: Any) -> CustomKernel:
+    """lamina.custom_kernel for the whole process: `torch.compile(model, backend="lamina")` and all else that compiles from now on
+    looks at it, until `remove()` of what is returned. Of several kernels that serve the one registered last is taken."""
+    from .core.custom_kernel import TABLE
+
+    made = custom_kernel(op, **declared)
+    TABLE.add(made)
+    return made

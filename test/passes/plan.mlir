@@ -270,3 +270,28 @@ func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4xf32>, ten
   }) {sym_name = "sum_2"} : (tensor<4x8xf32>) -> tensor<4xf32>
   return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A user's kernel writes into the plan's memory and gets its operands with the strides that it was promised: a value is made in them,
+// an argument that has others is copied.
+// CHECK: "plan.launch"(%{{.*}}, %[[A:.*]]) {kernel = @neg,
+// CHECK: %[[C:.*]] = "plan.alloc"() {{.*}} : () -> memref<4x8xf32, strided<[1, 4]>>
+// CHECK: "plan.launch"(%{{.*}}, %[[C]]) {kernel = @copy,
+// CHECK: %[[O:.*]] = "plan.output"() {index = 0 : i64}
+// CHECK: "plan.call"(%[[A]], %[[C]], %[[O]]) {{.*}}n_out = 1 : i64, reason = "custom"}
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4x8xf32>):
+    %e = tensor.empty() : tensor<4x8xf32>
+    %d = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %v = arith.negf %i : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    "graph.yield"(%d) : (tensor<4x8xf32>) -> ()
+  }) {sym_name = "neg"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = "graph.extern"(%a, %x) {callee = "lamina.kernel.default", reason = "custom", args = [[unit, unit]], kwargs = {}, strides = [array<i64: 8, 1>], needs = [array<i64: 1, 4>, array<i64: 1, 4>]} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}

@@ -76,13 +76,15 @@ class Simulated:
             if isinstance(step, Call):
                 self._call(step, memory)
                 continue
-            arrays = [self._part(memory, ref) for ref in step.args]
-            if step.kernel in self.printed:
-                interpret(self.printed[step.kernel], step.grid, [torch.from_numpy(a) for a in arrays])
-                continue
-            grid = step.grid // step.cluster
-            self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
+            self.launch(step, [self._part(memory, ref) for ref in step.args])
         return [self._tensor(memory, ref) for ref in self.program.outputs]
+
+    def launch(self, step: Launch, arrays: list[np.ndarray]) -> None:
+        if step.kernel in self.printed:
+            interpret(self.printed[step.kernel], step.grid, [torch.from_numpy(a) for a in arrays])
+            return
+        grid = step.grid // step.cluster
+        self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
 
     def _call(self, step: Call, memory: list[np.ndarray]) -> None:
         def value(arg: Arg) -> Any:

@@ -1,14 +1,17 @@
 """Runs printed Triton kernels on the CPU by Triton's own interpreter, where there is no GPU."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
+import triton
 from torch import Tensor
 from triton.runtime import interpreter
+from triton.runtime.jit import JITFunction
 
 from lamina.schedules.contraction import Config
 from lamina.targets.triton import defined
@@ -19,8 +22,27 @@ _TRUNCATED = interpreter._convert_float
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
     """Runs all CTAs of a kernel, one after the other, on memory that starts with the first element of each argument."""
-    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), mock.patch.object(interpreter, "_convert_float", _rounded):
+    with _interpreting():
         defined(kernel)[(ctas,)](*arguments)
+
+
+@contextmanager
+def interpreted(function: JITFunction) -> Iterator[Any]:
+    """A function of @triton.jit for the interpreter, and in its module those that it calls."""
+    with _interpreting():
+        names = function.fn.__globals__  # the interpreter leaves names of its own there
+        compiled = {name: f for name, f in names.items() if isinstance(f, JITFunction)}
+        names.update({name: triton.jit(f.fn) for name, f in compiled.items()})
+        try:
+            yield triton.jit(function.fn)
+        finally:
+            names.update(compiled)
+
+
+@contextmanager
+def _interpreting() -> Iterator[None]:
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), mock.patch.object(interpreter, "_convert_float", _rounded):
+        yield
 
 
 def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
+from .custom_kernel import CustomKernel
 from .errors import CompileError
 
 CudaGraphs = bool | Literal["auto"]
@@ -38,6 +39,8 @@ class Options:
     graph_limit          CUDA graphs that the process may hold while this program records one; the least recently used go first
     tune                 how implementations of hot ops are chosen: "off" by the cost model, "cached" by what the store of tuning
                          says, "quick" by measuring the three likeliest where it says nothing, "full" by measuring all
+    kernels              users' kernels (lamina.custom_kernel), looked at before those of lamina.register_kernel. Not in the cache
+                         key: what a program takes of them stands in its graph
     """
 
     strict: bool = field(default_factory=lambda: os.environ.get("LAMINA_STRICT", "") == "1")
@@ -48,6 +51,7 @@ class Options:
     cuda_graphs: CudaGraphs = "auto"
     graph_limit: int = 64
     tune: Tune = "cached"
+    kernels: tuple[CustomKernel, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         kinds = {"strict": bool, "round_intermediates": bool, "cache": bool, "fold_weights": int, "graph_limit": int}
@@ -62,6 +66,9 @@ class Options:
         if self.tune not in get_args(Tune):
             known = ", ".join(f'"{policy}"' for policy in get_args(Tune))
             raise CompileError(f"option 'tune' must be one of {known}, {self.tune!r} given")
+        for kernel in self.kernels:
+            if not isinstance(kernel, CustomKernel):
+                raise CompileError(f"option 'kernels' takes what lamina.custom_kernel gives, {kernel!r} given")
         check_fast_math(self.fast_math)
 
     @staticmethod
@@ -82,4 +89,7 @@ class Options:
         if "fast_math" in values:
             names = values["fast_math"]
             values["fast_math"] = (names,) if isinstance(names, str) else tuple(names)
+        if "kernels" in values:
+            kernels = values["kernels"]
+            values["kernels"] = (kernels,) if isinstance(kernels, CustomKernel) else tuple(kernels)
         return Options(**values)

@@ -12,6 +12,7 @@ from lamina.core.options import Options
 
 from .attention import keep_whole
 from .backend_error import passed_on
+from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
 from .per_size import PerSize, is_symbolic
 from .random_bits import recompute_from_seeds
@@ -40,7 +41,8 @@ def backend(
             )
         given = dict(options) if isinstance(options, Mapping) else options
         target = given.pop("target", None) if isinstance(given, dict) else None
-        trace = functools.partial(autograd, options=Options.of(_MODES[mode] or given), target=target)
+        chosen = with_registered(Options.of(_MODES[mode] or given))
+        trace = functools.partial(autograd, options=chosen, target=target)
         if any(is_symbolic(value) for value in example_inputs):
             return PerSize(gm, trace, example_inputs)
         return trace(gm, example_inputs)
@@ -78,7 +80,7 @@ def autograd(
         fw_compiler=compiler,
         bw_compiler=compiler,
         inference_compiler=compiler,
-        decompositions=table(),
+        decompositions=with_kernels(table(), options.kernels, target),
         partition_fn=partition,
         keep_inference_input_mutations=False,
     )

@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from .aliases import is_dense, storage
-from .decompositions import table
+from .decompositions import Table
 from .in_place import is_functional
 
 aten = torch.ops.aten
@@ -60,9 +60,9 @@ def is_composite(target: torch._ops.OpOverload) -> bool:
     return key in target.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
 
 
-def stays(target: torch._ops.OpOverload) -> bool:
+def stays(target: torch._ops.OpOverload, decompositions: Table) -> bool:
     """Whether a call of the op is traced as just that."""
-    if target in table() or target in _UNLIKE_CALLED or any(tag in target.tags for tag in _UNTRACED):
+    if target in decompositions or target in _UNLIKE_CALLED or any(tag in target.tags for tag in _UNTRACED):
         return False
     return not is_composite(target) and all(key is torch._C.DispatchKey.Meta for key in target.py_kernels)
 
@@ -114,8 +114,8 @@ def kept(call: Call, fake: FakeTensorMode) -> Expansion:
     return Expansion((made,), tuple(places.values()), made, _shared((made,), call.inputs), fx.GraphModule({}, fx.Graph()))
 
 
-def traced(calls: Sequence[Call], fake: FakeTensorMode) -> list[Expansion]:
-    """What calls do, decomposed by our table. All go through one trace, as it has a fixed cost, each with arguments of its own."""
+def traced(calls: Sequence[Call], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
+    """What calls do, decomposed by a table. All go through one trace, as it has a fixed cost, each with arguments of its own."""
 
     def flat(*tensors: Tensor) -> list[Any]:
         given = iter(tensors)
@@ -123,7 +123,7 @@ def traced(calls: Sequence[Call], fake: FakeTensorMode) -> list[Expansion]:
 
     with fake, enable_python_dispatcher(), traceback.preserve_node_meta(), _use_lazy_graph_module(True):
         apart = [node.meta["val"].detach() for call in calls for node in call.inputs]
-        gm = make_fx(flat, decomposition_table=table(), tracing_mode="real")(*apart)
+        gm = make_fx(flat, decomposition_table=decompositions, tracing_mode="real")(*apart)
     for node in gm.graph.nodes:
         if node.target is aten.as_strided_.default and node.args[0].op != "placeholder":
             node.target = aten.as_strided.default  # it changes no memory, only what the nodes after it see

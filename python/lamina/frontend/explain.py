@@ -19,6 +19,7 @@ from lamina.report.roofline import peaks
 from lamina.report.unfused import count
 
 from .backend_error import passed_on
+from .custom.substitute import with_registered
 from .dynamo import autograd
 from .export import split_inputs
 from .per_size import PerSize, is_symbolic
@@ -49,7 +50,7 @@ def explain(
     The model's state stays as it is. As with torch._dynamo.explain, functions that torch.compile made compile again at their next
     call.
     """
-    recorder = _Recorder(replace(Options.of(options), cache=False), target)
+    recorder = _Recorder(with_registered(replace(Options.of(options), cache=False)), target)
     torch._dynamo.reset()
     earlier = _metrics()  # torch keeps the last few, so that their number may stay the same
     try:

@@ -8,6 +8,8 @@ from torch import Tensor, fx
 
 from lamina.core.options import Options
 
+from .custom.substitute import with_kernels, with_registered
+from .decompositions import table
 from .destination import check_name
 from .model import CompiledModel
 from .trace import as_module, inference, signature_of, trace
@@ -25,7 +27,8 @@ def compile_model(
         raise TypeError(f"model must be a module or a function, not {type(model).__name__}")
     args, kwargs = split_inputs(example_inputs)
     check_name(target)
-    return CompiledModel(as_module(model), signature_of(model), args, kwargs, options=Options.of(options), target=target)
+    chosen = with_registered(Options.of(options))
+    return CompiledModel(as_module(model), signature_of(model), args, kwargs, options=chosen, target=target)
 
 
 def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -44,8 +47,11 @@ def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     raise TypeError(f"example_inputs must be a tuple of positional arguments or a dict of keyword arguments, not {given}")
 
 
-def inference_graph(model: Callable[..., Any], example_inputs: Any) -> fx.GraphModule:
+def inference_graph(
+    model: Callable[..., Any], example_inputs: Any, options: Options | None = None, target: str | None = None
+) -> fx.GraphModule:
     """The functional aten graph of a model without gradients, as every stage after it sees it."""
     args, kwargs = split_inputs(example_inputs)
     with torch.no_grad():
-        return inference(trace(as_module(model), args, kwargs)).gm
+        kernels = options.kernels if options is not None else ()
+        return inference(trace(as_module(model), args, kwargs), with_kernels(table(), kernels, target)).gm

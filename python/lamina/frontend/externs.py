@@ -74,6 +74,9 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
         "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
     }
+    if reason == "custom":
+        taken = [value.meta["val"] for value in template(node)[0]]
+        found["needs"] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(t.stride())) for t in taken])
     tensors = [t for t in results if t is not None]
     if any(CODES[t.dtype] in NAMED for t in tensors):
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from .custom.substitute import with_registered
 from .destination import destination
 from .export import inference_graph
 from .normalise import normalise
@@ -22,13 +23,14 @@ def levels(
     model: Any, example_inputs: Any, *, target: str | None = None, options: Options | None = None
 ) -> Iterator[tuple[str, str]]:
     """(level, text) in order. Each level is reached when it is asked for, so that a caller may stop at one."""
-    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, options or Options()))
+    chosen = with_registered(options or Options())
+    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen))
 
 
 def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options) -> str:
     """The text of a model at one level."""
     reached = []
-    for name, text in _levels(model, example_inputs, target, options):
+    for name, text in _levels(model, example_inputs, target, with_registered(options)):
         if name == level:
             return text()
         reached.append(name)
@@ -50,7 +52,7 @@ def write_levels(
 def _levels(model: Any, example_inputs: Any, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
     from .importer import import_torch
 
-    graph = normalise(inference_graph(model, example_inputs), round_intermediates=options.round_intermediates)
+    graph = normalise(inference_graph(model, example_inputs, options, target), round_intermediates=options.round_intermediates)
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
     code = destination(target, graph.gm).compiler()

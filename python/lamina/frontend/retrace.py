@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from .aliases import storage
 from .attention import ATTENTION, attend, is_on_gpu, kind_of_mask
-from .decompositions import own
+from .decompositions import Table, own, table
 from .expansion import Call, Expansion, is_composite, kept, kind_of, stays, traced
 from .heads import share_heads
 from .in_place import functional, is_functional, rewritten
@@ -30,9 +30,9 @@ _NORMS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5}
 _PLACES = ("stack_trace", "nn_module_stack", "original_aten")  # what tells where in the model a node comes from
 
 
-def decomposed(gm: fx.GraphModule) -> fx.GraphModule | None:
-    """The graph decomposed by our table, with the same arguments and outputs; None where it is more than a function of tensors of
-    fixed shapes: it changes its arguments in place, has branches or checks.
+def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.GraphModule | None:
+    """The graph decomposed by our table, unless another is given, with the same arguments and outputs; None where it is more than
+    a function of tensors of fixed shapes: it changes its arguments in place, has branches or checks.
 
     The new nodes know the lines and modules of the nodes that they came from.
     """
@@ -40,17 +40,19 @@ def decomposed(gm: fx.GraphModule) -> fx.GraphModule | None:
     if fake is None or not all(map(_is_plain, gm.graph.nodes)):
         return None
     same = rewritten(gm.graph)
-    made = None if same is None else _Run(gm, fake, same).run()
+    made = None if same is None else _Run(gm, fake, same, decompositions or table()).run()
     return made if made is not None and all(is_functional(node) for node in made.graph.nodes) else None
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One graph: `same` as in_place.rewritten has it; `made` is what each node has become, `used` the memory of new values."""
+    """One graph: `same` as in_place.rewritten has it; `table` of decompositions; `made` is what each node has become, `used` the
+    memory of new values."""
 
     gm: fx.GraphModule
     fake: FakeTensorMode
     same: dict[fx.Node, tuple[fx.Node, ...]]
+    table: Table
     graph: fx.Graph = field(default_factory=fx.Graph)
     made: dict[fx.Node, Any] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
@@ -99,9 +101,9 @@ class _Run:
         for node in self.gm.graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem and node.target not in SETTLED:
                 target, key, call = self._kind(node, node.args, node.kwargs)
-                if not stays(target):
+                if not stays(target, self.table):
                     calls.setdefault(key, call)
-        found = traced(list(calls.values()), self.fake) if calls else []
+        found = traced(list(calls.values()), self.fake, self.table) if calls else []
         if all(is_functional(n) for of in found for n in of.nodes):
             self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
 
@@ -116,7 +118,7 @@ class _Run:
         target, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
         found = self.known.get(key)
         if found is None:
-            found = kept(call, self.fake) if stays(target) else traced([call], self.fake)[0]
+            found = kept(call, self.fake) if stays(target, self.table) else traced([call], self.fake, self.table)[0]
             if found.is_copyable:
                 self.known[key] = found
         return self._copy(found, call.inputs, node)

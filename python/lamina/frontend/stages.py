@@ -14,6 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
 from lamina.core.program_needs import with_needs
@@ -160,8 +161,11 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
     keep_kernels(module)
+    start = time.perf_counter()
+    program, ready = _custom(program, options, goal)
+    seconds["custom kernels"] = time.perf_counter() - start
     empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
-    artifact = Artifact(target.name, b"", ()) if empty else target.compile(module)
+    artifact = Artifact(target.name, b"", ()) if empty else target.compile(module, ready)
     program = with_needs(program, artifact.needs)
     return Built(
         program=program,
@@ -174,6 +178,16 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         seconds={**seconds, **artifact.seconds},
         choices=choices,
     )
+
+
+def _custom(program: Program, options: Options, goal: Destination) -> tuple[Program, Sequence[Any]]:
+    """The program with launches where it calls users' kernels, and these, compiled."""
+    if goal.device == "cpu":
+        return program, ()
+    from lamina.targets.triton_user import take
+
+    gpu = Gpu.named(goal.target.partition(":")[2])
+    return take(program, {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}, gpu)
 
 
 def keep_kernels(module: "ir.Module") -> None:

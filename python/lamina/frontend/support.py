@@ -7,6 +7,7 @@ from torch import fx
 
 from lamina.kernels.library import LIBRARY
 
+from .custom.op import KERNEL
 from .random_bits import BITS, is_seed
 
 _ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
@@ -48,9 +49,11 @@ CARRIED = COMPUTED | {torch.uint8, torch.uint64, torch.complex64, torch.complex1
 
 
 def reason(node: fx.Node) -> str | None:
-    """None for a node that lowers, "library" or "fallback" for one that is called."""
+    """None for a node that lowers, "library", "custom" (a user's kernel) or "fallback" for one that is called."""
     if node.target is operator.getitem:
         return None
+    if node.target is KERNEL:
+        return "custom"
     name = str(node.target)
     if name in LIBRARY or is_seed(node):
         return "library"

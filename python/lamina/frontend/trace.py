@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from lamina.core.errors import CompileError
 
 from .aliases import storage
-from .decompositions import table
+from .decompositions import Table, table
 from .retrace import decomposed
 from .trace_errors import explain
 from .written_out import recognise
@@ -131,13 +131,14 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     return Traced(module, program, _slots(program, module), program.call_spec.out_spec, constants, module.training)
 
 
-def inference(traced: Traced) -> Inference:
-    """`traced` functionalised and decomposed, with eager's aliases of inputs restored."""
+def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
+    """`traced` functionalised and decomposed, by our table unless another is given, with eager's aliases of inputs restored."""
+    decompositions = table() if decompositions is None else decompositions
     try:
         with torch.no_grad(), _quiet():
             recognise(traced.program.graph_module)
-            gm = decomposed(traced.program.graph_module)
-            functional = traced.program.run_decompositions(table()) if gm is None else traced.program
+            gm = decomposed(traced.program.graph_module, decompositions)
+            functional = traced.program.run_decompositions(decompositions) if gm is None else traced.program
     except Exception as error:  # what its meta function accepts, a decomposition may refuse
         raise explain(error) from error
     if gm is not None:

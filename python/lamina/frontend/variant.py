@@ -12,6 +12,8 @@ from torch import Tensor
 from lamina.core.options import Options
 
 from .binding import Binding
+from .custom.substitute import with_kernels
+from .decompositions import table
 from .dynamo import autograd
 from .exclusive import COMPILING
 from .normalise import fold_weights
@@ -70,7 +72,7 @@ class Variant:
         """The program without gradients as a function of the input tensors, compiled if it is not yet."""
         with COMPILING:
             if self._run is None:
-                graph = inference(self.traced)
+                graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
                 gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
                 self._compiled = compile_graph(gm, options=self._options, target=self._target)
                 self._mutated = graph.mutated

@@ -1,8 +1,9 @@
 """What a target is and what it makes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch_mlir import ir
 
@@ -41,8 +42,11 @@ class Target(ABC):
         """Why the tile programs of a module cannot be compiled here, or None."""
 
     @abstractmethod
-    def compile(self, module: ir.Module) -> Artifact:
-        """Code for every tile program of the module, which is consumed: it is left at the lowest level it reached."""
+    def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
+        """Code for every tile program of the module, which is consumed: it is left at the lowest level it reached.
+
+        ready  kernels that belong into the same code and are in a form of the target's own by now: for GPUs targets.triton.Compiled
+        """
 
     @abstractmethod
     def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:

@@ -8,7 +8,8 @@
 All kernels of a module go through one pipeline and into one object: each stage has a fixed cost that is paid once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import llvmlite.binding as llvm
 from torch_mlir import ir
@@ -62,7 +63,7 @@ class CpuTarget(Target):
                         return f"{argument.type} is not a memref of static shape"
         return None
 
-    def compile(self, module: ir.Module) -> Artifact:
+    def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
         kernels = tuple(
             ir.StringAttr(op.operation.attributes["sym_name"]).value
             for op in module.body.operations

@@ -12,7 +12,7 @@ All kernels of a module go through one pipeline, one PTX text and one run of ptx
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -84,11 +84,11 @@ class NvvmTarget(Target):
                         return f"{argument.type} is not a memref of static shape"
         return None
 
-    def compile(self, module: ir.Module) -> GpuArtifact:
+    def compile(self, module: ir.Module, ready: Sequence[triton.Compiled] = ()) -> GpuArtifact:
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
-        hot = self._by_triton(triton_text.take(module, self.gpu.capability >= TMA), clock)
+        hot = [*self._by_triton(triton_text.take(module, self.gpu.capability >= TMA), clock), *ready]
         llvm, texts, kernels = "", [k.ptx for k in hot], tuple(k.name for k in hot)
         if has_programs(module) or not texts:
             self.to_gpu(module, clock)

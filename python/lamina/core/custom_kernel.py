@@ -1,0 +1,69 @@
+"""Kernels that users bring: what is said of one, and the table of those that hold for the whole process."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class CustomKernel:
+    """A Triton kernel that computes an op; made and checked by lamina.custom_kernel, where the rules are explained.
+
+    name        for people: in explain, in profiles, in errors
+    op          the overload (torch._ops.OpOverload)
+    kernel      the @triton.jit function
+    arguments   what it is launched with
+    grid        blocks along x, y and z
+    outputs     tensors like those that it writes; None: what the op's own shape rule says
+    when        whether it serves these arguments; None: always
+    constants   values of constexpr parameters that are the same at each launch
+    """
+
+    name: str
+    op: Any
+    kernel: Any
+    arguments: Rule
+    grid: Rule
+    outputs: Rule | None = None
+    when: Rule | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    num_warps: int = 4
+    num_stages: int = 3
+
+    def remove(self) -> None:
+        """Takes it out of the table of the process, where it is there: what is compiled from now on does without it."""
+        TABLE.remove(self)
+
+    def __enter__(self) -> "CustomKernel":
+        TABLE.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Table:
+    """Kernels that every compilation of the process looks at. Threads may add and remove at any time; a compilation sees the table
+    as it was when it began."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kernels: tuple[CustomKernel, ...] = ()
+
+    def add(self, kernel: CustomKernel) -> None:
+        """In front of those that are there: the newest that fits is taken. Once, however often it is added."""
+        with self._lock:
+            self._kernels = (kernel, *(k for k in self._kernels if k is not kernel))
+
+    def remove(self, kernel: CustomKernel) -> None:
+        with self._lock:
+            self._kernels = tuple(k for k in self._kernels if k is not kernel)
+
+    def kernels(self) -> tuple[CustomKernel, ...]:
+        return self._kernels
+
+
+TABLE = Table()

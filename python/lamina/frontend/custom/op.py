@@ -1,0 +1,72 @@
+"""`lamina.kernel`: a launch of a user's kernel, as an op of graphs.
+
+    kernel([x, y], name="scaled_add", of="mylib.scaled_add.default", key="5f0c...", call="x_ptr=x0, out_ptr=y0, n=tl.full(...)",
+           grid=[64, 1, 1], warps=4, stages=3, outputs="bf16 4x8 8,1") -> [out]
+
+What it does is all in its arguments, so that whatever depends on a graph, such as the cache's key, depends on that.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..dtypes import CODES
+
+_DTYPES = {code: dtype for dtype, code in CODES.items()}
+
+
+@torch.library.custom_op("lamina::kernel", mutates_args=())
+def kernel(
+    inputs: Sequence[Tensor],
+    *,
+    name: str,
+    of: str,
+    key: str,
+    call: str,
+    grid: Sequence[int],
+    warps: int,
+    stages: int,
+    outputs: str,
+) -> list[Tensor]:
+    """
+    name     for people
+    of       the op that it computes
+    key      digest of the kernel's source, by which it is found again
+    call     what the kernel is called with: inputs are x0, x1, ..., outputs y0, y1, ..., all else is written out
+    grid     blocks along x, y and z
+    outputs  dtype, sizes and strides of each, as `described` writes them
+    """
+    raise RuntimeError(f"kernel {name} runs in compiled graphs alone")
+
+
+@kernel.register_fake
+def _(
+    inputs: Sequence[Tensor],
+    *,
+    name: str,
+    of: str,
+    key: str,
+    call: str,
+    grid: Sequence[int],
+    warps: int,
+    stages: int,
+    outputs: str,
+) -> list[Tensor]:
+    return [_like(text, inputs[0].device) for text in outputs.split("; ")]
+
+
+KERNEL: Any = torch.ops.lamina.kernel.default
+
+
+def described(tensors: Sequence[Tensor]) -> str:
+    """ "bf16 4x8 8,1; f32  ": dtype, sizes and strides, of which a tensor of no dimensions has none."""
+    each = [f"{CODES[t.dtype]} {'x'.join(map(str, t.shape))} {','.join(map(str, t.stride()))}" for t in tensors]
+    return "; ".join(each)
+
+
+def _like(text: str, device: torch.device) -> Tensor:
+    dtype, sizes, strides = text.split(" ")
+    shape = [int(n) for n in sizes.split("x") if n]
+    return torch.empty_strided(shape, [int(n) for n in strides.split(",") if n], dtype=_DTYPES[dtype], device=device)

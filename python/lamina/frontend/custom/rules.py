@@ -1,0 +1,49 @@
+"""The rules of a user's kernel: functions that take what they need by name."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from lamina.core.custom_kernel import CustomKernel, Rule
+from lamina.core.errors import CompileError
+
+
+def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]) -> Any:
+    """What a rule says. CompileError where it asks for what there is not, or fails. what: the rule's name."""
+    check_names(kernel.name, what, rule, given)
+    wanted = inspect.signature(rule).parameters.values()
+    everything = any(p.kind is p.VAR_KEYWORD for p in wanted)
+    asked = given if everything else {p.name: given[p.name] for p in wanted if p.name in given}
+    try:
+        return rule(**asked)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError(f"kernel {kernel.name}: {what} failed: {type(error).__name__}: {error}", where=place(rule)) from error
+
+
+def check_names(kernel: str, what: str, rule: Rule, known: Iterable[str]) -> None:
+    """CompileError where a rule asks for a name that is none of `known`."""
+    known = list(known)
+    for p in inspect.signature(rule).parameters.values():
+        if p.kind is p.VAR_POSITIONAL or p.kind is p.POSITIONAL_ONLY:
+            raise CompileError(f"kernel {kernel}: {what} takes {p}, but gets all by name", where=place(rule))
+        if p.kind is not p.VAR_KEYWORD and p.default is p.empty and p.name not in known:
+            raise CompileError(
+                f"kernel {kernel}: {what} takes {p.name!r}, which nobody gives it",
+                where=place(rule),
+                remedy=suggestion(p.name, known),
+            )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+
+
+def place(function: Any) -> str:
+    """ "file.py:12" of a Python function, or ""."""
+    code = getattr(getattr(function, "fn", function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -1,0 +1,137 @@
+"""What a user's kernel is called with, as text: `x_ptr=x0, out_ptr=y0, n=tl.full((), 1024, tl.int32), BLOCK=256`.
+
+Tensors are pointers. A number is a constant of the type that Triton's own launcher would give it: so the code is the same, and the
+compiler knows the number.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lamina.core.custom_kernel import CustomKernel
+from lamina.core.errors import CompileError
+
+from .rules import place, suggestion
+
+_TYPES = {
+    "u1": "tl.int1", "i1": "tl.int1", "i8": "tl.int8", "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "u8": "tl.uint8",
+    "u16": "tl.uint16", "u32": "tl.uint32", "u64": "tl.uint64", "fp16": "tl.float16", "bf16": "tl.bfloat16", "fp32": "tl.float32",
+    "fp64": "tl.float64",
+}  # fmt: skip
+"""Of numbers, by the annotation of a parameter."""
+_DTYPES = {
+    torch.float16: "tl.float16", torch.bfloat16: "tl.bfloat16", torch.float32: "tl.float32", torch.float64: "tl.float64",
+    torch.int8: "tl.int8", torch.int16: "tl.int16", torch.int32: "tl.int32", torch.int64: "tl.int64", torch.uint8: "tl.uint8",
+    torch.uint64: "tl.uint64", torch.bool: "tl.int1", torch.float8_e4m3fn: "tl.float8e4nv", torch.float8_e5m2: "tl.float8e5",
+}  # fmt: skip
+
+
+def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
+    """The value of each parameter that gets one, from what the rule `arguments` has said."""
+    names = list(kernel.kernel.arg_names)
+    free = [n for n in names if n not in kernel.constants]
+    where = place(kernel.arguments)
+    if isinstance(values, Mapping):
+        for name in values:
+            if name not in free:
+                why = "which constants gives already" if name in names else "which it does not have"
+                remedy = "" if name in names else suggestion(str(name), free)
+                raise CompileError(f"kernel {kernel.name}: arguments gives parameter {name!r}, {why}", where=where, remedy=remedy)
+        found = dict(values)
+    elif isinstance(values, tuple | list):
+        if len(values) > len(free):
+            raise CompileError(
+                f"kernel {kernel.name}: arguments gives {len(values)} values for {len(free)} parameters",
+                where=where,
+                remedy=f"besides constants it takes {', '.join(free)}",
+            )
+        found = dict(zip(free, values, strict=False))
+    else:
+        raise CompileError(
+            f"kernel {kernel.name}: arguments must give a tuple or a dict, {type(values).__name__} given", where=where
+        )
+    found |= kernel.constants
+    for parameter in kernel.kernel.params:
+        if parameter.name not in found and not parameter.has_default:
+            raise CompileError(f"kernel {kernel.name}: parameter {parameter.name!r} gets no value", where=where)
+    return {name: found[name] for name in names if name in found}
+
+
+def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """The text for parameters with these values. The tensors among them are inputs or outputs."""
+    described = {parameter.name: parameter for parameter in kernel.kernel.params}
+    parts = []
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            text = _pointer(kernel, described[name], value, inputs, outputs)
+        elif described[name].is_constexpr or value is None:
+            text = _constant(kernel, name, value)
+        else:
+            text = _number(kernel, described[name], value)
+        parts.append(f"{name}={text}")
+    return ", ".join(parts)
+
+
+def _pointer(kernel: CustomKernel, parameter: Any, value: Tensor, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    if parameter.is_constexpr:
+        raise _misfit(kernel, parameter.name, "is a tl.constexpr, but gets a tensor")
+    if value.dtype not in _DTYPES:
+        raise _misfit(kernel, parameter.name, f"gets a tensor of {value.dtype}, which Triton has no type for")
+    for letter, tensors in (("x", inputs), ("y", outputs)):
+        for i, tensor in enumerate(tensors):
+            if tensor is value:
+                return f"{letter}{i}"
+    raise _misfit(kernel, parameter.name, "gets a tensor that is neither an argument nor a result of the op")
+
+
+def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
+    import triton.language as tl
+
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_constant(kernel, name, v)}, ' for v in value)})"
+    if isinstance(value, torch.dtype) and value in _DTYPES:
+        return _DTYPES[value]
+    if isinstance(value, tl.dtype):
+        known = [text for text in _DTYPES.values() if getattr(tl, text.removeprefix("tl.")) == value]
+        if known:
+            return known[0]
+    if value is None or isinstance(value, bool | str):
+        return repr(value)
+    if isinstance(value, Integral):
+        return repr(int(value))
+    if isinstance(value, Real):
+        return _float(float(value))
+    raise _misfit(kernel, name, f"gets {value!r}, which is no constant", "numbers, strings, dtypes, None and tuples of them are")
+
+
+def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
+    given = _TYPES.get(parameter.annotation_type)
+    if isinstance(value, bool):
+        return f"tl.full((), {value}, {given or 'tl.int1'})"
+    if isinstance(value, Integral):
+        number = int(value)
+        if number == 1 and given is None and not parameter.do_not_specialize:
+            return "1"  # for the launcher, too, it is a constexpr
+        fits = -(2**31) <= number < 2**31
+        if not -(2**63) <= number < 2**64:
+            raise _misfit(kernel, parameter.name, f"gets {number}, which 64 bits do not hold")
+        return f"tl.full((), {number}, {given or ('tl.int32' if fits else 'tl.int64' if number < 2**63 else 'tl.uint64')})"
+    if isinstance(value, Real):
+        return f"tl.full((), {_float(float(value))}, {given or 'tl.float32'})"
+    if isinstance(value, torch.dtype | str):
+        raise _misfit(kernel, parameter.name, f"gets {value!r}, but is no tl.constexpr", "annotate it: tl.constexpr")
+    raise _misfit(kernel, parameter.name, f"gets {value!r}", "a kernel takes tensors, numbers and None, and constants")
+
+
+def _float(number: float) -> str:
+    return repr(number) if math.isfinite(number) else f'float("{number}")'
+
+
+def _misfit(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
+    return CompileError(f"kernel {kernel.name}: parameter {name!r} {why}", where=place(kernel.arguments), remedy=remedy)

@@ -1,0 +1,225 @@
+"""Users' Triton kernels: from a program's calls of them to PTX and launches.
+
+A kernel is called by one of ours, whose parameters are pointers alone:
+
+    @triton.jit
+    def custom_scaled_add(x0, x1, y0):
+        kernel(x_ptr=x0, y_ptr=x1, out_ptr=y0, n=tl.full((), 1024, tl.int32), BLOCK=256)
+"""
+
+import linecache
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.program import ITEM_BYTES, Call, Launch, Needs, Program, Ref
+from lamina.core.program_needs import fixed
+
+from .triton import _POINTERS, Compiled, _renamed
+
+REASON = "custom"  # of calls that stand for users' kernels
+_ALIGNED = 16  # bytes that memory of every buffer starts at a multiple of
+_POINTER = {
+    "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
+    "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
+}  # fmt: skip
+_DEFINED = re.compile(
+    r"^\s*(?:\.visible\s+|\.weak\s+)?(?:\.(?:global|const)(?:\s+\.align\s+\d+)?\s+\.\w+\s+([\w$]+)|"
+    r"\.func\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\()",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class UserKernel:
+    """One kernel of the code.
+
+    symbol     its name there
+    key        of the function that it calls
+    call       with what
+    arguments  dtype and alignment of each pointer: inputs, then outputs
+    outputs    how many of them are outputs
+    """
+
+    symbol: str
+    key: str
+    call: str
+    arguments: tuple[tuple[str, int], ...]
+    outputs: int
+    warps: int
+    stages: int
+
+    @property
+    def text(self) -> str:
+        n_in = len(self.arguments) - self.outputs
+        names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(self.outputs))]
+        head = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+        return f"{head}def {self.symbol}({', '.join(names)}):\n    kernel({self.call})\n"
+
+
+def launched(program: Program) -> tuple[Program, list[UserKernel]]:
+    """The program with launches where it calls users' kernels, and these. Calls that differ in nothing share one."""
+    taken = {step.kernel for step in program.steps if isinstance(step, Launch)}
+    found: dict[UserKernel, str] = {}
+    steps = []
+    for step in program.steps:
+        if not isinstance(step, Call) or step.reason != REASON:
+            steps.append(step)
+            continue
+        kernel = _kernel(step, program)
+        if kernel not in found:
+            stem = f"custom_{re.sub(r'[^0-9A-Za-z_]', '_', kernel.symbol)}"
+            name = next(n for n in (stem, *(f"{stem}_{i}" for i in range(1, len(program.steps) + 1))) if n not in taken)
+            taken.add(name)
+            found[kernel] = name
+        steps.append(_launch(step, kernel, found[kernel]))
+    return replace(program, steps=tuple(steps)), [replace(kernel, symbol=name) for kernel, name in found.items()]
+
+
+def _refs(call: Call) -> tuple[Ref, ...]:
+    given = call.args[0]
+    assert isinstance(given, tuple)
+    return (*(ref for ref in given if isinstance(ref, Ref)), *call.outs)
+
+
+def _kernel(call: Call, program: Program) -> UserKernel:
+    said: dict[str, Any] = dict(call.kwargs)
+    arguments = tuple((_checked(ref, call), _alignment(ref)) for ref in _refs(call))
+    return UserKernel(said["name"], said["key"], said["call"], arguments, len(call.outs), said["warps"], said["stages"])
+
+
+def _checked(ref: Ref, call: Call) -> str:
+    if ref.dtype not in _POINTER:
+        raise CompileError(f"{call.name} takes a tensor of {ref.dtype}, which Triton has no type for", where=", ".join(call.where))
+    return ref.dtype
+
+
+def _alignment(ref: Ref) -> int:
+    return math.gcd(_ALIGNED, ref.offset) if isinstance(ref.offset, int) else 1
+
+
+def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
+    said: dict[str, Any] = dict(call.kwargs)
+    refs = _refs(call)
+    x, y, z = said["grid"] if math.prod(said["grid"]) else (0, 1, 1)
+    moved = sum(math.prod(fixed(n, call.name) for n in ref.shape) * ITEM_BYTES[ref.dtype] for ref in dict.fromkeys(refs))
+    return Launch(
+        kernel=symbol,
+        args=refs,
+        n_out=len(call.outs),
+        grid=x,
+        grid_yz=(y, z),
+        bytes=moved,
+        flops=0,
+        name=said["name"],
+        where=call.where,
+        ops=(said["of"],),
+        threads=32 * kernel.warps,
+    )
+
+
+def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
+    """The PTX of a user's kernel. CompileError with Triton's message and the user's line where it refuses."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    wrapper = defined(kernel, function)
+    signature = dict(zip(wrapper.arg_names, (_POINTER[dtype] for dtype, _ in kernel.arguments), strict=True))
+    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, align) in enumerate(kernel.arguments) if align % 16 == 0}
+    source = ASTSource(fn=wrapper, signature=signature, constexprs={}, attrs=aligned)
+    options = {"num_warps": kernel.warps, "num_stages": kernel.stages}
+    try:
+        made = triton.compile(source, target=GPUTarget("cuda", gpu.capability, 32), options=options)
+    except Exception as error:  # Triton raises what its stages raise
+        raise _refusal(error, kernel, function) from error
+    meta = made.metadata
+    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, _POINTERS)
+    return Compiled(kernel.symbol, _private(_renamed(made.asm["ptx"], meta.name, kernel.symbol), kernel.symbol), needs)
+
+
+def defined(kernel: UserKernel, function: Any) -> Any:
+    """Our kernel, which calls the user's. Triton reads its source again, by the name of a file, which linecache knows."""
+    text = kernel.text
+    file = f"<lamina kernel {kernel.symbol} {hash(text):x}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"__name__": "lamina_kernel", "kernel": function}
+    exec(compile(text, file, "exec"), scope)
+    return scope[kernel.symbol]
+
+
+def _private(ptx: str, symbol: str) -> str:
+    """With names of its own for what it defines besides the kernel: tables, texts, functions that are not inlined."""
+    names = {name for pair in _DEFINED.findall(ptx) for name in pair if name}
+    for name in names:
+        ptx = re.sub(rf"(?<![\w$]){re.escape(name)}(?![\w$])", f"{symbol}${name}", ptx)
+    return ptx
+
+
+def _refusal(error: BaseException, kernel: UserKernel, function: Any) -> CompileError:
+    """Triton's message is the last one of a chain of errors, each at a call of what the next is in."""
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
+        chain.append(cause)
+    told = [e for e in chain if getattr(e, "node", None) is not None]
+    last = told[-1] if told else error
+    message = getattr(last, "error_message", None) or _said(chain[-1] if told else error)
+    name = function.fn.__name__
+    return CompileError(
+        f"Triton refuses kernel {name}({kernel.call}): {message}",
+        where=next((line for e in reversed(told) if (line := _line(e, function))), _start(function)),
+    )
+
+
+def _said(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+
+def _line(error: Any, function: Any) -> str:
+    """The line of a user's function that an error of Triton's is at, or ""."""
+    for found in _functions(function):
+        if found.src == error.src:
+            skipped = next((i for i, line in enumerate(found.raw_src) if line.lstrip().startswith("def ")), 0)
+            return f"{found.fn.__code__.co_filename}:{found.starting_line_number + skipped + error.node.lineno - 1}"
+    return ""
+
+
+def _functions(function: Any) -> Iterator[Any]:
+    """A @triton.jit function and those that its module and theirs name."""
+    from triton.runtime.jit import JITFunction
+
+    waiting, seen = [function], set()
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            waiting += [value for value in found.fn.__globals__.values() if isinstance(value, JITFunction)]
+
+
+def _start(function: Any) -> str:
+    return f"{function.fn.__code__.co_filename}:{function.fn.__code__.co_firstlineno}"
+
+
+def threads_of(compiled: Compiled) -> int:
+    """Threads of a block, by what the PTX requires: kernels with specialised warps have more of them than num_warps says."""
+    found = re.search(r"\.reqntid\s+(\d+)", compiled.ptx)
+    return int(found[1]) if found else 0
+
+
+def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Compiled]]:
+    """The program with launches of users' kernels, and their PTX. functions: by key."""
+    program, kernels = launched(program)
+    made = {kernel.symbol: compile_user(kernel, functions[kernel.key], gpu) for kernel in kernels}
+
+    def fitted(step: Any) -> Any:
+        if not isinstance(step, Launch) or step.kernel not in made:
+            return step
+        return replace(step, threads=threads_of(made[step.kernel]) or step.threads)
+
+    return replace(program, steps=tuple(map(fitted, program.steps))), list(made.values())

@@ -1,0 +1,104 @@
+"""Users' kernels for tests, and programs with them run without a GPU: their kernels by Triton's interpreter, ours in the
+simulator."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from gpu_programs import TARGET, Simulated, distribute
+from torch import Tensor
+from triton.runtime.jit import JITFunction
+from triton_interpreter import interpreted
+
+import lamina
+from lamina.core.custom_kernel import CustomKernel
+from lamina.core.options import Options
+from lamina.core.program import Launch, Program
+from lamina.frontend import stages
+from lamina.frontend.custom.substitute import with_registered
+from lamina.frontend.export import inference_graph
+from lamina.frontend.normalise import normalise
+from lamina.passes.emit_program import program_from
+from lamina.targets import named, triton_user
+
+
+@triton.jit
+def scaled_add_kernel(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0)
+    y = tl.load(y_ptr + at, mask=at < n, other=0)
+    tl.store(out_ptr + at, x + alpha * y, mask=at < n)
+
+
+@torch.library.custom_op("lamina_test::scaled_add", mutates_args=())
+def scaled_add(x: Tensor, y: Tensor, alpha: float = 1.0) -> Tensor:
+    return x + alpha * y
+
+
+@scaled_add.register_fake
+def _(x: Tensor, y: Tensor, alpha: float = 1.0) -> Tensor:
+    return torch.empty_like(x)
+
+
+def scaled_add_of(**changes: Any) -> CustomKernel:
+    given: dict[str, Any] = {
+        "kernel": scaled_add_kernel,
+        "arguments": lambda x, y, alpha, out: (x, y, out, x.numel(), alpha),
+        "grid": lambda x, BLOCK: triton.cdiv(x.numel(), BLOCK),
+        "constants": {"BLOCK": 128},
+    }
+    return lamina.custom_kernel("lamina_test::scaled_add", **{**given, **changes})
+
+
+def compiled(
+    fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = (), **options: Any
+) -> stages.Built:
+    """Down to the cubin."""
+    chosen = with_registered(Options(kernels=tuple(kernels), cache=False, strict=True, **options))
+    return stages.build(inference_graph(fn, tuple(inputs), chosen, TARGET), options=chosen, target=TARGET)
+
+
+def planned(
+    fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = ()
+) -> tuple[Any, Program, list[triton_user.UserKernel]]:
+    """Kernels of ours as tile programs, the program, users' kernels."""
+    options = Options(kernels=tuple(kernels), strict=True)
+    graph = normalise(inference_graph(fn, tuple(inputs), options, TARGET))
+    module = stages.import_linalg(graph, options)
+    stages.run_passes(module, "linalg", "tile", named(TARGET), options, {})
+    with module.context:
+        program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
+    stages.keep_kernels(module)
+    return module, *triton_user.launched(program)
+
+
+def run(fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = ()) -> tuple[list[Tensor], Program]:
+    """The results of the program for a GPU, and that."""
+    module, program, users = planned(fn, inputs, kernels)
+    if any(op.operation.name == "func.func" for op in module.body.operations):
+        distribute(module)
+    functions = {k.kernel.cache_key: k.kernel for k in kernels}
+    simulated = _Simulated(module, program, {user.symbol: (user, functions[user.key]) for user in users})
+    return simulated(*inputs), program
+
+
+class _Simulated(Simulated):
+    def __init__(self, module: Any, program: Program, users: dict[str, tuple[triton_user.UserKernel, JITFunction]]) -> None:
+        super().__init__(module, program)
+        self.users = users
+
+    def launch(self, step: Launch, arrays: list[Any]) -> None:
+        if step.kernel not in self.users:
+            return super().launch(step, arrays)
+        user, function = self.users[step.kernel]
+        with interpreted(function) as inner:
+            triton_user.defined(user, inner)[(step.grid, *step.grid_yz)](*map(torch.from_numpy, arrays))
+
+
+def launches(program: Program) -> list[Launch]:
+    """The steps of a program that has nothing but launches."""
+    found = [step for step in program.steps if isinstance(step, Launch)]
+    assert len(found) == len(program.steps)
+    return found
