@@ -7,15 +7,20 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.schedules import product_cost
 from lamina.schedules.contraction import Config
+from lamina.schedules.product_cost import Work
 
 from .affine import row_major
 from .base import Pass
-from .contraction import Contraction, Unfit, contraction_of
+from .contraction import Contraction, Unfit, contraction_of, outside
+from .expressions import Apply, Load
 from .locations import fused, model_ops, op_word, where
 from .products import Product
 from .reading import Untraceable, element_type, producer, shape_of
-from .realise import given_strides
+from .realise import COST, bytes_of, given_strides
+from .schedule import bits
 from .space import find_space
 
 CHOICE = "graph.choice"
@@ -34,19 +39,38 @@ class Choose(Pass):
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
-    schedule  for products without graph.choice that blocks can compute ("": they stay)
+    target    the GPU whose cost model decides on products without graph.choice that a group alone reads ("": they stay)
+    schedule  for all products without graph.choice that blocks can compute ("": as the cost model has it)
     """
 
     name: ClassVar[str] = "lamina-choose"
+    target: str = ""
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
+        unmeasured: dict[str, Config | None] = {}
         for op in calls(module):
             if CHOICE in op.attributes:
                 _take(op)
-            elif self.schedule and Product.read(op) is not None:
+            elif (config := self._config(op, unmeasured)) is not None:
                 with suppress(Unfit):
-                    joined(op).attributes[CHOICE] = ir.StringAttr.get(str(Config.read(self.schedule)), op.context)
+                    joined(op).attributes[CHOICE] = ir.StringAttr.get(str(config), op.context)
+
+    def _config(self, op: ir.Operation, unmeasured: dict[str, Config | None]) -> Config | None:
+        """The schedule of a call without graph.choice. unmeasured: what was decided on others like it."""
+        if Product.read(op) is None:
+            return None
+        if self.schedule:
+            return Config.read(self.schedule)
+        group = reader(op)
+        if not self.target or group is None:
+            return None
+        types = [v.type for v in (*op.operands, *group.operands, *group.results)]
+        alike = " ".join(map(str, (*types, group.attributes["sym_name"])))
+        if alike not in unmeasured:
+            work = work_of(op)
+            unmeasured[alike] = None if work is None else product_cost.unmeasured(work, Gpu.named(self.target.partition(":")[2]))
+        return unmeasured[alike]
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
@@ -94,8 +118,19 @@ def joined(op: ir.Operation) -> ir.Operation:
     return _group(op, None)
 
 
-def _group(op: ir.Operation, group: ir.Operation | None, only_look: bool = False) -> ir.Operation:
-    """See `joined`. only_look: nothing changes in any case."""
+def _group(op: ir.Operation, group: ir.Operation | None) -> ir.Operation:
+    """See `joined`."""
+    new, _ = _made(op, group)
+    for old, now in zip((group or op).results, new.results, strict=True):
+        old.replace_all_uses_with(now)
+    if group is not None:
+        group.erase()
+    op.erase()
+    return new
+
+
+def _made(op: ir.Operation, group: ir.Operation | None) -> tuple[ir.Operation, Contraction]:
+    """The group that would stand for a call and its reader, beside them, and what it computes. Unfit where blocks cannot."""
     product = Product.read(op)
     assert product is not None
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
@@ -117,19 +152,10 @@ def _group(op: ir.Operation, group: ir.Operation | None, only_look: bool = False
                 values[op.results[0]] = made
                 _copy_body(group, values)
     try:
-        product_in(new)
+        return new, product_in(new)
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
-    if only_look:
-        new.erase()
-        return op
-    for old, now in zip((group or op).results, new.results, strict=True):
-        old.replace_all_uses_with(now)
-    if group is not None:
-        group.erase()
-    op.erase()
-    return new
 
 
 def _copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
@@ -149,13 +175,29 @@ def _copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
         here.update(zip(o.operation.results, copy.results, strict=True))
 
 
-def joins(op: ir.Operation) -> bool:
-    """Whether blocks can compute the product that `op` calls."""
-    try:
-        _group(op, None, only_look=True)
-    except Unfit:
-        return False
-    return True
+def work_of(op: ir.Operation) -> Work | None:
+    """What a kernel of the product that `op` calls would do, with its reader where blocks can compute both; None where they cannot
+    compute the product."""
+    for group in (reader(op), None):
+        with suppress(Unfit), op.context:
+            new, product = _made(op, group)
+            work = _work(product, group is not None)
+            new.erase()
+            return work
+    return None
+
+
+def _work(product: Contraction, follows: bool) -> Work:
+    m, n, k = product.sizes
+    reads: dict[ir.Value, int] = {}
+    ops = 0
+    for e in dict.fromkeys(x for r in product.results for x in outside(r.expr, product.product)):
+        if isinstance(e, Apply):
+            ops += COST.get(e.op, 1)
+        elif isinstance(e, Load):
+            reads[e.tensor] = bytes_of(e.tensor)
+    writes = sum(product.batches * m * n * bits(r.dtype) // 8 for r in product.results)
+    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows)
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:

@@ -62,7 +62,7 @@ def pipeline(
     fuse = _FUSE.get(target.partition(":")[0], "")
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse
-    options["choose"] = "lamina-choose," if target.startswith("nvvm") else ""
+    options["choose"] = f"lamina-choose{{target={target}}}," if target.startswith("nvvm") else ""
     options["horizontal"] = f",lamina-horizontal{{target={target}}}" if target.startswith("nvvm") else ""
     steps = [_STEPS[level].format(**options) for level in way]
     return f"builtin.module({','.join(steps)})"

@@ -42,7 +42,7 @@ def tiled(
     graph = normalise(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))
     choose = f"lamina-choose{{schedule='{products}'}}" if products else "lamina-choose"
-    run(pipeline("linalg", "tile", target=TARGET).replace("lamina-choose", choose), module)
+    run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-choose{{target={TARGET}}}", choose), module)
     with module.context:
         program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
     stages.keep_kernels(module)

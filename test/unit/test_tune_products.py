@@ -14,6 +14,7 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
+from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.frontend import stages
@@ -24,7 +25,7 @@ from lamina.passes.choose import CHOICE, LIBRARY, calls
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
-from lamina.schedules.contraction import candidates
+from lamina.schedules.product_cost import Work, candidates
 from lamina.targets import named
 from lamina.tune import products
 from lamina.tune.choice import Choice
@@ -32,7 +33,7 @@ from lamina.tune.cut import Cut, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store import Store
 
-OURS = str(candidates(1, 80, 96, 64, 132)[0])
+OURS = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
 HERE = Identity("a GPU, 132 SMs", "versions")
 
 

@@ -1,4 +1,4 @@
-"""Block shapes of matrix products, which go down through Triton."""
+"""Block shapes of matrix products, which go down through Triton. What they cost: product_cost."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -69,40 +69,3 @@ class Config:
             raise CompileError(f"descriptors={self.descriptors}", remedy="it is 0 or 1")
         if self.split not in (1, 2, 4) or self.n // self.split < 16:
             raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")
-
-
-LARGE = (
-    Config(128, 256, 64, 8, 3, 8, 1, 2),
-    Config(128, 128, 64, 4, 3, 8, 2, 2),
-    Config(128, 256, 64, 8, 4, 8, 1, 4),
-    Config(256, 128, 64, 8, 3, 8, 1, 2),
-    Config(128, 256, 64, 8, 3, 8, 1),
-    Config(128, 128, 64, 4, 3, 8, 2),
-    Config(128, 256, 64, 8, 3, 8, 0),
-    Config(128, 128, 64, 4, 3, 8, 0),
-)
-SMALL = (
-    Config(64, 128, 64, 4, 4),
-    Config(64, 64, 64, 4, 4),
-    Config(64, 64, 64, 4, 4, descriptors=0),
-    Config(64, 32, 128, 4, 4, descriptors=0),
-    Config(32, 64, 128, 4, 4, descriptors=0),
-    Config(32, 32, 128, 4, 4, descriptors=0),
-    Config(16, 64, 128, 4, 5, descriptors=0),
-    Config(16, 32, 128, 2, 5, descriptors=0),
-)
-
-
-def candidates(batch: int, m: int, n: int, k: int, sm_count: int) -> tuple[Config, ...]:
-    """The schedules worth trying for `batch` products of m x k by k x n, the most promising first: the largest blocks of which
-    every multiprocessor gets one, since each element of a factor is read once for each block; then the smaller ones."""
-
-    def idle(c: Config) -> float:
-        """The share of multiprocessors' time that rounds of blocks leave unused, and of blocks that hang over the edge."""
-        blocks = batch * -(-m // c.m) * -(-n // c.n)
-        at_once = sm_count * max(c.resident, 1)
-        covered = (m * n * batch) / (blocks * c.m * c.n)
-        return 1 - covered * blocks / (-(-blocks // at_once) * at_once)
-
-    fitting = [c for c in (*LARGE, *SMALL) if c.m < 2 * max(m, 16) and c.n < 2 * max(n, 16)]
-    return tuple(sorted(fitting or SMALL[-1:], key=lambda c: round(idle(c) + 64 * (1 / c.m + 1 / c.n) / 8, 2)))

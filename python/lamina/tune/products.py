@@ -5,10 +5,11 @@ from collections.abc import Callable
 import torch
 from torch_mlir import ir
 
+from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.passes.choose import CHOICE, LIBRARY, calls, joins
+from lamina.passes.choose import CHOICE, LIBRARY, calls, work_of
 from lamina.passes.products import Product
-from lamina.schedules.contraction import candidates
+from lamina.schedules.product_cost import Work, candidates, unmeasured
 from lamina.targets import Target
 
 from .clocks import CudaClock
@@ -47,13 +48,13 @@ def annotate(
         return
     clock = CudaClock(index)
     known: dict[str, Answer] = {}
-    sm_count = torch.cuda.get_device_properties(index).multi_processor_count
-    read = [(op, Product.read(op)) for op in calls(module) if CHOICE not in op.attributes]
-    cuts = [(op, product, Cut(op)) for op, product in read if product is not None and joins(op)]
+    gpu = Gpu.named(target.name.partition(":")[2])
+    read = [op for op in calls(module) if CHOICE not in op.attributes and Product.read(op) is not None]
+    cuts = [(op, work, Cut(op)) for op in read if (work := work_of(op)) is not None]
     of = len({cut.key for _, _, cut in cuts})
-    for op, product, cut in cuts:
+    for op, work, cut in cuts:
         if cut.key not in known:
-            question = question_of(cut, product, sm_count)
+            question = question_of(cut, work, gpu)
             asking(question, len(known) + 1, of)
             inputs: list[torch.Tensor] = []
 
@@ -68,8 +69,8 @@ def annotate(
             op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
 
 
-def question_of(cut: Cut, product: Product, sm_count: int) -> Question:
-    """The library, and our schedules for these sizes, the most promising first."""
-    batch, m, n, k = product.sizes
-    ours = tuple(str(c) for c in candidates(batch, m, n, k, sm_count))
-    return Question(cut.key, cut.what, (LIBRARY, *ours), LIBRARY)
+def question_of(cut: Cut, work: Work, gpu: Gpu) -> Question:
+    """The library and our schedules for these sizes: first what is taken unmeasured, then the most promising."""
+    ours = tuple(str(c) for c in candidates(work, gpu))
+    names = (ours[0], LIBRARY, *ours[1:]) if unmeasured(work, gpu) else (LIBRARY, *ours)
+    return Question(cut.key, cut.what, names, LIBRARY)

@@ -1,0 +1,102 @@
+"""What products of matrices cost, by the library and by schedules of ours: a roofline whose constants were measured on an H200.
+
+Products of 8192 x 2048 by 2048 x 8192 in bf16 gave what share of the tensor cores' peak each schedule reaches; launches of small
+ones what each takes whatever its size; GELU after 8192 x 768 by 768 x 3072 what an epilogue costs that nothing hides.
+"""
+
+from dataclasses import dataclass
+
+from lamina.core.gpu import Gpu
+
+from .contraction import Config
+
+SCHEDULES: dict[Config, float] = {
+    Config(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
+    Config(128, 128, 64, 4, 3, 8, 2, 2): 0.66,
+    Config(128, 128, 64, 4, 3, 8, 2): 0.65,
+    Config(128, 256, 64, 8, 4, 8, 1, 4): 0.73,
+    Config(256, 128, 64, 8, 3, 8, 1, 2): 0.68,
+    Config(128, 256, 64, 8, 3, 8, 1): 0.73,
+    Config(128, 256, 64, 8, 3, 8, 0): 0.64,
+    Config(128, 128, 64, 4, 3, 8, 0): 0.60,
+    Config(64, 128, 64, 4, 4): 0.44,
+    Config(64, 64, 64, 4, 4): 0.32,
+    Config(64, 64, 64, 4, 4, descriptors=0): 0.30,
+    Config(64, 32, 128, 4, 4, descriptors=0): 0.20,
+    Config(32, 64, 128, 4, 4, descriptors=0): 0.17,
+    Config(32, 32, 128, 4, 4, descriptors=0): 0.13,
+    Config(16, 64, 128, 4, 5, descriptors=0): 0.11,
+    Config(16, 32, 128, 2, 5, descriptors=0): 0.10,
+}
+"""The share of the peak that each reaches on large products."""
+
+WORTH = 0.92  # of the library's time, from which on a schedule of ours is taken unmeasured
+_KNOWN = 90  # the compute capability from which on these figures say anything
+_LAUNCH = 4e-6  # of a kernel of ours, with the latency of its first loads and of its stores
+_DESCRIPTORS = 1e-6
+_STEP = 5.5e-7  # of a block of the inner dimension, at least: its loads' latency over the stages
+_LIBRARY = 5e-6
+_LIBRARY_SHARE, _LIBRARY_RAMP = 0.82, 200  # of the peak, and elements of the inner dimension that filling its pipeline costs
+_PASS = 3e-6  # of a pointwise kernel, whatever its size
+_OVERLAP = 0.5  # of an epilogue, where another CTA of the SM multiplies meanwhile
+_ORDINARY = 0.4  # of the peak in f32 that epilogues reach: hardly anything in them is a fused multiply-add
+
+
+@dataclass(frozen=True)
+class Work:
+    """`batch` products of m x k by k x n in a half type, and what follows each element of the result.
+
+    ops      operations of an element
+    reads    bytes that it reads beside the product
+    writes   bytes of all results
+    follows  whether that is more than the bias, which the library adds, too
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    ops: int = 0
+    reads: int = 0
+    writes: int = 0
+    follows: bool = True
+
+    @property
+    def elements(self) -> int:
+        return self.batch * self.m * self.n
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.elements * self.k
+
+
+def library_seconds(work: Work, gpu: Gpu) -> float:
+    """The vendor's product, and a pass of ours over its result where anything follows."""
+    product = work.flops / (gpu.peak("bf16") * _LIBRARY_SHARE * work.k / (work.k + _LIBRARY_RAMP))
+    passed = _PASS + (2 * work.elements + work.reads + work.writes) / gpu.bandwidth if work.follows else 0.0
+    return _LIBRARY + product + passed
+
+
+def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
+    """One of SCHEDULES: rounds of blocks, as many as run at once, and the epilogue, which little hides."""
+    blocks = work.batch * -(-work.m // config.m) * -(-work.n // config.n)
+    slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
+    steps = -(-work.k // config.k)
+    rate = gpu.peak("bf16") * SCHEDULES[config] / slots
+    block = max(2 * config.m * config.n * config.k * steps / rate, steps * _STEP)
+    after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), (work.reads + work.writes) / gpu.bandwidth)
+    hidden = _OVERLAP if blocks > slots and config.resident > 1 else 1.0
+    return _LAUNCH + config.descriptors * _DESCRIPTORS + -(-blocks // slots) * block + after * hidden
+
+
+def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
+    """The schedules that suit the sizes, the most promising first."""
+    fitting = [c for c in SCHEDULES if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
+    return tuple(sorted(fitting, key=lambda c: our_seconds(c, work, gpu)))
+
+
+def unmeasured(work: Work, gpu: Gpu) -> Config | None:
+    """The schedule to take where nothing was measured; None for the library."""
+    best = candidates(work, gpu)[0]
+    worth = our_seconds(best, work, gpu) < WORTH * library_seconds(work, gpu)
+    return best if worth and work.follows and gpu.capability >= _KNOWN else None
