@@ -60,11 +60,9 @@ class ChooseLayout(Pass):
         op.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.results[0])])
         if not self.copied:
             return
-        image, weight = op.operands[0], op.operands[1]
-        if not _is_made(image) and not _is_given(image):
-            op.operands[0] = _copy(op, image)
-        if isinstance(weight, ir.BlockArgument) and not _is_given(weight):
-            op.operands[1] = _copy(op, weight)
+        for i in (0, 1):  # the image and the weight
+            if not _is_served(op.operands[i]):
+                op.operands[i] = _copy(op, op.operands[i])
 
 
 def _is_plain(op: ir.Operation) -> bool:
@@ -84,34 +82,30 @@ def _is_grouped(op: ir.Operation) -> bool:
     return groups not in (1, ir.RankedTensorType(op.operands[0].type).shape[1])
 
 
-def _is_made(image: ir.Value) -> bool:
-    """Whether a kernel of ours makes a value, in whatever layout is asked for, or a call, in a good one: seen through views."""
+def _is_served(value: ir.Value) -> bool:
+    """Whether a kernel of ours makes a value, in whatever layout is asked for, a call gives it, in a good one, or it lies well as
+    an argument of @main does: seen through views."""
     views: list[ir.Operation] = []
-    source = image
+    source = value
     while not isinstance(source, ir.BlockArgument) and source.owner.name in _VIEWS:
         views.append(source.owner)
         source = source.owner.operands[0]
-    if isinstance(source, ir.BlockArgument) or source.owner.name not in ("linalg.generic", "graph.extern"):
-        return False
-    return not views or source.owner.name == "linalg.generic" or _lies_well(source, views)
+    if isinstance(source, ir.BlockArgument):
+        return _lies_well(source, given_strides(source.owner).get(source), views)
+    if source.owner.name == "graph.extern":
+        strides = ir.ArrayAttr(source.owner.attributes["strides"])[ir.OpResult(source).result_number]
+        known = ir.DenseI64ArrayAttr(strides) if isinstance(strides, ir.DenseI64ArrayAttr) else None
+        return not views or _lies_well(source, known, views)
+    return source.owner.name == "linalg.generic"
 
 
-def _lies_well(result: ir.Value, views: Sequence[ir.Operation]) -> bool:
-    """Whether the result of a call, through `views` (the last one first), has its channels last."""
-    given = [s for s in ir.ArrayAttr(result.owner.attributes["strides"]) if isinstance(s, ir.DenseI64ArrayAttr)]
-    layout: Layout | None = Layout.of(shape_of(result), list(given[ir.OpResult(result).result_number]))
+def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
+    """Whether a value of these strides (row-major ones if None), through `views` (the last one first), has its channels last."""
+    shape = shape_of(source)
+    layout: Layout | None = Layout.of(shape, list(strides)) if strides is not None else Layout.row_major(shape)
     for view in reversed(views):
         layout = view_layout(view, layout) if layout is not None else None
     return layout is not None and layout == Layout.of(layout.shape, channels_last(layout.shape))
-
-
-def _is_given(value: ir.Value) -> bool:
-    """Whether an argument of @main has its channels last."""
-    if not isinstance(value, ir.BlockArgument):
-        return False
-    shape = shape_of(value)
-    layout = Layout.of(shape, given_strides(value.owner).get(value, Layout.row_major(shape).strides))
-    return layout == Layout.of(shape, channels_last(shape))
 
 
 def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
