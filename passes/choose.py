@@ -1,5 +1,6 @@
 """lamina-choose: matrix products that kernels of ours compute, with the groups that read them."""
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,6 +26,7 @@ from .space import find_space
 
 CHOICE = "graph.choice"
 LIBRARY = "library"
+_NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Choose(Pass):
         if not self.target or group is None:
             return None
         types = [v.type for v in (*op.operands, *group.operands, *group.results)]
-        alike = " ".join(map(str, (*types, group.attributes["sym_name"])))
+        alike = " ".join(map(str, (*types, _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value))))
         if alike not in unmeasured:
             work = work_of(op)
             unmeasured[alike] = None if work is None else product_cost.unmeasured(work, Gpu.named(self.target.partition(":")[2]))
