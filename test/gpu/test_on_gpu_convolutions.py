@@ -61,10 +61,26 @@ def biased() -> nn.Module:
     return nn.Sequential(*layers, nn.Conv2d(24, 8, 1))
 
 
+class Stem(nn.Module):
+    """Of few channels, before something that a library does."""
+
+    def __init__(self, *sizes: int, **how: int) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(*sizes, **how), nn.Conv2d(sizes[1], 8, 1)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.relu(self.stem(x)))
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
     "residual": (Residual, (4, 3, 65, 63), [PLAIN, FUSED, FUSED, PLAIN, PLAIN]),
     "patches": (Patches, (2, 3, 64, 72), [ADDMM, PLAIN, ADDMM]),
     "biased": (biased, (3, 32, 21, 18), [FUSED, FUSED, PLAIN]),
+    "stem 7x7": (lambda: Stem(3, 64, 7, stride=2, padding=3), (2, 3, 225, 223), [FUSED, PLAIN]),
+    "stem 3x3": (lambda: Stem(3, 16, 3, stride=2, padding=1), (2, 3, 65, 63), [FUSED, PLAIN]),
+    "stem of one image": (lambda: Stem(3, 16, 3, stride=2, padding=1), (1, 3, 64, 63), [FUSED, PLAIN]),
+    "stem 4x4": (lambda: Stem(4, 32, 4, stride=2), (3, 4, 31, 32), [FUSED, PLAIN]),
+    "stem of stride 1": (lambda: Stem(3, 128, 3, padding=1), (2, 3, 33, 31), [FUSED, PLAIN]),
 }
 
 

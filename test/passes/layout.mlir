@@ -26,6 +26,13 @@
 // COPIED-LABEL: func.func @grouped
 // COPIED: %[[COPY:.*]] = linalg.generic {{.*}} ins(%arg0 : tensor<1x4x8x8xf32>)
 // COPIED: "graph.extern"(%[[COPY]], {{.*}}strides = [array<i64: 256, 1, 32, 4>]
+// COPIED-LABEL: func.func @filled_up
+// COPIED: %[[SIXTEEN:.*]] = tensor.collapse_shape
+// COPIED: %[[WEIGHT:.*]] = linalg.generic {{.*}} ins(%[[SIXTEEN]]
+// COPIED: "graph.extern"(%arg0, %[[WEIGHT]])
+// COPIED-LABEL: func.func @rows
+// COPIED-NOT: linalg.generic
+// COPIED: "graph.extern"(%arg0, %expanded)
 // TYPES-NOT: array<i64: 512, 1, 64, 8>
 
 #id = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
@@ -92,4 +99,22 @@ func.func @through_views(%a: tensor<64x16xf32>, %b: tensor<16x4xf32>, %w: tensor
 func.func @grouped(%x: tensor<1x4x8x8xf32>, %w: tensor<4x1x1x1xf32>) -> tensor<1x4x8x8xf32> {
   %c = "graph.extern"(%x, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 4], kwargs = {}, strides = [array<i64: 256, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<4x1x1x1xf32>) -> tensor<1x4x8x8xf32>
   return %c : tensor<1x4x8x8xf32>
+}
+
+// A weight that is filled up with zeros has its channels first if nothing is done; one of 1x1 pixels has them last in any case.
+func.func @filled_up(%x: tensor<1x16x8x8xf32> {graph.strides = array<i64: 1024, 1, 128, 16>}, %w: tensor<8x3x2x4x4xf32>) -> tensor<1x8x5x5xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %w low[0, 0, 0, 0, 0] high[0, 5, 0, 0, 0] {
+  ^bb0(%i: index, %j: index, %k: index, %l: index, %m: index):
+    tensor.yield %zero : f32
+  } : tensor<8x3x2x4x4xf32> to tensor<8x8x2x4x4xf32>
+  %v = tensor.collapse_shape %p [[0], [1, 2], [3], [4]] : tensor<8x8x2x4x4xf32> into tensor<8x16x4x4xf32>
+  %c = "graph.extern"(%x, %v) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 200, 25, 5, 1>]} : (tensor<1x16x8x8xf32>, tensor<8x16x4x4xf32>) -> tensor<1x8x5x5xf32>
+  return %c : tensor<1x8x5x5xf32>
+}
+
+func.func @rows(%x: tensor<1x4x8x8xf32> {graph.strides = array<i64: 256, 1, 32, 4>}, %w: tensor<8x4xf32>) -> tensor<1x8x8x8xf32> {
+  %v = tensor.expand_shape %w [[0], [1, 2, 3]] output_shape [8, 4, 1, 1] : tensor<8x4xf32> into tensor<8x4x1x1xf32>
+  %c = "graph.extern"(%x, %v) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x1x1xf32>) -> tensor<1x8x8x8xf32>
+  return %c : tensor<1x8x8x8xf32>
 }
