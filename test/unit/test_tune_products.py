@@ -45,9 +45,14 @@ def inputs(dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, ...]:
     return tuple(torch.randn(*shape).to(dtype) for shape in ((2, 40, 64), (96, 64), (96,), (96, 64)))
 
 
-def graph_level(*given: Tensor) -> ir.Module:
+def graph_level(*given: Tensor, layers: int = 1) -> ir.Module:
+    def model(x: Tensor, *weights: Tensor) -> list[Tensor]:
+        for _ in range(layers):
+            x = mlp(x, *weights)
+        return [x]
+
     with torch.no_grad():
-        gm = make_fx(functionalize(lambda *a: [mlp(*a)]), decomposition_table=table(), tracing_mode="fake")(*given)
+        gm = make_fx(functionalize(model), decomposition_table=table(), tracing_mode="fake")(*given)
     module = stages.import_linalg(normalise(gm), Options())
     run(pipeline("linalg", "graph", target=TARGET), module)
     return module
@@ -114,6 +119,15 @@ def test_equal_surroundings_are_one_question(store: Store) -> None:
     )
     keys = [[Cut(op).key for op in calls(m)] for m in (one, other, bigger)]
     assert keys[0] == keys[1] and keys[0][0] != keys[0][1] and not set(keys[0]) & set(keys[2])
+
+
+def test_layers_are_asked_about_once() -> None:
+    """Groups that compute the same have names that differ by a number. What the first holds, such as an empty tensor, later ones
+    may find outside."""
+    module = graph_level(*inputs(), layers=3)
+    _, down, up, *last = (Cut(op) for op in calls(module))
+    assert up.key.startswith("addmm 80x64 by 64x96 and ") and down.key.startswith("mm ")
+    assert [cut.key for cut in last] == [down.key, up.key, down.key]
 
 
 def test_an_empty_store_changes_nothing(store: Store) -> None:

@@ -1,6 +1,7 @@
 """A product with the group that reads it, cut out of a module: a program of its own, that can be compiled and timed."""
 
 import hashlib
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from lamina.passes.pipeline import run
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Target
 
+_NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 _COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
 _DTYPES = {
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
@@ -36,7 +38,8 @@ class Cut:
         operands = list(dict.fromkeys([*op.operands, *outside]))
         results = list((group or op).results)
         callee = op_word(ir.StringAttr(op.attributes["callee"]).value)
-        after = f" and {ir.StringAttr(group.attributes['sym_name']).value}" if group else ""
+        name = _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value) if group else ""
+        after = f" and {name}" if group else ""
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(op.operands)[-2:])
         self.what = f"{callee} {shapes}{after}"
         strides = [strides_of(v) for v in operands]
@@ -59,6 +62,8 @@ class Cut:
             with ir.InsertionPoint(block):
                 for part in (op, group) if group else (op,):
                     _copy(part, values)
+                if group:
+                    values[group.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(name)
                 ir.Operation.create("func.return", operands=[values[v] for v in results])
             if CHOICE in op.attributes:
                 del next(iter(block.operations)).operation.attributes[CHOICE]
