@@ -1,6 +1,7 @@
 """Users' kernels: what graphs, plans and programs become with them, against torch by Triton's interpreter, and down to the cubin."""
 
 import re
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -347,3 +348,21 @@ def test_explain_counts_it_as_a_kernel_of_ours() -> None:
     (kernel,) = report.kernels
     assert not report.externals and kernel.name == "square_kernel" and kernel.ops == ("lamina_test.square.default",)
     assert kernel.programs == 48, "in both dimensions"
+
+
+def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It runs where there is no GPU, and its kernel computes what its op does."""
+    page = (Path(__file__).parents[2] / "docs" / "custom-kernels.md").read_text()
+    example = tmp_path / "example.py"
+    example.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
+    before = TABLE.kernels()
+    try:
+        found = runpy.run_path(str(example))
+        (kernel,) = TABLE.kernels()[: len(TABLE.kernels()) - len(before)]
+    finally:
+        for kernel in TABLE.kernels()[: len(TABLE.kernels()) - len(before)]:
+            kernel.remove()
+    assert "scaled_add" in capsys.readouterr().out
+    x, y = torch.randn(100, 30), torch.randn(100, 30)
+    (result,), program = run(found["model"], [x, y], [kernel])
+    assert torch.allclose(result, found["model"](x, y)) and [s.name for s in program.steps] == ["mul", "scaled_add_kernel", "relu"]

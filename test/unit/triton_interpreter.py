@@ -28,15 +28,22 @@ def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
 
 @contextmanager
 def interpreted(function: JITFunction) -> Iterator[Any]:
-    """A function of @triton.jit for the interpreter, and in its module those that it calls."""
-    with _interpreting():
-        names = function.fn.__globals__  # the interpreter leaves names of its own there
-        compiled = {name: f for name, f in names.items() if isinstance(f, JITFunction)}
-        names.update({name: triton.jit(f.fn) for name, f in compiled.items()})
+    """A function that was made by @triton.jit, for the interpreter, with those that it calls."""
+
+    def compiled(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
+        return triton.jit(self.fn)(*args, **kwargs)
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        scope = interpreter._patch_lang(self.fn)  # the interpreter's own call leaves the language as it is while it runs
         try:
-            yield triton.jit(function.fn)
+            return self.rewrite()(*args, **kwargs)
         finally:
-            names.update(compiled)
+            scope.restore()
+
+    one = mock.patch.object(JITFunction, "__call__", compiled)
+    other = mock.patch.object(interpreter.InterpretedFunction, "__call__", called)
+    with _interpreting(), one, other:
+        yield triton.jit(function.fn)
 
 
 @contextmanager
