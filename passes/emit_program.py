@@ -10,6 +10,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES, Arg, Buffer, BufferKind, Call, Constant, Device, Launch, Program, Ref, Step, TensorSpec
 
 from .dense_bytes import dense_bytes
+from .layout import CONVOLUTIONS, channels_last
 from .locations import model_ops, sources, where
 from .plan_read import DTYPES
 
@@ -128,7 +129,7 @@ class _Program:
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)
         n_out = _int(op, "n_out")
-        ins = iter(refs[: len(refs) - n_out])
+        ins = iter(_told_apart(op, refs[: len(refs) - n_out]))
         args = tuple(_arg(a, ins) for a in op.attributes["args"])
         kwargs = tuple((named.name, _arg(named.attr, ins)) for named in op.attributes["kwargs"])
         owned: list[Ref | None] = []
@@ -154,6 +155,23 @@ class _Program:
                 where=tuple(sources(op.location)),
             )
         )
+
+
+def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
+    """What a call takes; for a convolution of channels last, its image and weight with the strides that torch knows such by. One
+    image, and a weight of 1x1 pixels, may have others as well, and torch would compute with the channels first, and copy."""
+    taken = list(call.operands)[:2]
+    if call.attributes["callee"].value not in CONVOLUTIONS or not all(_is_last(v) for v in (*call.results, *taken)):
+        return refs
+    return [*(replace(r, strides=channels_last(_layout(v).shape)) for r, v in zip(refs, taken, strict=False)), *refs[2:]]
+
+
+def _is_last(value: ir.Value) -> bool:
+    """Whether a tensor of four dimensions may be read as one with its channels last."""
+    layout = _layout(value)
+    if len(layout.shape) != 4:
+        return False
+    return Layout.of(layout.shape, layout.strides) == Layout.of(layout.shape, channels_last(layout.shape))
 
 
 def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, int]:

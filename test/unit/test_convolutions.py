@@ -11,7 +11,6 @@ from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.frontend.convolutions import in_another_form, of_blocks
@@ -68,12 +67,23 @@ def test_the_plan_of_few_channels(x: Shape, w: Shape, stride: int, padding: int,
     call, before = program.steps[at], program.steps[:at]
     assert isinstance(call, Call)
     refs = [a for a in call.args if isinstance(a, Ref)]
-    assert [Layout.of(r.shape, r.strides) for r in refs] == [Layout.of(s, channels_last(s)) for s in (image, weight)]
+    assert [(r.shape, r.strides) for r in refs] == [(s, channels_last(s)) for s in (image, weight)]
     assert all(isinstance(step, Launch) for step in before) and len(before) <= 2
 
 
 def planned(gm: fx.GraphModule) -> Program:
     return build(gm, options=Options(cache=False, tune="off"), target="nvvm:sm_90a").program
+
+
+@pytest.mark.parametrize(
+    ("x", "w"), [((1, 64, 14, 14), (32, 64, 1, 1)), ((1, 64, 1, 9), (32, 64, 1, 3)), ((1, 1, 9, 9), (16, 1, 3, 3))]
+)
+def test_one_image_and_a_weight_of_one_pixel_have_channels_last_for_torch(x: Shape, w: Shape) -> None:
+    """Strides that fit channels first as well are taken for those, and images copied."""
+    program = planned(traced(x, w, bias=False))
+    (call,) = (step for step in program.steps if isinstance(step, Call))
+    for ref in (a for a in call.args if isinstance(a, Ref)):
+        assert suggest_memory_format(torch.empty_strided(ref.shape, ref.strides)) is torch.channels_last
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (7, 7), (3, 4), (5, 8), (2, 6), (1, 2)])
