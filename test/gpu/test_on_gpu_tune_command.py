@@ -51,4 +51,4 @@ def test_what_was_learned_is_used_and_explained() -> None:
 def test_an_untuned_model_names_the_default() -> None:
     model, inputs = build(str(FILE), "mlp_bf16")
     found = lamina.explain(model.cuda(), tuple(x.cuda() for x in inputs), show=False)
-    assert "by the library, the default: the store of tuning has no answer" in found.graphs[0].products
+    assert "by the cost model (untuned)" in found.graphs[0].products

@@ -239,18 +239,26 @@ def test_choices_have_a_json_form() -> None:
     [
         (product("cpu", "bf16"), "cached", "on a CPU there is no other choice"),
         (product("cuda", "f32"), "full", "tuning chooses for f16 and bf16 alone"),
-        (product("cuda", "f16"), "off", 'tune="off" asks nothing; tune="quick" or `lamina tune FILE.py:FACTORY` measures them'),
-        (product("cuda", "bf16"), "cached", 'the store of tuning has no answer; tune="quick" or `lamina tune'),
+        (
+            product("cuda", "f16"),
+            "off",
+            'by the cost model (tune=off); tune="quick" or `lamina tune FILE.py:FACTORY` measures them',
+        ),
+        (product("cuda", "bf16"), "cached", 'by the cost model (untuned); tune="quick" or `lamina tune'),
         (product("cuda", "bf16"), "quick", "kernels of ours compute none of these"),
     ],
 )
 def test_where_nothing_was_chosen_the_default_is_named(program: Program, tune: Tune, said: str) -> None:
     made = graph("g", program, Unfused(1, 10), {}, tune=tune)
-    assert made.products.startswith("1 matrix product by the library, the default: ") and said in made.products
+    assert made.products.startswith("1 matrix product, 1 by the library") and said in made.products
     assert made.products in tables.text(Explanation((made,), (), (), (), PEAKS))
 
 
 def test_without_matrix_products_nothing_is_said_of_them() -> None:
+    ours = Launch("k0", (), 0, 1, 1, 1, "mm_relu", (), ("aten.mm.default", "aten.relu.default"))
+    made = product("cuda", "bf16")
+    both = replace(made, steps=(ours, *made.steps))
+    assert graph("g", both, Unfused(1, 10), {}).products.startswith("2 matrix products, 1 by the library, by the cost model")
     assert graph("g", product("cuda", "bf16", "aten.convolution.default"), Unfused(1, 10), {}).products == ""
     assert "on a CPU there is no other choice" in explain(Layer(), (torch.randn(5, 19),)).graphs[0].products
 

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lamina.core.options import Tune
-from lamina.core.program import Call, Program, Ref
+from lamina.core.program import Call, Launch, Program, Ref
 from lamina.tune.choice import Choice
 
 from .amounts import counted, duration
@@ -50,21 +50,19 @@ def default(program: Program, tune: Tune) -> str:
     from lamina.passes.contraction import FACTORS  # imports MLIR
     from lamina.passes.products import PRODUCTS
 
-    products = [step for step in program.steps if isinstance(step, Call) and step.callee in PRODUCTS]
-    if not products:
+    calls = [step for step in program.steps if isinstance(step, Call) and step.callee in PRODUCTS]
+    ours = sum(isinstance(step, Launch) and not set(PRODUCTS).isdisjoint(step.ops) for step in program.steps)
+    if not calls and not ours:
         return ""
-    head = f"{counted(len(products), 'matrix product')} by the library, the default"
+    head = f"{counted(len(calls) + ours, 'matrix product')}, {len(calls)} by the library"
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
-    if not any(_dtypes(step) <= set(FACTORS) for step in products):
+    if not ours and not any(_dtypes(step) <= set(FACTORS) for step in calls):
         return f"{head}: tuning chooses for f16 and bf16 alone"
     if tune in ("quick", "full"):
         return f"{head}: kernels of ours compute none of these"
-    return f"{head}: {_reason(tune)}; {_HOW}"
-
-
-def _reason(tune: Tune) -> str:
-    return 'tune="off" asks nothing' if tune == "off" else "the store of tuning has no answer"
+    why = "tune=off" if tune == "off" else "untuned"
+    return f"{head}, by the cost model ({why}); {_HOW}"
 
 
 def _dtypes(step: Call) -> set[str]:
