@@ -16,6 +16,7 @@ from lamina.core.program import Call
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import SCHEDULES, Work, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets import triton_text
+from lamina.targets.nvvm import NvvmTarget
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import compile_kernel, join
 
@@ -158,6 +159,18 @@ def test_code(config: Config, arch: str) -> None:
     assert needs.spill_stores + needs.spill_loads <= (0 if arch == "sm_90a" else 8)  # a register more than an A100's thread has
     assert ("wgmma" if arch == "sm_90a" and config.m >= 64 else "mma.sync") in made.ptx
     assert (made.needs.scratch > 0) == (arch == "sm_90a" and config.descriptors == 1)
+
+
+def test_two_kernels_in_one_program() -> None:
+    """Each brings definitions of its own, of the same names."""
+
+    def model(x: Tensor, w: Tensor, b: Tensor, v: Tensor, c: Tensor) -> Tensor:
+        return F.gelu(F.linear(F.gelu(F.linear(x, w, b)), v, c))
+
+    inputs = random(256, 128), random(192, 128), random(192), random(64, 192), random(64)
+    module, program = tiled(model, inputs, products="triton{m=64 n=64 k=64}")
+    artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
+    assert len(artifact.kernels) == len(program.steps) == 2 and set(artifact.needs) == set(artifact.kernels)
 
 
 def test_schedules_as_text() -> None:

@@ -20,6 +20,7 @@ from .triton_text import Printed
 _POINTERS = 2  # parameters that every kernel has after its own
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
+_DEFINED = re.compile(r"^(?:\.extern )?\.(?:global|const|shared|func)\b[^;={(\[]*?([\w$]+)(?=\s*[\[;=(])", re.MULTILINE)
 _VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 
 
@@ -69,7 +70,9 @@ def _renamed(ptx: str, name: str, wanted: str) -> str:
     """With names that no other kernel of the program has, and without what a debugger reads."""
     ptx = _DEBUG.sub("", _NOISE.sub("", ptx))
     ptx = re.sub(rf"\b{re.escape(name)}(?=\(|_param_)", wanted, ptx)
-    return re.sub(r"\bglobal_smem\b", f"{wanted}_smem", ptx)
+    for own in dict.fromkeys(_DEFINED.findall(ptx)):
+        ptx = re.sub(rf"(?<![\w$]){re.escape(own)}(?![\w$])", f"{wanted}_{own.lstrip('_$')}", ptx)
+    return ptx
 
 
 def join(texts: Sequence[str]) -> str:
