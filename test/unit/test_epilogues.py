@@ -134,6 +134,7 @@ LEFT: dict[str, tuple[Function, tuple[tuple[int, ...], ...], torch.dtype, str]] 
     "another activation": (lambda x, w, b: after(F.hardswish(F.conv2d(x, w, b))), (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
     "pooled, which reads it once": (lambda x, w, b: F.max_pool2d(F.conv2d(x, w, b).relu(), 2), (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
     "returned with the channels first": (lambda x, w, b: F.conv2d(x, w, b).relu(), (IMAGE, WEIGHT, CHANNELS), BF16, "cuda"),
+    "few channels, not filled up": (biased, ((2, 7, 14, 14), (8, 7, 2, 2), (8,)), BF16, "cuda"),
     "one dimension": (
         lambda x, w, b: F.conv1d(F.conv1d(x, w, b).relu(), w.transpose(0, 1)), ((2, 16, 14), (32, 16, 3), CHANNELS), BF16, "cuda",
     ),

@@ -9,7 +9,7 @@ from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 
-_FEW = 8  # channels, below which tensor cores are not fed
+FEW = 8  # channels, below which tensor cores are not fed
 _FED = 16  # channels that they are filled up to: on an H200, cuDNN is no faster with 4 than with 3, and little with 8
 _SMALLEST = 3  # kernels of fewer pixels do too little with an image to pay for its copy
 _RATE = 50e12  # operations a second that cuDNN reaches with few channels
@@ -36,7 +36,7 @@ def in_another_form(
     kernel = tuple(weight.shape[2:])
     if kernel != (1, 1) and stride == kernel and not any(padding) and dilation == (1, 1):
         return _of_patches(x, weight, bias)
-    if x.shape[1] >= _FEW or min(kernel) < _SMALLEST:
+    if x.shape[1] >= FEW or min(kernel) < _SMALLEST:
         return None
     if x.shape[1] <= _FED // 4 and stride == (2, 2) and dilation == (1, 1):
         x, weight = of_blocks(x, weight, padding)
@@ -102,8 +102,8 @@ def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     features, _, kh, kw = weight.shape
     h, w = height // kh, width // kw
     whole = aten.slice.Tensor(aten.slice.Tensor(x, 2, 0, h * kh), 3, 0, w * kw).reshape(n, c, h, kh, w, kw)
-    patches = whole.permute(0, 2, 4, 1, 3, 5) if c < _FEW else whole.permute(0, 2, 4, 3, 5, 1)
-    kernels = weight if c < _FEW else weight.permute(0, 2, 3, 1)
+    patches = whole.permute(0, 2, 4, 1, 3, 5) if c < FEW else whole.permute(0, 2, 4, 3, 5, 1)
+    kernels = weight if c < FEW else weight.permute(0, 2, 3, 1)
     left, right = patches.reshape(n * h * w, c * kh * kw), aten.t.default(kernels.reshape(features, c * kh * kw))
     rows = aten.mm.default(left, right) if bias is None else aten.addmm.default(bias, left, right)
     out = rows.view(n, h, w, features).permute(0, 3, 1, 2)
