@@ -72,11 +72,13 @@ def explain(
 
 
 def custom_kernel(
-    op: Any,
+    op: Any = None,
     *,
     kernel: Any,
     arguments: "Rule",
     grid: "Rule",
+    pattern: "Rule | None" = None,
+    example_inputs: "Sequence[Tensor]" = (),
     outputs: "Rule | None" = None,
     when: "Rule | None" = None,
     constants: Mapping[str, Any] | None = None,
@@ -84,10 +86,12 @@ def custom_kernel(
     num_stages: int = 3,
     name: str = "",
 ) -> CustomKernel:
-    """A Triton kernel of yours for an op, on NVIDIA GPUs: pass it as `options={"kernels": [k]}`, or use it `with k:`. See
-    docs/custom-kernels.md.
+    """A Triton kernel of yours for an op or a graph pattern, on NVIDIA GPUs: pass it as `options={"kernels": [k]}`, or use it
+    `with k:`. See docs/custom-kernels.md.
 
     op          a functional op of torch or of yours (torch.library.custom_op): its name "mylib::scaled_add" or its overload
+    pattern     instead of an op: a function of tensors in torch's ops, which is looked for in graphs
+    example_inputs  tensors that the pattern is traced for; their sizes do not matter, nor does their floating dtype
     kernel      the @triton.jit function
     arguments   gives what it is launched with, in the order of its parameters or as a dict: tensors, which it gets as pointers,
                 and numbers, which are compiled in
@@ -98,8 +102,9 @@ def custom_kernel(
     constants   values of constexpr parameters that are the same at each launch
     name        what it is called in explain and in profiles, by default the function's name
 
-    Rules are functions that take by name what they need of the op's arguments and the constants; `arguments` and `grid` also of its
-    results, `out`, or `out0`, `out1`, ... where there are several. Tensors have shape, stride() and dtype, but no values.
+    Rules are functions that take by name what they need of the op's (or the pattern's) arguments and the constants; `arguments` and
+    `grid` also of its results, `out`, or `out0`, `out1`, ... where there are several. Tensors have shape, stride() and dtype, but
+    no values.
     """
     from .frontend.custom.declare import custom_kernel as declared
 
@@ -108,6 +113,8 @@ def custom_kernel(
         kernel=kernel,
         arguments=arguments,
         grid=grid,
+        pattern=pattern,
+        example_inputs=example_inputs,
         outputs=outputs,
         when=when,
         constants=constants,
@@ -117,7 +124,7 @@ def custom_kernel(
     )
 
 
-def register_kernel(op: Any, **declared: Any) -> CustomKernel:
+def register_kernel(op: Any = None, **declared: Any) -> CustomKernel:
     """lamina.custom_kernel for the whole process: `torch.compile(model, backend="lamina")` and all else that compiles from now on
     looks at it, until `remove()` of what is returned. Of several kernels that serve the one registered last is taken."""
     from .core.custom_kernel import TABLE

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from custom_kernels import scaled_add, scaled_add_of
 from test_custom import LAYOUTS, noisy_kernel, split, split_kernel, square, square_of
+from test_custom_patterns import gated, gated_of, norm_of
 from torch import Tensor
 
 import lamina
@@ -152,6 +153,22 @@ def test_an_op_of_torch_and_its_gradients(door: str) -> None:
         torch.autograd.grad(found, (x, w), weight), torch.autograd.grad(want, wide, weight.double()), strict=True
     ):
         near(mine, theirs, 40)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+def test_patterns(door: str, dtype: torch.dtype) -> None:
+    def fn(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+        return gated(F.rms_norm(x, (300,), v, 1e-6), w)
+
+    def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), w, 1e-6)
+
+    x, w, v = (torch.randn(shape, device="cuda", dtype=dtype) for shape in ((8, 60, 300), (8, 60, 300), (300,)))
+    kernels = [gated_of(), norm_of(rms_norm)]
+    near(compiled(door, fn, (x, w, v), kernels=kernels)(x, w, v), fn(x.double(), w.double(), v.double()), 4)
+    (graph,) = lamina.explain(fn, (x, w, v), options={"kernels": kernels}, show=False).graphs
+    assert [k.name for k in graph.kernels] == ["norm_kernel", "gated_kernel"]
 
 
 def test_shared_memory_that_is_asked_for() -> None:

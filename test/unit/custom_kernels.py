@@ -18,6 +18,7 @@ from lamina.core.options import Options
 from lamina.core.program import Launch, Program
 from lamina.frontend import stages
 from lamina.frontend.custom.substitute import with_registered
+from lamina.frontend.destination import destination
 from lamina.frontend.export import inference_graph
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
@@ -65,7 +66,8 @@ def planned(
 ) -> tuple[Any, Program, list[triton_user.UserKernel]]:
     """Kernels of ours as tile programs, the program, users' kernels."""
     options = Options(kernels=tuple(kernels), strict=True)
-    graph = normalise(inference_graph(fn, tuple(inputs), options, TARGET))
+    gm = inference_graph(fn, tuple(inputs), options, TARGET)
+    graph = normalise(stages.with_users_patterns(gm, options, destination(TARGET, gm)))
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", named(TARGET), options, {})
     with module.context:

@@ -10,10 +10,13 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class CustomKernel:
-    """A Triton kernel that computes an op; made and checked by lamina.custom_kernel, where the rules are explained.
+    """A Triton kernel that computes an op or a graph pattern; made and checked by lamina.custom_kernel, where the rules are
+    explained.
 
     name        for people: in explain, in profiles, in errors
-    op          the overload (torch._ops.OpOverload)
+    op          the overload (torch._ops.OpOverload), or None
+    pattern     or a function in torch's ops
+    example_inputs  tensors that the pattern is traced for
     kernel      the @triton.jit function
     arguments   what it is launched with
     grid        blocks along x, y and z
@@ -29,9 +32,16 @@ class CustomKernel:
     grid: Rule
     outputs: Rule | None = None
     when: Rule | None = None
+    pattern: Rule | None = None
+    example_inputs: tuple[Any, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
     num_warps: int = 4
     num_stages: int = 3
+
+    @property
+    def what(self) -> str:
+        """It computes this."""
+        return str(self.op) if self.op is not None else f"pattern {getattr(self.pattern, '__name__', '')}"
 
     def remove(self) -> None:
         """Takes it out of the table of the process, where it is there: what is compiled from now on does without it."""

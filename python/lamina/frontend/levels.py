@@ -11,7 +11,7 @@ from .custom.substitute import with_registered
 from .destination import destination
 from .export import inference_graph
 from .normalise import normalise
-from .stages import import_linalg, keep_kernels, run_passes
+from .stages import import_linalg, keep_kernels, run_passes, with_users_patterns
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -52,10 +52,12 @@ def write_levels(
 def _levels(model: Any, example_inputs: Any, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
     from .importer import import_torch
 
-    graph = normalise(inference_graph(model, example_inputs, options, target), round_intermediates=options.round_intermediates)
+    gm = inference_graph(model, example_inputs, options, target)
+    goal = destination(target, gm)
+    graph = normalise(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
-    code = destination(target, graph.gm).compiler()
+    code = goal.compiler()
     module = import_linalg(graph, options)
     yield "linalg", lambda: _text(module)
     reached = "linalg"

@@ -22,6 +22,9 @@ from lamina.runtime.cache import Cache, Entry, cache_key
 from lamina.tune.choice import Choice
 
 from .aliases import View
+from .custom.patterns import with_patterns
+from .custom.substitute import with_kernels
+from .decompositions import table
 from .destination import Destination, check_devices, destination
 from .dtypes import CODES
 from .exclusive import COMPILING
@@ -108,6 +111,7 @@ def build(
 def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None, session: Session) -> Built:
     start = time.perf_counter()
     goal = destination(target, gm)
+    gm = with_users_patterns(gm, options, goal)
     cache, graph = Cache() if options.cache else None, b""
     if cache is not None:
         graph = fingerprint(gm)
@@ -125,6 +129,13 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
         }
         cache.put(_key(graph, options, goal), Entry(built.program.to_json(), built.code, meta))
     return built
+
+
+def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:
+    """The graph with users' kernels in the place of patterns that they compute."""
+    if goal.device == "cpu":
+        return gm
+    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target))
 
 
 def _key(graph: bytes, options: Options, goal: Destination) -> str:

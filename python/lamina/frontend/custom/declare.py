@@ -1,26 +1,31 @@
 """`lamina.custom_kernel` and `lamina.register_kernel`: a user's kernel, checked as far as it can be without a call of its op."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from lamina.core.custom_kernel import CustomKernel, Rule
 from lamina.core.errors import CompileError
 
+from ..decompositions import table
 from ..expansion import is_composite
-from .rules import check_names, place, suggestion
+from .patterns import by_dispatch, traced
+from .rules import check_names, parameter_names, place, result_names, suggestion
 
 _TENSORS = ("Tensor", "List[Tensor]")
 
 
 def custom_kernel(
-    op: Any,
+    op: Any = None,
     *,
     kernel: Any,
     arguments: Rule,
     grid: Rule,
+    pattern: Rule | None = None,
+    example_inputs: Sequence[Tensor] = (),
     outputs: Rule | None = None,
     when: Rule | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -29,29 +34,67 @@ def custom_kernel(
     name: str = "",
 ) -> CustomKernel:
     """See lamina.custom_kernel."""
-    of = _overload(op)
-    _check_op(of)
+    if (op is None) == (pattern is None):
+        raise CompileError("a kernel is for an op or for a pattern", remedy="give one of them")
+    of = None if op is None else _overload(op)
+    if of is not None:
+        _check_op(of)
     _check_kernel(kernel)
-    name = name or kernel.fn.__name__
-    made = CustomKernel(name, of, kernel, arguments, grid, outputs, when, dict(constants or {}), num_warps, num_stages)
-    for parameter in made.constants:
-        if parameter not in kernel.arg_names:
-            raise CompileError(
-                f"kernel {name} has no parameter {parameter!r}, which constants names",
-                where=place(kernel),
-                remedy=suggestion(parameter, kernel.arg_names),
-            )
-    before = [a.name for a in of._schema.arguments]
+    made = CustomKernel(
+        name=name or kernel.fn.__name__,
+        op=of,
+        pattern=pattern,
+        example_inputs=tuple(example_inputs),
+        kernel=kernel,
+        arguments=arguments,
+        grid=grid,
+        outputs=outputs,
+        when=when,
+        constants=dict(constants or {}),
+        num_warps=num_warps,
+        num_stages=num_stages,
+    )
+    _check_numbers(made)
+    named, results = _names_of_op(of) if of is not None else _names_of_pattern(made)
     for what, rule in (("when", when), ("outputs", outputs)):
         if rule is not None:
-            check_names(name, what, _callable(name, what, rule), [*before, *made.constants])
+            check_names(made.name, what, _callable(made.name, what, rule), [*named, *made.constants])
     for what, rule in (("arguments", arguments), ("grid", grid)):
-        check_names(name, what, _callable(name, what, rule), [*before, *_results(of), *made.constants])
-    for what, number in (("num_warps", num_warps), ("num_stages", num_stages)):
+        check_names(made.name, what, _callable(made.name, what, rule), [*named, *results, *made.constants])
+    return made
+
+
+def _check_numbers(made: CustomKernel) -> None:
+    for parameter in made.constants:
+        if parameter not in made.kernel.arg_names:
+            raise CompileError(
+                f"kernel {made.name} has no parameter {parameter!r}, which constants names",
+                where=place(made.kernel),
+                remedy=suggestion(parameter, made.kernel.arg_names),
+            )
+    for what, number in (("num_warps", made.num_warps), ("num_stages", made.num_stages)):
         if type(number) is not int or number < 1 or (what == "num_warps" and number & (number - 1)):
             wanted = "a power of two" if what == "num_warps" else "a positive number"
-            raise CompileError(f"kernel {name}: {what} must be {wanted}, {number!r} given")
-    return made
+            raise CompileError(f"kernel {made.name}: {what} must be {wanted}, {number!r} given")
+
+
+def _names_of_op(op: torch._ops.OpOverload) -> tuple[list[str], list[str]]:
+    """Of arguments and results."""
+    returns = op._schema.returns
+    return [a.name for a in op._schema.arguments], result_names(len(returns), str(returns[0].type) != "Tensor")
+
+
+def _names_of_pattern(made: CustomKernel) -> tuple[list[str], list[str]]:
+    """Of arguments and results. The pattern is traced for the example inputs, which shows what is wrong with it."""
+    pattern = _callable(made.name, "pattern", made.pattern)
+    names = parameter_names(pattern)
+    given = made.example_inputs
+    if len(given) != len(names) or not all(isinstance(t, Tensor) for t in given):
+        raise CompileError(
+            f"kernel {made.name}: example_inputs must be a tensor for each of the pattern's parameters {', '.join(names)}",
+            where=place(pattern),
+        )
+    return names, result_names(len(traced(made, given, table(), by_dispatch).results), listed=False)
 
 
 def _callable(name: str, what: str, rule: Any) -> Rule:
@@ -109,7 +152,7 @@ def _check_op(op: torch._ops.OpOverload) -> None:
     if is_composite(op):
         raise CompileError(
             f"torch takes {op} apart before a compiler sees it",
-            remedy="register the kernel for the op that it becomes, or define an op of your own with torch.library.custom_op",
+            remedy="register the kernel for the op that it becomes, or for a pattern that calls it",
         )
 
 
@@ -122,16 +165,3 @@ def _check_kernel(kernel: Any) -> None:
         raise CompileError(
             f"kernel must be a @triton.jit function, {kernel!r} given", remedy=hint if isinstance(inner, JITFunction) else ""
         )
-
-
-def _results(op: torch._ops.OpOverload) -> list[str]:
-    """Names by which rules get the results: out, or out0, out1, ..., and outs for an op that returns a list."""
-    returns = op._schema.returns
-    if len(returns) == 1:
-        return ["out"] if str(returns[0].type) == "Tensor" else ["outs"]
-    return [f"out{i}" for i in range(len(returns))]
-
-
-def results_by_name(op: torch._ops.OpOverload, results: list[torch.Tensor]) -> dict[str, Any]:
-    names = _results(op)
-    return {"outs": results} if names == ["outs"] else dict(zip(names, results, strict=True))

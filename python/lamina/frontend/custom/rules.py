@@ -47,3 +47,12 @@ def place(function: Any) -> str:
     """ "file.py:12" of a Python function, or ""."""
     code = getattr(getattr(function, "fn", function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def result_names(count: int, listed: bool) -> list[str]:
+    """Names by which rules get results: out, or out0, out1, ..., or outs for an op that returns a list."""
+    return ["outs"] if listed else ["out"] if count == 1 else [f"out{i}" for i in range(count)]
+
+
+def parameter_names(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)

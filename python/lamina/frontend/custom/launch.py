@@ -1,0 +1,105 @@
+"""A launch of a user's kernel for one call: what its rules say, checked against what it computes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+from lamina.core.custom_kernel import CustomKernel
+from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
+
+from .op import described
+from .rules import follow, place, result_names
+from .texts import call, parameters
+
+_MOST = (2**31 - 1, 2**16 - 1, 2**16 - 1)  # blocks along x, y and z
+
+
+def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
+    """Whether the kernel is for these arguments."""
+    return kernel.when is None or bool(follow(kernel, "when", kernel.when, {**named, **kernel.constants}))
+
+
+def launched(
+    kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tensor], listed: bool
+) -> tuple[list[Tensor], dict[str, Any]]:
+    """The tensors that the kernel takes, and the other arguments of `lamina.kernel`.
+
+    named   the arguments of what it computes
+    told    tensors like the results
+    listed  they are one list for the rules
+    """
+    outputs = _outputs(kernel, named, told)
+    by_name = dict(zip(result_names(len(outputs), listed), [outputs] if listed else outputs, strict=True))
+    everything = {**named, **by_name, **kernel.constants}
+    values = parameters(kernel, follow(kernel, "arguments", kernel.arguments, everything))
+    inputs = _inputs(kernel, named, values)
+    grid = _grid(kernel, follow(kernel, "grid", kernel.grid, everything))
+    return inputs, {
+        "name": kernel.name,
+        "of": kernel.what,
+        "key": kernel.kernel.cache_key,
+        "call": call(kernel, values, inputs, outputs),
+        "grid": grid,
+        "warps": kernel.num_warps,
+        "stages": kernel.num_stages,
+        "outputs": described(outputs),
+    }
+
+
+def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str, Any]) -> list[Tensor]:
+    """The op's tensors that the kernel takes, each once."""
+    own = [leaf for leaf in pytree.tree_leaves(dict(named)) if isinstance(leaf, Tensor)]
+    found: list[Tensor] = []
+    for name, value in values.items():
+        if not isinstance(value, Tensor) or all(value is not t for t in own) or any(value is t for t in found):
+            continue
+        if found and value.device != found[0].device:
+            raise CompileError(
+                f"kernel {kernel.name}: parameter {name!r} gets a tensor on {value.device}, others are on {found[0].device}"
+            )
+        found.append(value)
+    if not found:
+        raise CompileError(
+            f"kernel {kernel.name} takes none of the tensors that {kernel.what} is given", where=place(kernel.arguments)
+        )
+    return found
+
+
+def _outputs(kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors like those that the kernel writes, which have to be what the op promises."""
+    if kernel.outputs is None:
+        return list(told)
+    given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.constants})
+    made = [given] if isinstance(given, Tensor) else given
+    where = place(kernel.outputs)
+    if not isinstance(made, list | tuple) or not all(isinstance(t, Tensor) for t in made):
+        raise CompileError(f"kernel {kernel.name}: outputs must give tensors, {made!r} given", where=where)
+    if len(made) != len(told):
+        raise CompileError(f"kernel {kernel.name}: outputs gives {len(made)} tensors, {kernel.what} {len(told)}", where=where)
+    for i, (mine, theirs) in enumerate(zip(made, told, strict=True)):
+        for what, a, b in (
+            ("shape", tuple(mine.shape), tuple(theirs.shape)),
+            ("dtype", mine.dtype, theirs.dtype),
+            ("strides", Layout.of(mine.shape, mine.stride()), Layout.of(theirs.shape, theirs.stride())),
+        ):
+            if a != b:
+                mine_is, its = (t.stride() if what == "strides" else v for t, v in ((mine, a), (theirs, b)))
+                raise CompileError(
+                    f"kernel {kernel.name}: output {i} has {what} {mine_is}, but {kernel.what} gives {its}", where=where
+                )
+    return list(made)
+
+
+def _grid(kernel: CustomKernel, given: Any) -> list[int]:
+    sizes = [given] if isinstance(given, int) else given
+    numbers = isinstance(sizes, tuple | list) and all(type(n) is int for n in sizes) and 1 <= len(sizes) <= 3
+    if not numbers or not all(0 <= n <= most for n, most in zip(sizes, _MOST, strict=False)):
+        raise CompileError(
+            f"kernel {kernel.name}: grid gives {given!r}, not one to three numbers of blocks",
+            where=place(kernel.grid),
+            remedy=f"at most {_MOST[0]} along x and {_MOST[1]} along y and z",
+        )
+    return [*sizes, 1, 1][:3]

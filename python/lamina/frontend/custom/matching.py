@@ -1,0 +1,91 @@
+"""Where a small graph occurs in a large one: node by node from its results back to its arguments.
+
+Two ways to compare arguments that are no nodes: `exact`, and with all integers left open, for a pattern that was traced for other
+sizes. Operands of commutative ops may be swapped.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+aten = torch.ops.aten
+
+_COMMUTATIVE = {
+    aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor,
+    aten.logical_and.default, aten.logical_or.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,
+}  # fmt: skip
+
+Found = Mapping[fx.Node, fx.Node]
+"""Nodes of the large graph by those of the small one."""
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A small graph with these results. `arguments` are its placeholders."""
+
+    arguments: tuple[fx.Node, ...]
+    results: tuple[fx.Node, ...]
+    exact: bool
+
+    def matches(self, at: fx.Node, nodes: Sequence[fx.Node], known: Found) -> Iterator[Found]:
+        """Occurrences whose first result is `at`, the others among `nodes`. known: what some nodes have to be."""
+        yield from self._results(list(self.results), [at], nodes, known)
+
+    def _results(self, wanted: list[fx.Node], at: Sequence[fx.Node], nodes: Sequence[fx.Node], found: Found) -> Iterator[Found]:
+        if not wanted:
+            if all(argument in found for argument in self.arguments) and self._is_closed(found):
+                yield found
+            return
+        for node in at:
+            for more in self._node(wanted[0], node, found):
+                yield from self._results(wanted[1:], nodes, nodes, more)
+
+    def _node(self, small: fx.Node, large: Any, found: Found) -> Iterator[Found]:
+        if small in found:
+            if found[small] is large:
+                yield found
+            return
+        if not isinstance(large, fx.Node):
+            return
+        if small.op == "placeholder":
+            if isinstance(large.meta.get("val"), Tensor):
+                yield {**found, small: large}
+            return
+        if small.op != "call_function" or large.op != "call_function" or small.target is not large.target:
+            return
+        if set(small.kwargs) != set(large.kwargs) or len(small.args) != len(large.args):
+            return
+        pairs = [(small.kwargs[name], large.kwargs[name]) for name in small.kwargs]
+        orders = [tuple(large.args)]
+        if small.target in _COMMUTATIVE and not pairs:
+            orders.append((large.args[1], large.args[0], *large.args[2:]))
+        for order in orders:
+            yield from self._pairs([*zip(small.args, order, strict=True), *pairs], {**found, small: large})
+
+    def _pairs(self, pairs: Sequence[tuple[Any, Any]], found: Found) -> Iterator[Found]:
+        if not pairs:
+            yield found
+            return
+        (small, large), rest = pairs[0], pairs[1:]
+        if isinstance(small, fx.Node):
+            for more in self._node(small, large, found):
+                yield from self._pairs(rest, more)
+        elif isinstance(small, list | tuple) and isinstance(large, list | tuple):
+            if len(small) == len(large):
+                yield from self._pairs([*zip(small, large, strict=True), *rest], found)
+        elif not isinstance(large, fx.Node) and self._is_same(small, large):
+            yield from self._pairs(rest, found)
+
+    def _is_same(self, small: Any, large: Any) -> bool:
+        if not self.exact and type(small) is int and type(large) is int:
+            return True
+        return type(small) is type(large) and bool(small == large)
+
+    def _is_closed(self, found: Found) -> bool:
+        """Whether nobody else uses what only the small graph computes on its way."""
+        inner = {large for small, large in found.items() if small.op == "call_function" and small not in self.results}
+        mine = {large for small, large in found.items() if small.op == "call_function"}
+        return all(user in mine for node in inner for user in node.users)

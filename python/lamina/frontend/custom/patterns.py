@@ -1,0 +1,199 @@
+"""Graph patterns that users have kernels for: a Python function, traced and decomposed as a model is, is looked for in a graph,
+and each occurrence that the kernel serves becomes a launch of it.
+
+A pattern is traced for its example inputs, in every floating dtype that the graph has. Where its ops occur, whatever the sizes, it
+is traced again for the tensors that they are given there, and has to be the same then to the last number.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch._functorch.compile_utils import fx_graph_cse
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from lamina.core.custom_kernel import CustomKernel
+from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
+
+from ..decompositions import Table
+from ..locations import where
+from ..support import has_effect
+from ..trace import as_module, inference, trace
+from .launch import launched, serves
+from .matching import Found, Matcher
+from .op import KERNEL
+from .rules import parameter_names, place
+
+aten = torch.ops.aten
+
+Way = Callable[[Callable[..., Any], Sequence[Tensor], Table], fx.Graph]
+
+
+def with_patterns(gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table) -> fx.GraphModule:
+    """The graph with launches of kernels where it has their patterns. `gm` is left as it is."""
+    kernels = [kernel for kernel in kernels if kernel.pattern is not None]
+    if not kernels:
+        return gm
+    graph = _with_equal_values_once(gm.graph)
+    changed = [_Search(kernel, graph, decompositions).run() for kernel in kernels]
+    return fx.GraphModule(gm, graph) if any(changed) else gm
+
+
+def _with_equal_values_once(graph: fx.Graph) -> fx.Graph:
+    """A copy of a graph, as patterns are; but calls that do more than compute are not merged."""
+    if not any(node.op == "call_function" and has_effect(node) for node in graph.nodes):
+        return fx_graph_cse(graph)
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    return copy
+
+
+@dataclass(frozen=True)
+class _Search:
+    """For the pattern of one kernel in a graph, which is changed. `traces` are those of the pattern by way and inputs."""
+
+    kernel: CustomKernel
+    graph: fx.Graph
+    decompositions: Table
+    traces: dict[Any, Matcher] = field(default_factory=dict)
+
+    def run(self) -> bool:
+        """Whether there was anything to replace."""
+        changed = False
+        for example in _examples(self.kernel, self.graph):
+            for way in WAYS:
+                try:
+                    loose = replace(self._traced(way, example), exact=False)
+                except CompileError:
+                    continue  # it is none for this dtype; for that of the example it was traced when it was declared
+                for at in reversed(list(self.graph.nodes)):
+                    if at.op == "call_function" and at.target is loose.results[0].target and not at._erased:
+                        changed = self._replaced(way, loose, at) or changed
+        return changed
+
+    def _traced(self, way: Way, inputs: Sequence[Tensor]) -> Matcher:
+        key = (way, *((t.dtype, t.shape, t.stride(), t.device) for t in inputs))
+        if key not in self.traces:
+            self.traces[key] = traced(self.kernel, inputs, self.decompositions, way)
+        return self.traces[key]
+
+    def _replaced(self, way: Way, loose: Matcher, at: fx.Node) -> bool:
+        nodes = list(self.graph.nodes)
+        for found in loose.matches(at, nodes, {}):
+            inputs = [found[argument] for argument in loose.arguments]
+            exact = self._traced(way, [node.meta["val"] for node in inputs])
+            known = dict(zip(exact.arguments, inputs, strict=True))
+            for same in exact.matches(at, nodes, known):
+                if _launch(self.kernel, inputs, [same[result] for result in exact.results], self.graph):
+                    _erase(same, self.graph)
+                    return True
+        return False
+
+
+def by_export(pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table) -> fx.Graph:
+    """As lamina.compile traces."""
+    return inference(trace(as_module(pattern), tuple(inputs), {}), decompositions).gm.graph
+
+
+def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table) -> fx.Graph:
+    """As AOTAutograd traces what Dynamo has captured."""
+    seen: list[fx.Graph] = []
+
+    def keep(gm: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        seen.append(gm.graph)
+        return make_boxed_func(lambda *args: [n.meta["val"] if isinstance(n, fx.Node) else n for n in _results(gm.graph)])
+
+    aot_function(pattern, fw_compiler=keep, decompositions=decompositions, keep_inference_input_mutations=False)(*inputs)
+    return seen[0]
+
+
+WAYS: tuple[Way, ...] = (by_export, by_dispatch)
+"""Ops that torch takes apart by itself come apart differently in these."""
+
+
+def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table, way: Way) -> Matcher:
+    """The pattern for inputs like these; exact for them. CompileError where it cannot be traced."""
+    assert kernel.pattern is not None
+    try:
+        with torch._guards.tracing(None), torch.no_grad():
+            with FakeTensorMode():
+                fake = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in inputs]
+            graph = fx_graph_cse(way(kernel.pattern, fake, decompositions))
+    except Exception as error:
+        raise CompileError(f"kernel {kernel.name}: pattern cannot be traced: {error}", where=place(kernel.pattern)) from error
+    results = _results(graph)
+    computed = all(isinstance(r, fx.Node) and r.op == "call_function" for r in results)
+    if not results or not computed or len(set(results)) < len(results):
+        raise CompileError(f"kernel {kernel.name}: pattern has to compute each of its results", where=place(kernel.pattern))
+    return Matcher(tuple(n for n in graph.nodes if n.op == "placeholder"), tuple(results), exact=True)
+
+
+def _results(graph: fx.Graph) -> list[Any]:
+    return list(graph.output_node().args[0])
+
+
+def _examples(kernel: CustomKernel, graph: fx.Graph) -> list[list[Tensor]]:
+    """The example inputs in the floating dtypes of the graph, where they are of one dtype themselves, on its device."""
+    values = [n.meta["val"] for n in graph.nodes if isinstance(n.meta.get("val"), Tensor)]
+    if not values:
+        return []
+    given = list(kernel.example_inputs)
+    own = {t.dtype for t in given if t.dtype.is_floating_point}
+    dtypes = list(dict.fromkeys(v.dtype for v in values if v.dtype.is_floating_point)) if len(own) == 1 else []
+    with FakeTensorMode():
+        return [
+            [torch.empty(t.shape, dtype=dtype if t.dtype in own and dtype else t.dtype, device=values[0].device) for t in given]
+            for dtype in dtypes or [None]
+        ]
+
+
+def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node], graph: fx.Graph) -> bool:
+    """Whether the kernel serves; then the results are its own."""
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    first = min(results, key=order.__getitem__)
+    if any(order[node] > order[first] for node in inputs):
+        return False  # some of them are computed of its results
+    values = {node: _apart(node.meta["val"]) for node in inputs}
+    named = dict(zip(parameter_names(kernel.pattern), (values[node] for node in inputs), strict=True))
+    try:
+        if not serves(kernel, named):
+            return False
+        taken, said = launched(kernel, named, [node.meta["val"] for node in results], listed=False)
+    except CompileError as error:
+        raise CompileError(f"{error.message}, at {where(first)}", where=error.where, remedy=error.remedy) from error
+    with graph.inserting_before(first):
+        nodes = [_copied(node, values[node], graph) for value in taken for node in inputs if values[node] is value][: len(taken)]
+        made = graph.call_function(KERNEL, (nodes,), said)
+        made.meta = {**first.meta, "val": [node.meta["val"] for node in results]}
+        for i, result in enumerate(results):
+            item = graph.call_function(operator.getitem, (made, i))
+            item.meta = dict(result.meta)
+            result.replace_all_uses_with(item)
+    return True
+
+
+def _apart(value: Tensor) -> Tensor:
+    """A value, or one like it without gaps where its elements share memory."""
+    if Layout.of(value.shape, value.stride()).is_injective:
+        return value
+    return value.new_empty(value.shape)
+
+
+def _copied(node: fx.Node, value: Tensor, graph: fx.Graph) -> fx.Node:
+    if value is node.meta["val"]:
+        return node
+    copy = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+    copy.meta = {**node.meta, "val": value}
+    return copy
+
+
+def _erase(found: Found, graph: fx.Graph) -> None:
+    gone = {large for small, large in found.items() if small.op == "call_function"}
+    for node in reversed(list(graph.nodes)):
+        if node in gone and not node.users:
+            graph.erase_node(node)
