@@ -38,7 +38,7 @@ class Dot:
         total = self._sum()
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
-        for part in range(self.config.split):
+        for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
             self.done = {self.product.product: self._part(total, part)}
             self._store()
@@ -164,7 +164,8 @@ class Dot:
             view = memref.ReinterpretCastOp(type_, memory, [], [], [], [at.constant], sizes, strides).result
         where = [self.at[x] if x is not None else self._number(0) for x in (*outer, *axes)]
         last = [ir.AffineDimExpr.get(len(outer) + d) for d in range(2)]
-        inside = [extent(x) % n == 0 for x, n in zip(axes, shape, strict=True)]
+        whole = [self.config.n if n == self.width and x is self.product.n else n for x, n in zip(axes, shape, strict=True)]
+        inside = [extent(x) % n == 0 for x, n in zip(axes, whole, strict=True)]  # every part of the last block
         return view, where, ir.AffineMap.get(len(sizes), 0, last), ir.ArrayAttr.get([ir.BoolAttr.get(i) for i in inside])
 
     def _number(self, n: int) -> ir.Value:
