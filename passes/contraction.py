@@ -86,6 +86,8 @@ def _check_surroundings(space: Space, product: Reduce) -> None:
     for result in space.results:
         if result.at.opaque:
             raise Unfit("a result that is stored where other values say")
+        if result.full:
+            raise Unfit("a result that varies over the inner dimension, too")
         for e in outside(result.expr, product):
             if isinstance(e, Position | InBounds | Scan) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
                 raise Unfit("an epilogue that reads by position, or under bounds")
