@@ -1,6 +1,7 @@
 """lamina-choose: matrix products that kernels of ours compute, with the groups that read them."""
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
@@ -222,9 +223,12 @@ def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, 
 
 def product_in(group: ir.Operation) -> Contraction:
     """What a group with a product computes. Unfit or Untraceable where blocks cannot."""
-    block = group.regions[0].blocks[0]
     given = given_strides(group.operation.block)
-    strides = {a: _strides(v, given) for a, v in zip(block.arguments, group.operands, strict=True)}
-    outs = [row_major(shape_of(v)) for v in group.results]
-    space = find_space(block, strides, outs, divide=True)
+    return product_on(group, [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results])
+
+
+def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
+    """The same on operands and results with these strides."""
+    block = group.regions[0].blocks[0]
+    space = find_space(block, dict(zip(block.arguments, ins, strict=True)), list(outs), divide=True)
     return contraction_of(space, {a: element_type(a) for a in block.arguments})

@@ -1,6 +1,7 @@
 """Reads @main at the graph level: gives every value a place in memory and lists the steps. Where no strides serve, it copies."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from torch_mlir import ir
 
@@ -9,11 +10,14 @@ from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
 from lamina.kernels.library import may_alias, writes_in_place
 
+from .choose import CHOICE, product_on, strides_of
+from .contraction import Unfit
 from .locations import where
 from .plan_copies import copy_group
 from .plan_model import CallStep, GroupStep, Kind, Model, Place, Root, Step
 from .plan_views import is_view, shape_of, view_layout
 from .plan_wants import Strides, Wants, wants
+from .reading import Untraceable
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
@@ -132,8 +136,22 @@ class _Reader:
         return Place(root, layout)
 
     def _group(self, op: ir.Operation) -> None:
-        outs = [self._root("arena", result, self.wants.layout(result)) for result in op.results]
-        self._step(GroupStep(op, [self._place(value, op) for value in op.operands], outs))
+        ins = [self._place(value, op) for value in op.operands]
+        layouts = [self.wants.layout(result) for result in op.results]
+        if CHOICE in op.attributes:
+            ins, layouts = self._for_product(op, ins, layouts)
+        outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
+        self._step(GroupStep(op, ins, outs))
+
+    def _for_product(self, op: ir.Operation, ins: list[Place], outs: list[Layout]) -> tuple[list[Place], list[Layout]]:
+        """What a product with what follows it reads and writes: in layouts that leave its rows one axis, and its columns, as those
+        do that lamina-choose has looked at."""
+        plain = [Layout.row_major(layout.shape) for layout in outs]
+        for layouts in (outs, plain):
+            with suppress(Unfit, Untraceable):
+                product_on(op, [p.layout.strides for p in ins], [layout.strides for layout in layouts])
+                return ins, layouts
+        return [self._with_strides(value, strides_of(value), op) for value in op.operands], plain
 
     def _extern(self, op: ir.Operation) -> None:
         callee = op.attributes["callee"].value
