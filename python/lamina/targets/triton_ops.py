@@ -23,7 +23,8 @@ _CALLS = {
     "arith.minui": "tl.minimum({0}, {1})", "arith.minsi": "tl.minimum({0}, {1})", "arith.maxsi": "tl.maximum({0}, {1})",
     "arith.maximumf": f"tl.maximum({{0}}, {{1}}, {_NAN})", "arith.minimumf": f"tl.minimum({{0}}, {{1}}, {_NAN})",
     "arith.maxnumf": "tl.maximum({0}, {1})", "arith.minnumf": "tl.minimum({0}, {1})",
-    "arith.select": "tl.where({0}, {1}, {2})", "arith.negf": "-{0}",
+    "arith.select": "tl.where({0}, {1}, {2})",
+    "arith.negf": "{0} * -1.0",  # `-x` is 0 - x, which is never -0.0
     "math.exp": "tl.exp({0})", "math.exp2": "tl.exp2({0})", "math.log": "tl.log({0})", "math.log2": "tl.log2({0})",
     "math.sqrt": "tl.sqrt_rn({0})", "math.rsqrt": "tl.rsqrt({0})", "math.erf": "erf({0})", "math.tanh": "tanh({0})",
     "math.absf": "tl.abs({0})",

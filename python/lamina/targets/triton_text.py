@@ -22,6 +22,7 @@ from .triton_ops import TYPES, applied
 
 HEADER = "import triton\nimport triton.language as tl\n"
 STEP = 16  # bytes that a descriptor's rows begin at multiples of
+DIMENSIONS = 5  # of a descriptor, at most
 WIDE = 1 << 31  # elements from which on offsets need 64 bits
 _INDENT = "    "
 
@@ -236,7 +237,7 @@ class _Printer:
         strides, offset = memory.get_strides_and_offset()
         item = type_.element_type.width // 8
         inside = op.operation.block.owner.operation.name == "scf.for"
-        if not (self.descriptors and inside and offset == 0 and item > 1 and 1 in strides[-2:]):
+        if not (self.descriptors and inside and offset == 0 and item > 1 and 1 in strides[-2:] and len(strides) <= DIMENSIONS):
             return None
         source = self.views[view].operands[0]
         aligned = list(ir.DenseI64ArrayAttr(self.function.attributes["tile.align"]))[list(self.block.arguments).index(source)]
