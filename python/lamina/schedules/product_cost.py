@@ -72,7 +72,7 @@ class Work:
 
 def library_seconds(work: Work, gpu: Gpu) -> float:
     """The vendor's product, and a pass of ours over its result where anything follows."""
-    product = work.flops / (gpu.peak("bf16") * _LIBRARY_SHARE * work.k / (work.k + _LIBRARY_RAMP))
+    product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (gpu.peak("bf16") * _LIBRARY_SHARE)
     passed = _PASS + (2 * work.elements + work.reads + work.writes) / gpu.bandwidth if work.follows else 0.0
     return _LIBRARY + product + passed
 
