@@ -1,6 +1,7 @@
 """Products of matrices with what follows them, as Triton kernels: in Triton's interpreter against float64, and down to the cubin."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import SCHEDULES, Work, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets import triton_text
 from lamina.targets.nvvm import NvvmTarget
-from lamina.targets.ptx import assemble
+from lamina.targets.ptx import assemble, ptxas
 from lamina.targets.triton import compile_kernel, join
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -171,6 +172,20 @@ def test_two_kernels_in_one_program() -> None:
     module, program = tiled(model, inputs, products="triton{m=64 n=64 k=64}")
     artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
     assert len(artifact.kernels) == len(program.steps) == 2 and set(artifact.needs) == set(artifact.kernels)
+
+
+def test_a_newer_assembler_of_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchInductor has Triton use the CUDA toolkit's ptxas, which may read newer PTX than ours."""
+    newer = tmp_path / "ptxas"
+    newer.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "Cuda compilation tools, release 13.0, V13.0.1" && exit\nexec {ptxas("sm_90a")} "$@"\n'
+    )
+    newer.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(newer))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    inputs = random(96, 48), random(48, 80)
+    module, _ = tiled(torch.mm, inputs, products=SMALL_BLOCKS)
+    assert NvvmTarget(Gpu.named("sm_90a")).compile(module).code
 
 
 def test_schedules_as_text() -> None:

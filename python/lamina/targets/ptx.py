@@ -91,6 +91,16 @@ def ptxas(arch: str) -> str:
     return tool("ptxas")
 
 
+@cache
+def release(program: str) -> str:
+    """The CUDA release that an assembler is of, such as "12.8"."""
+    done = _run([program, "--version"])
+    found = re.search(r"release (\d+\.\d+)", done.stdout)
+    if found is None:
+        raise CompileError(f"{program} does not say which release it is: {_said(done, program)}", remedy="name a ptxas that does")
+    return found[1]
+
+
 def tool(name: str) -> str:
     """The path of one of triton's programs."""
     found = _tools().get(name)

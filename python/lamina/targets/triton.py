@@ -14,6 +14,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
+from .ptx import ptxas, release
 from .triton_ops import POINTERS
 from .triton_text import Printed
 
@@ -45,7 +46,7 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
         raise CompileError(f"kernel @{kernel.name} has an argument of {dtype}, which Triton has no type for")
     aligned = {(i,): [["tt.divisibility", 16]] for i, (_, align) in enumerate(kernel.arguments) if align % 16 == 0}
     source = ASTSource(fn=function, signature=dict(zip(names, types, strict=True)), constexprs={}, attrs=aligned)
-    options = {"num_warps": kernel.config.warps, "num_stages": kernel.config.stages}
+    options = {"num_warps": kernel.config.warps, "num_stages": kernel.config.stages, "ptx_version": ptx_version(gpu)}
     try:
         made = triton.compile(source, target=GPUTarget("cuda", gpu.capability, 32), options=options)
     except Exception as error:  # Triton raises what its stages raise
@@ -55,6 +56,15 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
     meta = made.metadata
     needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, _POINTERS)
     return Compiled(kernel.name, _renamed(made.asm["ptx"], meta.name, kernel.name), needs)
+
+
+def ptx_version(gpu: Gpu) -> int:
+    """The newest PTX that our assembler reads, 87 for 8.7. Triton writes what the one named in TRITON_PTXAS_PATH reads, which
+    TorchInductor sets to that of the CUDA toolkit."""
+    from triton.backends.nvidia.compiler import ptx_get_version
+
+    newest: int = ptx_get_version(release(ptxas(gpu.arch)))
+    return newest
 
 
 def defined(kernel: Printed) -> Any:

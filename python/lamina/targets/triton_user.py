@@ -19,7 +19,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Launch, Needs, Program, Ref
 from lamina.core.program_needs import fixed
 
-from .triton import _POINTERS, Compiled, _renamed
+from .triton import _POINTERS, Compiled, _renamed, ptx_version
 
 REASON = "custom"  # of calls that stand for users' kernels
 _ALIGNED = 16  # bytes that memory of every buffer starts at a multiple of
@@ -132,7 +132,7 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
     signature = dict(zip(wrapper.arg_names, (_POINTER[dtype] for dtype, _ in kernel.arguments), strict=True))
     aligned = {(i,): [["tt.divisibility", 16]] for i, (_, align) in enumerate(kernel.arguments) if align % 16 == 0}
     source = ASTSource(fn=wrapper, signature=signature, constexprs={}, attrs=aligned)
-    options = {"num_warps": kernel.warps, "num_stages": kernel.stages}
+    options = {"num_warps": kernel.warps, "num_stages": kernel.stages, "ptx_version": ptx_version(gpu)}
     try:
         made = triton.compile(source, target=GPUTarget("cuda", gpu.capability, 32), options=options)
     except Exception as error:  # Triton raises what its stages raise
