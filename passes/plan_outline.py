@@ -1,5 +1,6 @@
 """Groups become functions; groups that do the same share one."""
 
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _C_LIBRARY = set(
     fmod frexp ldexp lgamma log log10 log1p log2 memcpy memmove memset nearbyint pow remainder rint round roundeven sin sincos
     sinh sqrt tan tanh tgamma trunc""".split()
 )
+# What the text of Triton kernels has a meaning for: a model's own op may have any name.
+_TRITON = {*keyword.kwlist, "erf_beside_one", "float", "range", "tl", "triton"}
 _ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty")
 _OWN = ("sym_name", "graph.strides")
 
@@ -38,7 +41,8 @@ def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep
 
     Groups share a function when their bodies are equal up to locations and so are the memrefs `types` they are launched on.
     """
-    taken = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes} | _C_LIBRARY
+    taken = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes}
+    taken |= _C_LIBRARY | _TRITON
     kernels: dict[tuple[str, ...], ir.Operation] = {}
     outlined: dict[GroupStep, Outlined] = {}
     for step in steps:

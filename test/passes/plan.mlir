@@ -81,11 +81,11 @@ func.func @main(%x: tensor<6x8xf32>) -> (tensor<2x2x3xf32>, tensor<48xf32>, tens
 // CHECK: %[[C:.*]] = "plan.alloc"() {bytes = 12 : i64, dtype = "bool", offset = 0 : i64} : () -> memref<4x3xi8>
 // CHECK: "plan.launch"(%[[V]], %[[C]]) {kernel = @copy
 // CHECK: %[[A:.*]] = "plan.alloc"() {bytes = 12 : i64, dtype = "bool", offset = 64 : i64} : () -> memref<3x4xi8, strided<[1, 3]>>
-// CHECK: "plan.launch"(%[[X]], %[[A]]) {kernel = @not,
+// CHECK: "plan.launch"(%[[X]], %[[A]]) {kernel = @not_1,
 // CHECK: %[[W:.*]] = "plan.view"(%[[C]]) {offset = 0 : i64} : (memref<4x3xi8>) -> memref<12xi8>
 // CHECK: %[[B:.*]] = "plan.view"(%[[A]]) {offset = 0 : i64} : (memref<3x4xi8, strided<[1, 3]>>) -> memref<12xi8>
 // CHECK: "plan.call"(%[[W]], %[[B]])
-// CHECK: func.func private @not(%{{.*}}: tensor<3x4xi1>) -> tensor<3x4xi1>
+// CHECK: func.func private @not_1(%{{.*}}: tensor<3x4xi1>) -> tensor<3x4xi1>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: tensor<3x4xi1>) -> tensor<12xi1> {
   %e = tensor.empty() : tensor<4x3xi1>
@@ -294,4 +294,34 @@ func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   }) {sym_name = "neg"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %r = "graph.extern"(%a, %x) {callee = "lamina.kernel.default", reason = "custom", args = [[unit, unit]], kwargs = {}, strides = [array<i64: 8, 1>], needs = [array<i64: 1, 4>, array<i64: 1, 4>]} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %r : tensor<4x8xf32>
+}
+
+// -----
+
+// Names that mean something in Python and in the text of Triton kernels are not those of kernels.
+// CHECK: kernel = @lambda_1, label = "lambda"
+// CHECK: kernel = @tl_1, label = "tl"
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4xf32>):
+    %e = tensor.empty() : tensor<4xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%in : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = arith.negf %i : f32
+      linalg.yield %y : f32
+    } -> tensor<4xf32>
+    "graph.yield"(%r) : (tensor<4xf32>) -> ()
+  }) {sym_name = "lambda"} : (tensor<4xf32>) -> tensor<4xf32>
+  %b = "graph.group"(%a) ({
+  ^bb0(%in: tensor<4xf32>):
+    %e = tensor.empty() : tensor<4xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%in : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<4xf32>
+    "graph.yield"(%r) : (tensor<4xf32>) -> ()
+  }) {sym_name = "tl"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %b : tensor<4xf32>
 }
