@@ -84,6 +84,7 @@ def custom_kernel(
     constants: Mapping[str, Any] | None = None,
     num_warps: int = 4,
     num_stages: int = 3,
+    configs: Sequence[Mapping[str, Any]] = (),
     name: str = "",
 ) -> CustomKernel:
     """A Triton kernel of yours for an op or a graph pattern, on NVIDIA GPUs: pass it as `options={"kernels": [k]}`, or use it
@@ -100,6 +101,7 @@ def custom_kernel(
                 default
     when        says whether the kernel serves; where it does not, the op is compiled as without it
     constants   values of constexpr parameters that are the same at each launch
+    configs     what tuning chooses from (docs/tuning.md): constants, num_warps and num_stages by name, the likeliest first
     name        what it is called in explain and in profiles, by default the function's name
 
     Rules are functions that take by name what they need of the op's (or the pattern's) arguments and the constants; `arguments` and
@@ -120,6 +122,7 @@ def custom_kernel(
         constants=constants,
         num_warps=num_warps,
         num_stages=num_stages,
+        configs=configs,
         name=name,
     )
 

@@ -1,6 +1,7 @@
 """Users' kernels on a GPU, by both front doors, against float64."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -182,6 +183,17 @@ def test_shared_memory_that_is_asked_for() -> None:
     (graph,) = found.graphs
     assert [k.name for k in graph.kernels][:1] == ["product_kernel"] and not graph.externals
     assert all(k.seconds and k.seconds > 0 for k in graph.kernels)
+
+
+def test_configs_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    x, y = (torch.randn(1 << 24, device="cuda") for _ in range(2))
+    good, bad = {"BLOCK": 1024, "num_warps": 4}, {"BLOCK": 32, "num_warps": 8}
+    kernel = scaled_add_of(constants={}, configs=[bad, good])
+    for tune in ("full", "cached"):
+        found = lamina.explain(scaled_add, (x, y), options={"kernels": [kernel], "tune": tune}, show=False)
+        assert [k.programs for k in found.graphs[0].kernels] == [(1 << 24) // 1024]
+    near(lamina.compile(scaled_add, (x, y), options={"kernels": [kernel]})(x, y), x.double() + y.double())
 
 
 def test_a_kernel_of_the_process() -> None:

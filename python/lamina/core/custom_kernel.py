@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Rule = Callable[..., Any]
+LAUNCH = ("num_warps", "num_stages")
+"""Names in configs that are no parameters of the kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,7 @@ class CustomKernel:
     outputs     tensors like those that it writes; None: what the op's own shape rule says
     when        whether it serves these arguments; None: always
     constants   values of constexpr parameters that are the same at each launch
+    configs     what tuning chooses from: constants, num_warps and num_stages by name, the likeliest first
     """
 
     name: str
@@ -37,6 +40,18 @@ class CustomKernel:
     constants: Mapping[str, Any] = field(default_factory=dict)
     num_warps: int = 4
     num_stages: int = 3
+    configs: tuple[Mapping[str, Any], ...] = ()
+
+    def variants(self) -> dict[str, "CustomKernel"]:
+        """One kernel for each config, by its text; itself alone, by "", without configs."""
+        if not self.configs:
+            return {"": self}
+        return {" ".join(f"{name}={value}" for name, value in c.items()): self._with(c) for c in self.configs}
+
+    def _with(self, config: Mapping[str, Any]) -> "CustomKernel":
+        options = {name: config[name] for name in LAUNCH if name in config}
+        constants = {**self.constants, **{name: value for name, value in config.items() if name not in LAUNCH}}
+        return replace(self, constants=constants, configs=(), **options)
 
     @property
     def what(self) -> str:

@@ -31,7 +31,7 @@ from .exclusive import COMPILING
 from .fingerprint import fingerprint
 from .interface import Interface
 from .normalise import Normalised, normalise
-from .tuning import UNSEEN, Session, choose_products, tuning_state
+from .tuning import UNSEEN, Session, choose_configs, choose_products, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -173,7 +173,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         program = with_outputs(program_from(module, goal.device), graph.interface)
     keep_kernels(module)
     start = time.perf_counter()
-    program, ready = _custom(program, options, goal)
+    program, ready, configs = _custom(program, target, options, goal, session)
     seconds["custom kernels"] = time.perf_counter() - start
     empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
     artifact = Artifact(target.name, b"", ()) if empty else target.compile(module, ready)
@@ -187,18 +187,21 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         interface=graph.interface,
         gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},
-        choices=choices,
+        choices=(*choices, *configs),
     )
 
 
-def _custom(program: Program, options: Options, goal: Destination) -> tuple[Program, Sequence[Any]]:
-    """The program with launches where it calls users' kernels, and these, compiled."""
+def _custom(
+    program: Program, target: "Target", options: Options, goal: Destination, session: Session
+) -> tuple[Program, Sequence[Any], tuple[Choice, ...]]:
+    """The program with launches where it calls users' kernels, these, compiled, and what tuning says of them."""
     if goal.device == "cpu":
-        return program, ()
+        return program, (), ()
     from lamina.targets.triton_user import take
 
-    gpu = Gpu.named(goal.target.partition(":")[2])
-    return take(program, {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}, gpu)
+    functions = {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}
+    program, choices = choose_configs(program, functions, target, goal.gpu, options, session)
+    return *take(program, functions, Gpu.named(goal.target.partition(":")[2])), choices
 
 
 def keep_kernels(module: "ir.Module") -> None:

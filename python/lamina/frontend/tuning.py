@@ -1,8 +1,8 @@
 """Tuning as compilations use it: what decides between implementations of hot ops, and what is told of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
@@ -12,6 +12,7 @@ from lamina.tune.choice import Choice
 if TYPE_CHECKING:
     from torch_mlir import ir
 
+    from lamina.core.program import Program
     from lamina.targets.base import Target
     from lamina.tune.question import Answer, Question
     from lamina.tune.store import Store
@@ -74,3 +75,28 @@ def choose_products(
     store = session.store or Store()
     annotate(module, target, gpu, options, store, heard, asking=asking, watch=session.watch, again=session.again)
     return tuple(made)
+
+
+def choose_configs(
+    program: "Program", functions: Mapping[str, Any], target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
+) -> "tuple[Program, tuple[Choice, ...]]":
+    """The program with users' kernels in the configs that tuning says. functions: those kernels, by key."""
+    if not functions or not _is_here(gpu) or options.tune == "off":
+        return program, ()
+    from lamina.tune.store import Store
+    from lamina.tune.user_kernels import chosen
+
+    made: list[Choice] = []
+
+    def asking(question: "Question", number: int, of: int) -> None:
+        session.asking(question.what, number, of)
+
+    def heard(question: "Question", answer: "Answer") -> None:
+        made.append(Choice.of(question, answer))
+        session.answered(made[-1])
+
+    store = session.store or Store()
+    found = chosen(
+        program, functions, target, gpu, options.tune, store, heard, asking=asking, watch=session.watch, again=session.again
+    )
+    return found, tuple(made)

@@ -80,7 +80,8 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
     return replace(program, steps=tuple(steps)), [replace(kernel, symbol=name) for kernel, name in found.items()]
 
 
-def _refs(call: Call) -> tuple[Ref, ...]:
+def refs_of(call: Call) -> tuple[Ref, ...]:
+    """What the kernel is launched with: inputs, then outputs."""
     given = call.args[0]
     assert isinstance(given, tuple)
     return (*(ref for ref in given if isinstance(ref, Ref)), *call.outs)
@@ -88,7 +89,7 @@ def _refs(call: Call) -> tuple[Ref, ...]:
 
 def _kernel(call: Call, program: Program) -> UserKernel:
     said: dict[str, Any] = dict(call.kwargs)
-    arguments = tuple((_checked(ref, call), _alignment(ref)) for ref in _refs(call))
+    arguments = tuple((_checked(ref, call), alignment(ref)) for ref in refs_of(call))
     return UserKernel(said["name"], said["key"], said["call"], arguments, len(call.outs), said["warps"], said["stages"])
 
 
@@ -98,13 +99,14 @@ def _checked(ref: Ref, call: Call) -> str:
     return ref.dtype
 
 
-def _alignment(ref: Ref) -> int:
+def alignment(ref: Ref) -> int:
+    """Bytes that a tensor is known to start at a multiple of."""
     return math.gcd(_ALIGNED, ref.offset) if isinstance(ref.offset, int) else 1
 
 
 def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
     said: dict[str, Any] = dict(call.kwargs)
-    refs = _refs(call)
+    refs = refs_of(call)
     x, y, z = said["grid"] if math.prod(said["grid"]) else (0, 1, 1)
     moved = sum(math.prod(fixed(n, call.name) for n in ref.shape) * ITEM_BYTES[ref.dtype] for ref in dict.fromkeys(refs))
     return Launch(

@@ -31,6 +31,7 @@ def custom_kernel(
     constants: Mapping[str, Any] | None = None,
     num_warps: int = 4,
     num_stages: int = 3,
+    configs: Sequence[Mapping[str, Any]] = (),
     name: str = "",
 ) -> CustomKernel:
     """See lamina.custom_kernel."""
@@ -53,14 +54,18 @@ def custom_kernel(
         constants=dict(constants or {}),
         num_warps=num_warps,
         num_stages=num_stages,
+        configs=tuple(map(dict, configs)),
     )
-    _check_numbers(made)
+    for variant in (made, *made.variants().values()):
+        _check_numbers(variant)
+    _check_configs(made)
+    constants = next(iter(made.variants().values())).constants
     named, results = _names_of_op(of) if of is not None else _names_of_pattern(made)
     for what, rule in (("when", when), ("outputs", outputs)):
         if rule is not None:
-            check_names(made.name, what, _callable(made.name, what, rule), [*named, *made.constants])
+            check_names(made.name, what, _callable(made.name, what, rule), [*named, *constants])
     for what, rule in (("arguments", arguments), ("grid", grid)):
-        check_names(made.name, what, _callable(made.name, what, rule), [*named, *results, *made.constants])
+        check_names(made.name, what, _callable(made.name, what, rule), [*named, *results, *constants])
     return made
 
 
@@ -76,6 +81,14 @@ def _check_numbers(made: CustomKernel) -> None:
         if type(number) is not int or number < 1 or (what == "num_warps" and number & (number - 1)):
             wanted = "a power of two" if what == "num_warps" else "a positive number"
             raise CompileError(f"kernel {made.name}: {what} must be {wanted}, {number!r} given")
+
+
+def _check_configs(made: CustomKernel) -> None:
+    for config in made.configs:
+        if set(config) != set(made.configs[0]):
+            raise CompileError(f"kernel {made.name}: configs[0] names {sorted(made.configs[0])}, another {sorted(config)}")
+    if len(made.variants()) < max(len(made.configs), 1):
+        raise CompileError(f"kernel {made.name}: two of its configs are the same")
 
 
 def _names_of_op(op: torch._ops.OpOverload) -> tuple[list[str], list[str]]:

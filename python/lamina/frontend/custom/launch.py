@@ -1,5 +1,6 @@
 """A launch of a user's kernel for one call: what its rules say, checked against what it computes."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ _MOST = (2**31 - 1, 2**16 - 1, 2**16 - 1)  # blocks along x, y and z
 
 def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
     """Whether the kernel is for these arguments."""
-    return kernel.when is None or bool(follow(kernel, "when", kernel.when, {**named, **kernel.constants}))
+    first = next(iter(kernel.variants().values()))
+    return kernel.when is None or bool(follow(kernel, "when", kernel.when, {**named, **first.constants}))
 
 
 def launched(
@@ -31,21 +33,36 @@ def launched(
     told    tensors like the results
     listed  they are one list for the rules
     """
-    outputs = _outputs(kernel, named, told)
+    variants = kernel.variants()
+    first = next(iter(variants.values()))
+    outputs = _outputs(first, named, told)
     by_name = dict(zip(result_names(len(outputs), listed), [outputs] if listed else outputs, strict=True))
-    everything = {**named, **by_name, **kernel.constants}
-    values = parameters(kernel, follow(kernel, "arguments", kernel.arguments, everything))
-    inputs = _inputs(kernel, named, values)
-    grid = _grid(kernel, follow(kernel, "grid", kernel.grid, everything))
+    everything = {**named, **by_name}
+    inputs = _inputs(first, named, _values(first, everything))
+    said = {text: _said(variant, everything, inputs, outputs) for text, variant in variants.items()}
     return inputs, {
         "name": kernel.name,
         "of": kernel.what,
         "key": kernel.kernel.cache_key,
-        "call": call(kernel, values, inputs, outputs),
-        "grid": grid,
+        **next(iter(said.values())),
+        "outputs": described(outputs),
+        "alternatives": json.dumps(said) if kernel.configs else "",
+    }
+
+
+def _values(kernel: CustomKernel, everything: Mapping[str, Any]) -> dict[str, Any]:
+    return parameters(kernel, follow(kernel, "arguments", kernel.arguments, {**everything, **kernel.constants}))
+
+
+def _said(
+    kernel: CustomKernel, everything: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> dict[str, Any]:
+    """What a launch of one variant depends on."""
+    return {
+        "call": call(kernel, _values(kernel, everything), inputs, outputs),
+        "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, {**everything, **kernel.constants})),
         "warps": kernel.num_warps,
         "stages": kernel.num_stages,
-        "outputs": described(outputs),
     }
 
 

@@ -1,7 +1,7 @@
 """`lamina.kernel`: a launch of a user's kernel, as an op of graphs.
 
     kernel([x, y], name="scaled_add", of="mylib.scaled_add.default", key="5f0c...", call="x_ptr=x0, out_ptr=y0, n=tl.full(...)",
-           grid=[64, 1, 1], warps=4, stages=3, outputs="bf16 4x8 8,1") -> [out]
+           grid=[64, 1, 1], warps=4, stages=3, outputs="bf16 4x8 8,1", alternatives="") -> [out]
 
 What it does is all in its arguments, so that whatever depends on a graph, such as the cache's key, depends on that.
 """
@@ -29,6 +29,7 @@ def kernel(
     warps: int,
     stages: int,
     outputs: str,
+    alternatives: str,
 ) -> list[Tensor]:
     """
     name     for people
@@ -37,6 +38,7 @@ def kernel(
     call     what the kernel is called with: inputs are x0, x1, ..., outputs y0, y1, ..., all else is written out
     grid     blocks along x, y and z
     outputs  dtype, sizes and strides of each, as `described` writes them
+    alternatives  what tuning chooses from, as JSON: call, grid, warps and stages by the config's text; "" for nothing
     """
     raise RuntimeError(f"kernel {name} runs in compiled graphs alone")
 
@@ -53,6 +55,7 @@ def _(
     warps: int,
     stages: int,
     outputs: str,
+    alternatives: str,
 ) -> list[Tensor]:
     return [_like(text, inputs[0].device) for text in outputs.split("; ")]
 
