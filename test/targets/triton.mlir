@@ -16,7 +16,7 @@
 // CHECK-NEXT: [[A:v[0-9]+]] = x0_blocks.load([{{v[0-9]+}}, k])
 // CHECK-NEXT: [[B:v[0-9]+]] = x1_blocks.load([{{v[0-9]+}}, k]).T
 // CHECK-NEXT: acc = tl.dot([[A]], [[B]], acc)
-// CHECK-NEXT: = -acc
+// CHECK-NEXT: = acc * -1.0
 // CHECK: tl.store(y0 + {{.*}}mask=
 
 // PTX: .visible .entry product(

@@ -1,5 +1,6 @@
 """Which matrix products of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for lamina-choose."""
 
+import threading
 from collections.abc import Callable
 
 import torch
@@ -57,10 +58,12 @@ def annotate(
             question = question_of(cut, work, gpu)
             asking(question, len(known) + 1, of)
             inputs: list[torch.Tensor] = []
+            one = threading.Lock()  # candidates are made in threads of a pool
 
-            def make(name: str, cut: Cut = cut, inputs: list[torch.Tensor] = inputs) -> Built:
-                if not inputs:
-                    inputs += random_inputs(cut, torch.device("cuda", index))
+            def make(name: str, cut: Cut = cut, inputs: list[torch.Tensor] = inputs, one: threading.Lock = one) -> Built:
+                with one:
+                    if not inputs:
+                        inputs += random_inputs(cut, torch.device("cuda", index))
                 return Built(cut, name, target, options, module.context, inputs)
 
             known[cut.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)

@@ -1,0 +1,126 @@
+"""Loads and stores of printed Triton kernels, and the lines that they are written in."""
+
+from torch_mlir import ir
+
+from .triton_ops import TYPES
+
+STEP = 16  # bytes that a descriptor's rows begin at multiples of
+DIMENSIONS = 5  # of a descriptor, at most
+WIDE = 1 << 31  # elements from which on offsets need 64 bits
+INDENT = "    "
+
+
+class Memory:
+    """The text of a kernel as it grows. names, literals: of values; views: what makes them; head: lines before the kernel's loop.
+    descriptors: whether blocks may come by them."""
+
+    def __init__(self, function: ir.Operation, descriptors: bool) -> None:
+        self.function, self.block = function, function.regions[0].blocks[0]
+        self.aligned = list(ir.DenseI64ArrayAttr(function.attributes["tile.align"]))
+        self.descriptors = descriptors
+        self.names: dict[ir.Value, str] = {}
+        self.literals: dict[ir.Value, str] = {}
+        self.views: dict[ir.Value, ir.Operation] = {}
+        self.blocks: dict[str, str] = {}  # descriptors by the text that makes them
+        self.lanes: dict[tuple[str, int], str] = {}  # positions along a dimension that are known here
+        self.count = 0
+        self.lines: list[str] = []
+        self.head: list[str] = []
+        self.depth = 1
+
+    def _read(self, op: ir.Operation) -> None:
+        view, *where_ = list(op.operands)[:-1]
+        type_ = ir.VectorType(op.result.type)
+        if (text := self._by_descriptor(op, view, where_, type_)) is None:
+            pointers, mask = self._pointers(op, view, where_, list(type_.shape))
+            text = f"tl.load({pointers}{f', mask={mask}, other=0' if mask else ''})"
+        self._set(op.result, text)
+
+    def _write(self, op: ir.Operation) -> None:
+        value, view, *where_ = op.operands
+        shape = list(ir.VectorType(value.type).shape)
+        pointers, mask = self._pointers(op, view, where_, shape)
+        text = f"tl.broadcast_to({self._value(value)}, {tuple(shape)})" if value in self.literals else self._value(value)
+        self._line(f"tl.store({pointers}, {text}{f', mask={mask}' if mask else ''})")
+
+    def _by_descriptor(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> str | None:
+        """A load of a block by the tensor memory accelerator; None where memory does not allow it."""
+        memory = ir.MemRefType(view.type)
+        strides, offset = memory.get_strides_and_offset()
+        item = type_.element_type.width // 8
+        inside = op.operation.block.owner.operation.name == "scf.for"
+        if not (self.descriptors and inside and offset == 0 and item > 1 and 1 in strides[-2:] and len(strides) <= DIMENSIONS):
+            return None
+        source = self.views[view].operands[0]
+        aligned = self.aligned[list(self.block.arguments).index(source)]
+        order = list(range(len(strides)))
+        if strides[-1] != 1:
+            order[-2:] = order[-1], order[-2]
+        others = [strides[d] for d in order[:-1] if memory.shape[d] > 1]
+        block = [1] * (len(order) - 2) + list(type_.shape)
+        if aligned % STEP or any(s * item % STEP or not s for s in others) or block[order[-1]] * item < STEP:
+            return None
+        sizes, steps, blocks = ([x[d] for d in order] for x in (memory.shape, strides, block))
+        row = -(-sizes[-1] * item // STEP) * STEP // item
+        steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
+        made = f"tl.make_tensor_descriptor({self.names[source]}, {sizes}, {steps}, {blocks})"
+        if made not in self.blocks:
+            self.blocks[made] = f"{self.names[source]}_blocks"
+            if list(self.blocks.values()).count(self.blocks[made]) > 1:
+                self.blocks[made] += str(len(self.blocks))
+            self.head.append(f"{INDENT}{self.blocks[made]} = {made}")
+        text = f"{self.blocks[made]}.load([{', '.join(self._value(where_[d]) for d in order)}])"
+        if len(order) > 2:
+            text = f"{text}.reshape({', '.join(str(n) for n in blocks[-2:])})"
+        return text if order[-1] == len(order) - 1 else f"{text}.T"
+
+    def _pointers(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], shape: list[int]) -> tuple[str, str]:
+        """Of the elements of a block, and the mask of those that lie inside, "" for all."""
+        memory = ir.MemRefType(view.type)
+        strides, offset = memory.get_strides_and_offset()
+        wide = sum((n - 1) * s for n, s in zip(memory.shape, strides, strict=True)) >= WIDE
+        terms = [str(offset)] if offset else []
+        for at, stride in zip(where_[:-2], strides[:-2], strict=True):
+            terms.append(f"{self._value(at)}{'.to(tl.int64)' if wide and at not in self.literals else ''} * {stride}")
+        masks = []
+        inside = [bool(b.value) for b in op.attributes["in_bounds"]]
+        for d, (at, stride, n) in enumerate(zip(where_[-2:], strides[-2:], shape, strict=True)):
+            if n == 1 and inside[d] and self.literals.get(at) == "0":
+                continue
+            lanes = self._lanes(at, n)
+            spread = f"{lanes}[:, None]" if d == 0 else f"{lanes}[None, :]"
+            terms.append(f"{spread}{'.to(tl.int64)' if wide else ''}" + (f" * {stride}" if stride != 1 else ""))
+            if not inside[d]:
+                masks.append(f"({spread} < {memory.shape[len(strides) - 2 + d]})")
+        return " + ".join([self.names[self.views[view].operands[0]], *terms]), " & ".join(masks)
+
+    def _lanes(self, at: ir.Value, n: int) -> str:
+        """The positions of a block along one dimension, made once."""
+        key = self._value(at), n
+        if key not in self.lanes:
+            self.count += 1
+            self.lanes[key] = f"i{self.count}"
+            start = "" if self._value(at) == "0" else f"{self._value(at)} + "
+            self._line(f"{self.lanes[key]} = {start}tl.arange(0, {n})")
+        return self.lanes[key]
+
+    def _value(self, v: ir.Value) -> str:
+        return self.literals[v] if v in self.literals else self.names[v]
+
+    def _full(self, v: ir.Value) -> str:
+        if v not in self.literals:
+            return self._value(v)
+        type_ = ir.VectorType(v.type)
+        return f"tl.full({tuple(type_.shape)}, {self.literals[v]}, {TYPES[str(type_.element_type)]})"
+
+    def _set(self, v: ir.Value, text: str) -> None:
+        if v not in self.names:
+            self.names[v] = self._fresh()
+        self._line(f"{self.names[v]} = {text}")
+
+    def _fresh(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def _line(self, text: str) -> None:
+        self.lines.append(f"{INDENT * self.depth}{text}")
