@@ -13,6 +13,11 @@ from lamina import compile as lamina_compile
 Door = Callable[..., Model]
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    torch.manual_seed(0)
+
+
 @pytest.fixture(params=DOORS.values(), ids=DOORS.keys())
 def door(request: pytest.FixtureRequest) -> Iterator[Door]:
     with torch.no_grad():
