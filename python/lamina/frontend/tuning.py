@@ -39,6 +39,21 @@ class Session:
 UNSEEN = Session()
 
 
+class _Told:
+    """Passes on to a session what tuning says of its questions, and keeps the choices."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.made: list[Choice] = []
+
+    def asking(self, question: "Question", number: int, of: int) -> None:
+        self.session.asking(question.what, number, of)
+
+    def heard(self, question: "Question", answer: "Answer") -> None:
+        self.made.append(Choice.of(question, answer))
+        self.session.answered(self.made[-1])
+
+
 def _is_here(gpu: int | None) -> TypeGuard[int]:
     """Whether this is the number of a GPU that can be asked; tensors may be fake ones of a GPU that is not there."""
     return gpu is not None and torch.cuda.is_available()
@@ -63,18 +78,10 @@ def choose_products(
     from lamina.tune.products import annotate
     from lamina.tune.store import Store
 
-    made: list[Choice] = []
-
-    def asking(question: "Question", number: int, of: int) -> None:
-        session.asking(question.what, number, of)
-
-    def heard(question: "Question", answer: "Answer") -> None:
-        made.append(Choice.of(question, answer))
-        session.answered(made[-1])
-
+    told = _Told(session)
     store = session.store or Store()
-    annotate(module, target, gpu, options, store, heard, asking=asking, watch=session.watch, again=session.again)
-    return tuple(made)
+    annotate(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
+    return tuple(told.made)
 
 
 def choose_configs(
@@ -86,17 +93,7 @@ def choose_configs(
     from lamina.tune.store import Store
     from lamina.tune.user_kernels import chosen
 
-    made: list[Choice] = []
-
-    def asking(question: "Question", number: int, of: int) -> None:
-        session.asking(question.what, number, of)
-
-    def heard(question: "Question", answer: "Answer") -> None:
-        made.append(Choice.of(question, answer))
-        session.answered(made[-1])
-
-    store = session.store or Store()
-    found = chosen(
-        program, functions, target, gpu, options.tune, store, heard, asking=asking, watch=session.watch, again=session.again
-    )
-    return found, tuple(made)
+    told = _Told(session)
+    given = program, functions, target, gpu, options.tune, session.store or Store(), told.heard
+    found = chosen(*given, asking=told.asking, watch=session.watch, again=session.again)
+    return found, tuple(told.made)

@@ -18,10 +18,14 @@ from .ptx import ptxas, release
 from .triton_ops import POINTERS
 from .triton_text import Printed
 
-_POINTERS = 2  # parameters that every kernel has after its own
+EXTRA_POINTERS = 2  # parameters that every kernel has after its own
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
-_DEFINED = re.compile(r"^(?:\.extern )?\.(?:global|const|shared|func)\b[^;={(\[]*?([\w$]+)(?=\s*[\[;=(])", re.MULTILINE)
+_DEFINED = re.compile(  # what a module defines besides the kernel: memory, tables, texts, functions that are not inlined
+    r"^\s*(?:(?:\.visible\s+|\.weak\s+)?\.(?:global|const)|\.extern\s+\.shared)(?:\s+\.align\s+\d+)?\s+\.\w+\s+([\w$]+)|"
+    r"^\s*(?:\.visible\s+|\.weak\s+)?\.func\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\(",
+    re.MULTILINE,
+)
 _VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 
 
@@ -54,8 +58,8 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
         refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {said[-1]}"
         raise CompileError(refusal, remedy="see its text by --emit=triton") from error
     meta = made.metadata
-    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, _POINTERS)
-    return Compiled(kernel.name, _renamed(made.asm["ptx"], meta.name, kernel.name), needs)
+    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, EXTRA_POINTERS)
+    return Compiled(kernel.name, renamed(made.asm["ptx"], meta.name, kernel.name), needs)
 
 
 def ptx_version(gpu: Gpu) -> int:
@@ -68,19 +72,24 @@ def ptx_version(gpu: Gpu) -> int:
 
 
 def defined(kernel: Printed) -> Any:
-    """The function that the text defines. Triton reads its source again, by the name of a file, which linecache knows."""
-    file = f"<lamina kernel {kernel.name} {hash(kernel.text):x}>"
-    linecache.cache[file] = (len(kernel.text), None, kernel.text.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"__name__": "lamina_kernel"}
-    exec(compile(kernel.text, file, "exec"), scope)
-    return scope[kernel.name]
+    """The function that the text of a printed kernel defines."""
+    return define(kernel.name, kernel.text)
 
 
-def _renamed(ptx: str, name: str, wanted: str) -> str:
+def define(name: str, text: str, **scope: Any) -> Any:
+    """What a text calls `name`. Triton reads the source again, by the name of a file, which linecache knows."""
+    file = f"<lamina kernel {name} {hash(text):x}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    known: dict[str, Any] = {"__name__": "lamina_kernel", **scope}
+    exec(compile(text, file, "exec"), known)
+    return known[name]
+
+
+def renamed(ptx: str, name: str, wanted: str) -> str:
     """With names that no other kernel of the program has, and without what a debugger reads."""
     ptx = _DEBUG.sub("", _NOISE.sub("", ptx))
     ptx = re.sub(rf"\b{re.escape(name)}(?=\(|_param_)", wanted, ptx)
-    for own in dict.fromkeys(_DEFINED.findall(ptx)):
+    for own in {name for pair in _DEFINED.findall(ptx) for name in pair if name}:
         ptx = re.sub(rf"(?<![\w$]){re.escape(own)}(?![\w$])", f"{wanted}_{own.lstrip('_$')}", ptx)
     return ptx
 

@@ -7,7 +7,6 @@ A kernel is called by one of ours, whose parameters are pointers alone:
         kernel(x_ptr=x0, y_ptr=x1, out_ptr=y0, n=tl.full((), 1024, tl.int32), BLOCK=256)
 """
 
-import linecache
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Launch, Needs, Program, Ref
 from lamina.core.program_needs import fixed
 
-from .triton import _POINTERS, Compiled, _renamed, ptx_version
+from .triton import EXTRA_POINTERS, Compiled, define, ptx_version, renamed
 
 REASON = "custom"  # of calls that stand for users' kernels
 _ALIGNED = 16  # bytes that memory of every buffer starts at a multiple of
@@ -27,11 +26,6 @@ _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
     "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
 }  # fmt: skip
-_DEFINED = re.compile(
-    r"^\s*(?:\.visible\s+|\.weak\s+)?(?:\.(?:global|const)(?:\s+\.align\s+\d+)?\s+\.\w+\s+([\w$]+)|"
-    r"\.func\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\()",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True)
@@ -140,26 +134,13 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
     meta = made.metadata
-    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, _POINTERS)
-    return Compiled(kernel.symbol, _private(_renamed(made.asm["ptx"], meta.name, kernel.symbol), kernel.symbol), needs)
+    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, EXTRA_POINTERS)
+    return Compiled(kernel.symbol, renamed(made.asm["ptx"], meta.name, kernel.symbol), needs)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:
-    """Our kernel, which calls the user's. Triton reads its source again, by the name of a file, which linecache knows."""
-    text = kernel.text
-    file = f"<lamina kernel {kernel.symbol} {hash(text):x}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"__name__": "lamina_kernel", "kernel": function}
-    exec(compile(text, file, "exec"), scope)
-    return scope[kernel.symbol]
-
-
-def _private(ptx: str, symbol: str) -> str:
-    """With names of its own for what it defines besides the kernel: tables, texts, functions that are not inlined."""
-    names = {name for pair in _DEFINED.findall(ptx) for name in pair if name}
-    for name in names:
-        ptx = re.sub(rf"(?<![\w$]){re.escape(name)}(?![\w$])", f"{symbol}${name}", ptx)
-    return ptx
+    """Our kernel, which calls the user's."""
+    return define(kernel.symbol, kernel.text, kernel=function)
 
 
 def _refusal(error: BaseException, kernel: UserKernel, function: Any) -> CompileError:
