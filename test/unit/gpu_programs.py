@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from gpu_simulator import Result, poison, simulate, storage
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
@@ -127,3 +127,19 @@ class Simulated:
         dtype = DTYPES[ref.dtype]
         flat = torch.from_numpy(self._part(memory, ref).copy())
         return torch.as_strided(flat, ref.shape, ref.strides).to(dtype)
+
+
+def errors(model: nn.Module, x: Tensor) -> tuple[float, float, Simulated]:
+    """Ours and eager's, relative to float64, and the program that ran."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+
+    def fn(x: Tensor, *values: Tensor) -> Tensor:
+        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
+
+    inputs = (x, *state.values())
+    with torch.no_grad():
+        program = Simulated(*distributed(fn, inputs))
+        (mine,), eager = program(*inputs), fn(*inputs)
+        exact = fn(*(t.double() if t.is_floating_point() else t for t in inputs))
+    assert mine.stride() == eager.stride()
+    return *(((t.double() - exact).norm() / exact.norm()).item() for t in (mine, eager)), program  # type: ignore[return-value]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import gpu_programs
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_programs import Simulated, distributed
 from torch import Tensor, nn
 
 from lamina.core.program import Call
@@ -70,20 +70,8 @@ class Patches(nn.Module):
 
 def errors(model: nn.Module, x: Tensor) -> tuple[float, float, list[Call]]:
     """Ours and eager's, relative to float64, and the calls that ran."""
-    model = model.eval().to(x.dtype)
-    state = dict(model.named_parameters()) | dict(model.named_buffers())
-
-    def fn(x: Tensor, *values: Tensor) -> Tensor:
-        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
-
-    inputs = (x, *state.values())
-    with torch.no_grad():
-        program = Simulated(*distributed(fn, inputs))
-        (mine,), eager = program(*inputs), fn(*inputs)
-        exact = fn(*(t.double() if t.is_floating_point() else t for t in inputs))
-    assert mine.stride() == eager.stride()
-    found = [((t.double() - exact).norm() / exact.norm()).item() for t in (mine, eager)]
-    return found[0], found[1], [s for s in program.program.steps if isinstance(s, Call)]
+    mine, eager, ran = gpu_programs.errors(model.eval().to(x.dtype), x)
+    return mine, eager, [s for s in ran.program.steps if isinstance(s, Call)]
 
 
 def test_a_residual_block() -> None:

@@ -1,8 +1,5 @@
 """Whether a program runs as a recorded CUDA graph: measured and bounded, on a driver that stands in for NVIDIA's."""
 
-from collections.abc import Iterator
-
-import fake_gpu
 import programs as p
 import pytest
 import torch
@@ -11,16 +8,6 @@ from fake_gpu import FakeGpu
 from lamina.core.options import Options
 from lamina.runtime.graph_status import Status
 from lamina.runtime.graphs import recorder_for
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
-    return fake_gpu.build(tmp_path_factory.mktemp("fake"))
-
-
-@pytest.fixture
-def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
-    yield from fake_gpu.clean(library)
 
 
 class TestMeasured:

@@ -1,11 +1,9 @@
 """Programs recorded as CUDA graphs, on a driver that stands in for NVIDIA's: it runs the kernels of a graph, not its library calls."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-import fake_gpu
 import programs as p
 import pytest
 import torch
@@ -14,16 +12,6 @@ from fake_gpu import FakeGpu, on_gpu
 from lamina.core.program import Call, Constant
 from lamina.runtime.graph_status import Status
 from lamina.runtime.recordable import draws_first, why_not_recorded
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
-    return fake_gpu.build(tmp_path_factory.mktemp("fake"))
-
-
-@pytest.fixture
-def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
-    yield from fake_gpu.clean(library)
 
 
 def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:

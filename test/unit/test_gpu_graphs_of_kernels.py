@@ -1,7 +1,6 @@
 """CUDA graphs of kernels alone, which are made without capturing a stream: while one is captured, other threads may not wait for the
 whole GPU. On a driver that stands in for NVIDIA's."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,6 @@ import programs as p
 import pytest
 import torch
 from fake_gpu import FakeGpu
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
-    return fake_gpu.build(tmp_path_factory.mktemp("fake"))
-
-
-@pytest.fixture
-def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
-    yield from fake_gpu.clean(library)
 
 
 def test_nothing_is_captured(gpu: FakeGpu) -> None:

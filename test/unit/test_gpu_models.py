@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_programs import Simulated, distributed
+from gpu_programs import errors
 from torch import Tensor, nn
 
 from lamina.core.program import Call, Launch
@@ -54,21 +54,6 @@ class Block(nn.Module):
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(x.shape))
         return x + self.mlp(x)
-
-
-def errors(model: nn.Module, x: Tensor) -> tuple[float, float, Simulated]:
-    """Ours and eager's, relative to float64, and the program that ran."""
-    state = dict(model.named_parameters()) | dict(model.named_buffers())
-
-    def fn(x: Tensor, *values: Tensor) -> Tensor:
-        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
-
-    inputs = (x, *state.values())
-    with torch.no_grad():
-        program = Simulated(*distributed(fn, inputs))
-        (mine,), eager = program(*inputs), fn(*inputs)
-        exact = fn(*(t.double() if t.is_floating_point() else t for t in inputs))
-    return *(((t.double() - exact).norm() / exact.norm()).item() for t in (mine, eager)), program  # type: ignore[return-value]
 
 
 @pytest.fixture(autouse=True)

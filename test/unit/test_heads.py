@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from captured import by_dynamo, exported
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -51,22 +52,6 @@ class Model(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, self.repeat(k), self.repeat(v), is_causal=True)
-
-
-def exported(model: nn.Module, inputs: tuple[Tensor, ...]) -> fx.GraphModule:
-    return torch.export.export(model, inputs).graph_module
-
-
-def by_dynamo(model: nn.Module, inputs: tuple[Tensor, ...]) -> fx.GraphModule:
-    seen: list[fx.GraphModule] = []
-
-    def backend(gm: fx.GraphModule, _: list[Tensor]) -> fx.GraphModule:
-        seen.append(gm)
-        return gm
-
-    torch._dynamo.reset()
-    torch.compile(model, backend=backend, fullgraph=True)(*inputs)
-    return seen[0]
 
 
 @pytest.mark.parametrize("graph", [exported, by_dynamo])

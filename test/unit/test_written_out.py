@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 from attention_forms import FORMS, STAY, Form, Model, bert, inputs, plain
-from torch import Tensor, fx, nn
+from captured import by_dynamo, exported
+from torch import Tensor, fx
 
 from lamina.frontend import written_out
 from lamina.frontend.reading import name, value
@@ -18,22 +19,6 @@ NAMES = "scaled_dot_product_attention"
 @pytest.fixture(autouse=True)
 def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written_out, "SMALL", {False: 0, True: 0})
-
-
-def exported(model: nn.Module, given: tuple[Tensor, ...]) -> fx.GraphModule:
-    return torch.export.export(model, given, strict=False).graph_module
-
-
-def by_dynamo(model: nn.Module, given: tuple[Tensor, ...]) -> fx.GraphModule:
-    seen: list[fx.GraphModule] = []
-
-    def backend(gm: fx.GraphModule, _: list[Tensor]) -> fx.GraphModule:
-        seen.append(gm)
-        return gm
-
-    torch._dynamo.reset()
-    torch.compile(model, backend=backend, fullgraph=True)(*given)
-    return seen[0]
 
 
 def run(gm: fx.GraphModule, given: tuple[Tensor, ...]) -> list[Tensor]:
