@@ -1,0 +1,31 @@
+"""What `split` found of parts of the keys, put together: one program for each query."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def join(
+    parts,
+    logs,
+    out,
+    OUT: tl.constexpr,
+    HEADS: tl.constexpr,
+    QUERIES: tl.constexpr,
+    VALUES: tl.constexpr,
+    PARTS: tl.constexpr,
+    P: tl.constexpr,
+    E: tl.constexpr,
+):
+    """parts, logs: as `split` writes them. OUT: strides in elements; P, E: powers of two that hold PARTS and VALUES."""
+    place = tl.program_id(0).to(tl.int64)
+    batch, head, query = place // (HEADS * QUERIES), place // QUERIES % HEADS, place % QUERIES
+    part, e = tl.arange(0, P), tl.arange(0, E)
+    log = tl.load(logs + place * PARTS + part, mask=part < PARTS, other=-float("inf"))
+    most = tl.max(log, 0)
+    weights = tl.exp2(log - tl.where(most == -float("inf"), 0.0, most))
+    inside = (part[:, None] < PARTS) & (e[None, :] < VALUES)
+    found = tl.load(parts + (place * PARTS + part[:, None]) * VALUES + e[None, :], mask=inside, other=0.0)
+    total = tl.sum(weights, 0)
+    joined = tl.sum(found * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
+    tl.store(out + batch * OUT[0] + head * OUT[1] + query * OUT[2] + e * OUT[3], joined.to(out.dtype.element_ty), mask=e < VALUES)

@@ -1,0 +1,76 @@
+"""Attention of few queries against many keys: one program for a part of the keys of one head of theirs, with all queries that
+share it in one block, so that keys and values are read once (flash decoding)."""
+
+import triton
+import triton.language as tl
+
+from .step import masked, rows_of, step
+
+
+@triton.jit
+def split(
+    q,
+    k,
+    v,
+    mask,
+    parts,
+    logs,
+    Q: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    MASK: tl.constexpr,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    SIZE: tl.constexpr,
+    VALUES: tl.constexpr,
+    SCALE: tl.constexpr,
+    HOW: tl.constexpr,
+    PARTS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+):
+    """
+    parts  (batch, heads, queries, PARTS, VALUES) f32: the result for each part of the keys
+    logs   (batch, heads, queries, PARTS) f32: log2 of the sum of exponentials that it is weighted with; -inf where it saw nothing
+    M      a power of two that holds GROUP * QUERIES rows, 16 at least; all else as in `forward`
+    """
+    KV_HEADS: tl.constexpr = HEADS // GROUP
+    EACH: tl.constexpr = ((KEYS + PARTS - 1) // PARTS + N - 1) // N * N
+    part = tl.program_id(0) % PARTS
+    batch = (tl.program_id(0) // (PARTS * KV_HEADS)).to(tl.int64)
+    kv_head = (tl.program_id(0) // PARTS % KV_HEADS).to(tl.int64)
+
+    row, d, e = tl.arange(0, M), tl.arange(0, D), tl.arange(0, E)
+    head, query = kv_head * GROUP + row // QUERIES, row % QUERIES
+    there = row < GROUP * QUERIES
+    q_at = q + batch * Q[0] + head[:, None] * Q[1] + query[:, None] * Q[2] + d[None, :] * Q[3]
+    queries = tl.load(q_at, mask=there[:, None] & (d[None, :] < SIZE), other=0.0)
+    k += batch * K[0] + kv_head * K[1]
+    v += batch * V[0] + kv_head * V[1]
+    mask_rows = batch * MASK[0] + head * MASK[1] + query * MASK[2]
+
+    acc = tl.zeros((M, E), tl.float32)
+    most = tl.full((M,), -float("inf"), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    EDGE: tl.constexpr = KEYS % N != 0
+    for at in range(part * EACH, min(part * EACH + EACH, KEYS), N):
+        keys = at + tl.arange(0, N)
+        inside = there[:, None] & (keys[None, :] < KEYS)
+        hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
+        if HOW != "none":
+            hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW)
+        if EDGE:
+            hidden |= keys[None, :] >= KEYS
+        key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
+        value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias")
+
+    sums = tl.where(total == 0.0, 1.0, total)
+    place = (batch * HEADS + head) * QUERIES + query
+    tl.store(logs + place * PARTS + part, most + tl.log2(sums), mask=there)
+    parts_at = parts + (place[:, None] * PARTS + part) * VALUES + e[None, :]
+    tl.store(parts_at, acc / sums[:, None], mask=there[:, None] & (e[None, :] < VALUES))
