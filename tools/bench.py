@@ -1,4 +1,4 @@
-"""Measures Lamina: `make bench`, or `python tools/bench.py [--target nvvm] [--only NAME] [--quick] [--store]`.
+"""Measures Lamina: `make bench`, or `python tools/bench.py [--target nvvm [--suite hot]] [--only NAME] [--quick] [--store]`.
 
 Every workload runs in a process of its own with empty caches, on the CPU then in a second one that finds them filled. Prints tables
 and what goals were missed; keeps the figures as JSON and Markdown in build/bench, with --store in docs.
@@ -20,14 +20,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measures Lamina against eager, torch.compile and, on GPUs, XLA.")
-    parser.add_argument("--target", choices=list(SUITES), default="cpu", help="where (default: cpu)")
+    parser.add_argument("--target", choices=("cpu", "nvvm"), default="cpu", help="where (default: cpu)")
+    parser.add_argument("--suite", choices=("whole", "hot"), default="whole", help="all, or on a GPU the ops that tuning is for")
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="workloads whose names contain this; may repeat"
     )
     parser.add_argument("--quick", action="store_true", help="few repetitions, no second process")
     parser.add_argument("--store", action="store_true", help="write docs/figures*.json and .md")
     arguments = parser.parse_args()
-    suite = SUITES[arguments.target]
+    if arguments.suite == "hot" and arguments.target == "cpu":
+        parser.error("--suite hot measures on a GPU: give --target nvvm")
+    suite = SUITES["hot" if arguments.suite == "hot" else arguments.target]
     names = [n for n in suite.names if not arguments.only or any(o.lower() in n.lower() for o in arguments.only)]
     if not names:
         parser.error(f"no workload matches; there are {', '.join(suite.names)}")

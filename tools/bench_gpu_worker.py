@@ -12,7 +12,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -125,12 +125,7 @@ def measure(
     found |= {"cold": {}, "errors": {}, "notes": {}}
     found["work"] = {"bytes": traffic(model, inputs, workload.reads), "flops": flops(model, inputs)}
     exact = in_double(model, inputs)
-    runs: dict[str, Run] = {}
-    for name, make in contestants(workload.kind, model, inputs).items():
-        try:
-            runs[name], found["cold"][name], found["errors"][name] = cold(make, exact)
-        except Exception as error:
-            found["notes"][name] = reason(error)
+    runs = begun(contestants(workload.kind, model, inputs), exact, found)
     del exact
     samplers = {name: sampler(name, run) for name, run in runs.items()}
     if {"XLA", "lamina"} <= runs.keys():
@@ -145,6 +140,17 @@ def measure(
         found["made"] = explained(model, inputs)
         found["work"]["flops"] = found["work"]["flops"] or found["made"].get("flops", 0)
     return found
+
+
+def begun(made: Mapping[str, Callable[[], Run]], exact: Any, found: dict[str, Any]) -> dict[str, Run]:
+    """The calls of those contestants that work. `found` gets what each took to compile, its error, and why others do not work."""
+    runs: dict[str, Run] = {}
+    for name, make in made.items():
+        try:
+            runs[name], found["cold"][name], found["errors"][name] = cold(make, exact)
+        except Exception as error:
+            found["notes"][name] = reason(error)
+    return runs
 
 
 def cold(make: Callable[[], Run], exact: Any) -> tuple[Run, float, float]:

@@ -1,4 +1,4 @@
-"""The two sets of workloads that bench.py measures, how their processes run, and where their figures are kept."""
+"""The sets of workloads that bench.py measures, how their processes run, and where their figures are kept."""
 
 import json
 import os
@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from lamina.core.device import host
-from lamina.tools import figures, figures_gpu
+from lamina.tools import figures, figures_gpu, figures_hot
 from lamina.tools.bench_gpu_workloads import GPU_CALL, GPU_WORKLOADS
+from lamina.tools.bench_hot_workloads import HOT_WORKLOADS, TUNING
 from lamina.tools.bench_workloads import CALL, WORKLOADS
 from lamina.tools.roofline_plot import draw
 
 Found = dict[str, Any]
-CPU_SECONDS, GPU_SECONDS = 1200, 150  # for one workload, where torch.compile is slow
+CPU_SECONDS, GPU_SECONDS, HOT_SECONDS = 1200, 150, 120  # for one workload, where torch.compile is slow
 AHEAD = 2  # processes that import while another measures: the first import on a machine takes longer than a kernel's figures
 
 
@@ -55,17 +56,20 @@ def start(module: str, name: str, folders: Mapping[str, str], *arguments: str) -
 
 
 def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
-    """What a worker prints, once it has been given a line; {"failed": text} where it fails."""
+    """What a worker prints last, once it has been given a line; {"failed": text} where it fails before."""
+    failed = ""
     try:
         printed, errors = process.communicate("\n", timeout=limit)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
-        return {"failed": f"took more than {limit} s"}
-    if process.returncode:
-        return {"failed": (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]}
+        printed, _ = process.communicate()
+        failed = f"took more than {limit} s"
+    if not failed and process.returncode:
+        failed = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+    if not printed.strip():
+        return {"failed": failed}
     result: Found = json.loads(printed.splitlines()[-1])
-    return result
+    return {**result, "notes": {**result["notes"], "the process": failed}} if failed else result
 
 
 def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
@@ -80,19 +84,30 @@ def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
 
 
 def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
-    """Processes are started, to import what they need, while those before them measure."""
-    if not torch.cuda.is_available():
-        sys.exit("--target nvvm measures on an NVIDIA GPU, and torch finds none here")
-    arguments = ("--wait", "--quick") if quick else ("--wait",)
     shared = {"LAMINA_CACHE_DIR": f"{caches}/lamina", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    folders = {name: {**cache_folders(caches, name), **shared} for name in names}
+    return started_ahead("bench_gpu_worker", folders, quick, GPU_SECONDS)
 
-    def begin(name: str) -> "subprocess.Popen[str]":
-        return start("bench_gpu_worker", name, {**cache_folders(caches, name), **shared}, *arguments)
 
-    started = [begin(name) for name in names[:AHEAD]]
+def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+    """Each with a store of tuning of its own, which is empty. What torch.compile knows of products of one size it keeps."""
+    folders = {
+        name: {"LAMINA_TUNE_STORE": f"{caches}/{i}.sqlite", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
+        for i, name in enumerate(names)
+    }
+    return started_ahead("bench_hot_worker", folders, quick, HOT_SECONDS)
+
+
+def started_ahead(module: str, folders: Mapping[str, Mapping[str, str]], quick: bool, limit: float) -> Iterator[tuple[str, Found]]:
+    """Workers on the GPU, by their names: they are started, to import what they need, while those before them measure."""
+    if not torch.cuda.is_available():
+        sys.exit("this measures on an NVIDIA GPU, and torch finds none here")
+    arguments = ("--wait", "--quick") if quick else ("--wait",)
+    names = list(folders)
+    started: list[subprocess.Popen[str]] = []
     for i, name in enumerate(names):
-        started += [begin(later) for later in names[i + AHEAD : i + AHEAD + 1]]
-        yield name, finish(started[i], GPU_SECONDS)
+        started += [start(module, later, folders[later], *arguments) for later in names[len(started) : i + AHEAD + 1]]
+        yield name, finish(started[i], limit)
 
 
 def cache_folders(caches: str, name: str) -> dict[str, str]:
@@ -150,5 +165,15 @@ SUITES = {
         "figures-gpu",
         "python tools/bench.py --target nvvm --store",
         draw,
+    ),
+    "hot": Suite(
+        (*HOT_WORKLOADS, TUNING),
+        hot_on_gpu,
+        figures_hot.row,
+        figures_hot.tables,
+        figures_hot.goals,
+        this_gpu,
+        "figures-hot",
+        "python tools/bench.py --target nvvm --suite hot --store",
     ),
 }

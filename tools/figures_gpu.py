@@ -91,8 +91,8 @@ def row(name: str, f: Found) -> str:
     parts.append(f"floor {floor(f) * 1e6:.1f} us")
     if "made" in f:
         parts.append(f"made {_made(f)}")
-    parts += [f"of {of} {_ratio(ours(f), rival(f, of))}" for of in f["goals"]]
-    parts.append(f"error {_error(f, *OURS)} (eager {_error(f, 'eager')})")
+    parts += [f"of {of} {ratio(ours(f), rival(f, of))}" for of in f["goals"]]
+    parts.append(f"error {largest_error(f, *OURS)} (eager {largest_error(f, 'eager')})")
     parts += [f"{key}: {why}" for key, why in f["notes"].items()]
     return f"{name}: {', '.join(parts)}"
 
@@ -107,7 +107,7 @@ def tables(found: Found) -> list[Figures]:
         Figures("Models, bf16", _MODEL_COLUMNS, [_model(n, f) for n, f in models.items()]),
         Figures("Cold compile to the first result", _COLD_COLUMNS, [_cold(n, f) for n, f in {**kernels, **models}.items()]),
         call_table("A call on 64x64", [f["call"] for f in measured.values() if f["kind"] == "call"]),
-        Figures("What did not run", ("workload", "contestant", "why"), _missing(found)),
+        Figures("What did not run", ("workload", "contestant", "why"), missing(found)),
         Figures("Goals", ("goal", ""), [(text, "reached" if met else "missed") for text, met in goals(found)]),
     ]
     return [table for table in made if table.rows]
@@ -125,14 +125,14 @@ _COLD_COLUMNS = ("workload", "torch.compile s", "XLA s", "Lamina s", "of torch.c
 
 
 def _kernel(name: str, f: Found) -> list[str]:
-    times = [_number(f["times"].get(n), 1e6, 1) for n in ("eager", *COMPILERS, "lamina")]
+    times = [number(f["times"].get(n), 1e6, 1) for n in ("eager", *COMPILERS, "lamina")]
     busy = f["times"].get("lamina busy"), f["times"].get("XLA")
-    against_xla = [_number(busy[1], 1e6, 1), _number(busy[0], 1e6, 1), _ratio(*busy)]
+    against_xla = [number(busy[1], 1e6, 1), number(busy[0], 1e6, 1), ratio(*busy)]
     return [name, *times, *_against(f, 1e6, 1, "torch.compile"), _made(f), *against_xla]
 
 
 def _model(name: str, f: Found) -> list[str]:
-    times = [_number(f["times"].get(n), 1e3, 3) for n in ("eager", "torch.compile", "reduce-overhead", *OURS)]
+    times = [number(f["times"].get(n), 1e3, 3) for n in ("eager", "torch.compile", "reduce-overhead", *OURS)]
     return [name, *times, *_against(f, 1e3, 3, "reduce-overhead"), _made(f)]
 
 
@@ -140,17 +140,17 @@ def _against(f: Found, scale: float, digits: int, of: str) -> list[str]:
     """Floor, share of it, part of the best rival's time and of one other's, errors."""
     mine, least = ours(f), floor(f)
     share = f"{least / mine:.0%}" if mine else NONE
-    ratios = [_ratio(mine, rival(f)), _ratio(mine, rival(f, of))]
-    return [_number(least, scale, digits), share, *ratios, _error(f, *OURS), _error(f, "eager")]
+    ratios = [ratio(mine, rival(f)), ratio(mine, rival(f, of))]
+    return [number(least, scale, digits), share, *ratios, largest_error(f, *OURS), largest_error(f, "eager")]
 
 
 def _cold(name: str, f: Found) -> list[str]:
     cold = f["cold"]
-    times = [_number(cold.get(n), 1.0, 2) for n in ("torch.compile", "XLA", "lamina")]
-    return [name, *times, _ratio(cold.get("lamina"), cold.get("torch.compile"))]
+    times = [number(cold.get(n), 1.0, 2) for n in ("torch.compile", "XLA", "lamina")]
+    return [name, *times, ratio(cold.get("lamina"), cold.get("torch.compile"))]
 
 
-def _missing(found: Found) -> Sequence[Sequence[str]]:
+def missing(found: Found) -> Sequence[Sequence[str]]:
     rows = [(name, "all", f["failed"]) for name, f in found.items() if "failed" in f]
     rows += [(name, key, why) for name, f in found.items() for key, why in f.get("notes", {}).items()]
     rows += [(name, "explain", f["made"]["failed"]) for name, f in found.items() if "failed" in f.get("made", {})]
@@ -165,15 +165,15 @@ def _made(f: Found) -> str:
     return f"{made['kernels']} + {made['calls']}{fallbacks}"
 
 
-def _error(f: Found, *names: str) -> str:
+def largest_error(f: Found, *names: str) -> str:
     """The largest of these contestants."""
     errors = [f["errors"][name] for name in names if name in f["errors"]]
     return f"{max(errors):.1e}" if errors else NONE
 
 
-def _number(seconds: float | None, scale: float, digits: int) -> str:
+def number(seconds: float | None, scale: float, digits: int) -> str:
     return NONE if seconds is None else f"{seconds * scale:.{digits}f}"
 
 
-def _ratio(mine: float | None, theirs: float | None) -> str:
+def ratio(mine: float | None, theirs: float | None) -> str:
     return NONE if mine is None or theirs is None else f"{mine / theirs:.2f}"

@@ -1,6 +1,7 @@
 """The clock of GPU measurements: events around calls with the second-level cache flushed before each, and the roofs."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -56,3 +57,13 @@ def matmul_rate() -> float:
     """Operations a second of cuBLAS's bf16 product of two square matrices; a multiplication with its addition counts as two."""
     a, b = (torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return 2 * MATRIX**3 / statistics.median(samples(lambda: a @ b, 40))
+
+
+def back_to_back(run: Callable[[], object], calls: int) -> list[float]:
+    """Seconds of one of `calls` calls in a row, until the device has done them: what a caller sees, on the CPU or the device."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    torch.cuda.synchronize()
+    return [(time.perf_counter() - start) / calls]

@@ -1,0 +1,199 @@
+"""`bench.py --suite hot` on figures made up here, and what of it needs no GPU: workloads' shapes, the choice of our best kernel."""
+
+import json
+import sys
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import lamina
+from lamina.tools import bench_hot_worker, bench_suites, figures, figures_hot
+from lamina.tools.bench_hot_workloads import HOT_WORKLOADS, TUNING, Goal, HotWorkload
+from lamina.tools.bench_suites import SUITES, store
+from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.records import Record
+from lamina.tune.store import Store
+
+OURS, WORSE = "triton{m=128 n=256}", "triton{m=64 n=64}"
+CHOICE = {
+    "what": "mm 4096x4096 by 4096x4096", "model": "library", "chosen": "library",
+    "seconds": {"library": 170e-6, OURS: 180e-6}, "dropped": {WORSE: "wrong numbers"},
+}  # fmt: skip
+ALONE = {
+    "kind": "op", "goals": [asdict(g) for g in HOT_WORKLOADS["4096x4096x4096"].goals], "share": None, "notes": {},
+    "roofs": {"bandwidth": 4e12, "flops": 8e14}, "work": {"bytes": 100_000_000, "flops": 136_000_000_000},
+    "cold": {}, "errors": {"eager": 2e-3, "lamina": 1e-3, "lamina tuned": 1.5e-3}, "choices": [CHOICE],
+    "times": {"eager": 175e-6, "torch.compile": 174e-6, "lamina": 176e-6, "lamina tuned": 175.5e-6, "lamina own": 190e-6},
+}  # fmt: skip
+GELU = {
+    **ALONE, "goals": [asdict(g) for g in HOT_WORKLOADS["4096x4096x4096 bias+GELU"].goals], "choices": [],
+    "times": {"eager": 210e-6, "torch.compile": 220e-6, "max-autotune": 205e-6, "lamina": 200e-6, "lamina tuned": 190e-6},
+}  # fmt: skip
+ROWS = {
+    **GELU, "goals": [asdict(g) for g in HOT_WORKLOADS["Linear 768->3072+GELU, 32 rows"].goals],
+    "wall": {"eager": 29e-6, "torch.compile": 60e-6, "lamina": 20e-6, "lamina tuned": 18e-6},
+}  # fmt: skip
+DECODE = {
+    **GELU,
+    "goals": [],
+    "share": 0.85,
+    "times": {"eager": 200e-6, "cuDNN": 90e-6, "lamina tuned": 28e-6},
+    "choices": [CHOICE],
+}
+FOUND: dict[str, Any] = {
+    "4096x4096x4096": ALONE,
+    "4096x4096x4096 bias+GELU": GELU,
+    "Linear 768->3072+GELU, 32 rows": ROWS,
+    "decode b32 q1 k8192 h32/4 d128": DECODE,
+    "conv3x3+BN+ReLU 64x64x56x56": {"failed": "took more than 120 s"},
+    TUNING: {"kind": "tuning", "seconds": {"off": 2.0, "quick": 31.0, "cached": 2.3}, "notes": {}, "choices": [CHOICE] * 4},
+}
+
+
+def test_goals() -> None:
+    rows = "Linear 768->3072+GELU, 32 rows"
+    assert figures_hot.goals(FOUND) == [
+        ("4096x4096x4096: at least 1.00 of eager, by speed (is 1.00)", True),
+        ("4096x4096x4096: own kernel at least 0.95 of eager, by speed (is 0.92)", False),
+        ("4096x4096x4096 bias+GELU: at most 0.95 of the best of eager, torch.compile, max-autotune (is 0.93)", True),
+        (f"{rows}: at most 0.50 of torch.compile (is 0.86)", False),
+        (f"{rows}: at most 1.00 of eager (is 0.90)", True),
+        (f"{rows}: at most 0.50 of torch.compile, as a caller sees it (is 0.30)", True),
+        (f"{rows}: at most 1.00 of eager, as a caller sees it (is 0.62)", True),
+        ("decode b32 q1 k8192 h32/4 d128: at least 85% of copy bandwidth (is 89.3%)", True),
+        ("conv3x3+BN+ReLU 64x64x56x56: runs", False),
+        (f"{TUNING}: at most 60 s (is 31.0)", True),
+        (f"{TUNING}: compiling with the store filled takes at most 1.1 of untuned (is 1.15)", False),
+    ]
+
+
+def test_a_goal_without_figures_is_missed() -> None:
+    bare = {"x": {**ALONE, "times": {"eager": 1e-6}}, "y": {**DECODE, "times": {}}}
+    assert figures_hot.goals(bare) == [
+        ("x: at least 1.00 of eager, by speed (not measured)", False),
+        ("x: own kernel at least 0.95 of eager, by speed (not measured)", False),
+        ("y: at least 85% of copy bandwidth (not measured)", False),
+    ]
+
+
+def test_tables() -> None:
+    text = figures.markdown(figures_hot.tables(FOUND), "a GPU", "a command")
+    line = "| 4096x4096x4096 | 175.0 | 174.0 | - | - | 176.0 | 175.5 | 190.0 | 170.0 | 1.01 | 1.01 | 1.09 | library | 1.5e-03 |"
+    assert line in text
+    assert "| decode b32 q1 k8192 h32/4 d128 | 200.0 | - | - | cuDNN 90.0 | - | 28.0 | - |" in text
+    assert "| Linear 768->3072+GELU, 32 rows | 29.0 | 60.0 | 20.0 | 18.0 | 0.30 | 0.62 |" in text
+    assert f"| {TUNING} | 4 | 31.0 | 2.00 | 2.30 | 1.15 |" in text
+    times = f"library 170.0, {OURS} 180.0 | {WORSE}: wrong numbers |"
+    assert f"| 4096x4096x4096 | mm 4096x4096 by 4096x4096 | library | library | {times}" in text
+    assert "| conv3x3+BN+ReLU 64x64x56x56 | all | took more than 120 s |" in text
+
+
+def test_rows() -> None:
+    line = figures_hot.row("x", ALONE)
+    assert "lamina own 190.0 us, chosen library, error 1.5e-03 (eager 2.0e-03), own kernel at least" in line
+    assert figures_hot.row("x", FOUND[TUNING]) == "x: off 2.00 s, quick 31.00 s, cached 2.30 s"
+    assert "lamina tuned 18.0 us a call" in figures_hot.row("x", ROWS)
+    assert figures_hot.row("x", {"failed": "why"}) == "x: failed: why"
+
+
+def test_figures_are_stored(tmp_path: Path) -> None:
+    data, page = store(tmp_path, FOUND, replace(SUITES["hot"], machine=lambda: "a GPU"))
+    assert data.name == "figures-hot.json" and list(json.loads(data.read_text())["workloads"]) == [
+        n for n in SUITES["hot"].names if n in FOUND
+    ]
+    assert "--suite hot --store` on a GPU" in page.read_text()
+
+
+@pytest.mark.parametrize("name", HOT_WORKLOADS)
+def test_workloads_have_results(name: str) -> None:
+    model, inputs = HOT_WORKLOADS[name].make("meta")
+    assert isinstance(model(*inputs), Tensor)
+
+
+def test_causal_attention_written_out() -> None:
+    q, k, v = torch.randn(3, 1, 2, 8, 4)
+    written, library = (
+        HOT_WORKLOADS["causal attention written out b4 h16 s2048 d128"],
+        HOT_WORKLOADS["causal SDPA b4 h16 s4096 d128"],
+    )
+    functions = written.make("meta")[0], library.make("meta")[0]
+    torch.testing.assert_close(functions[0](q, k, v), functions[1](q, k, v))
+
+
+def record(**times: float) -> Record:
+    question = Question("key", "a product", ("library", OURS, WORSE))
+    named = {"library": times["library"], OURS: times["ours"], WORSE: times["worse"]} if times else {"library": 1.0}
+    return Record(question, Identity("gpu", "versions"), Answer("library", tuple(named.items())), datetime.now(UTC))
+
+
+def test_the_best_kernel_of_ours_is_pinned_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    known = record(library=1.0, ours=2.0, worse=3.0)
+    Store().put(known.question, known.identity, known.answer)
+    compiled: list[tuple[str, str]] = []
+
+    def compile(model: Any, inputs: Any, options: lamina.Options) -> Any:
+        compiled.append((options.tune, Store().records()[0].answer.winner))
+        return model
+
+    monkeypatch.setattr(lamina, "compile", compile)
+    pins = bench_hot_worker.best_of_ours(Store().records())
+    assert bench_hot_worker.pinned(pins, torch.neg, (torch.ones(2),))().tolist() == [-1, -1]
+    assert compiled == [("cached", OURS)] and Store().records()[0].answer.winner == "library"
+    assert bench_hot_worker.best_of_ours([record()]) == {}
+
+
+def measured(workload: HotWorkload, monkeypatch: pytest.MonkeyPatch, store: Path) -> list[dict[str, Any]]:
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(store))
+    monkeypatch.setattr(torch, "compile", lambda model, mode=None: model)  # torch.compile needs no compiler on CPU tensors
+    said: list[dict[str, Any]] = []
+    clocks: dict[str, bench_hot_worker.Clock] = {"times": lambda run: partial(clock, run), "wall": lambda run: partial(clock, run)}
+    with torch.no_grad():
+        model, inputs = workload.make("cpu")
+        roofs = {"bandwidth": 1e12, "flops": 1e12}
+        bench_hot_worker.measure(workload, model, inputs, roofs=roofs, clocks=clocks, rounds=2, say=said.append)
+    json.dumps(said)
+    return said
+
+
+def clock(run: Any) -> list[float]:
+    run()
+    return [1e-3, 3e-3]
+
+
+def small(*goals: Goal) -> HotWorkload:
+    return HotWorkload(lambda device: (torch.mm, (torch.randn(8, 8), torch.randn(8, 8))), goals, {"other": torch.mm})
+
+
+def test_an_op_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (found,) = measured(small(Goal(1.0, ("eager",))), monkeypatch, tmp_path / "store")
+    assert set(found["times"]) == {"eager", "other", "lamina", "lamina tuned", "torch.compile"} == set(found["wall"])
+    assert found["times"]["lamina"] == 2e-3 and found["errors"]["lamina tuned"] < 1e-6 and found["notes"] == {}
+    assert found["work"] == {"bytes": 3 * 8 * 8 * 4, "flops": 2 * 8**3} and found["choices"] == []
+    assert figures_hot.goals({"x": found}) == [("x: at most 1.00 of eager (is 1.00)", True)]
+
+
+def test_figures_without_autotuning_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before, after = measured(small(Goal(0.95, ("eager", "max-autotune"))), monkeypatch, tmp_path / "store")
+    assert before["notes"] == {"max-autotune": bench_hot_worker.UNFINISHED} and "max-autotune" not in before["times"]
+    assert after["notes"] == {} and "max-autotune" in after["times"]
+
+
+def worker(text: str, limit: float = 60) -> dict[str, Any]:
+    command = [sys.executable, "-c", f"import sys, time; sys.stdin.readline(); {text}"]
+    return bench_suites.finish(Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True), limit)
+
+
+def test_what_a_worker_printed_counts_when_it_is_ended() -> None:
+    printed = """print('{"notes": {"a": "b"}, "kind": "op"}', flush=True)"""
+    assert worker(f"{printed}; time.sleep(600)", limit=2)["notes"] == {"a": "b", "the process": "took more than 2 s"}
+    assert worker(f"{printed}; sys.exit('gone')")["notes"] == {"a": "b", "the process": "gone"}
+    assert worker("sys.exit('gone')") == {"failed": "gone"}
+    assert worker(printed) == {"notes": {"a": "b"}, "kind": "op"}
