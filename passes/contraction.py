@@ -1,6 +1,7 @@
 """Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .affine import Axis
 from .coalesce import Merged, coalesce
@@ -8,16 +9,17 @@ from .expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
 from .space import Result, Space
 
 FACTORS = ("f16", "bf16")  # element types in memory that tensor cores multiply
+MOST = 2  # products whose sums a block holds at a time
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """sum over `inner` of a * b, and what is computed of it.
+    """Sums over `inner` of a * b, for one a and one b or more, and what is computed of them.
 
-    batch    axes that both factors vary over, from 0
-    m, n     the axis that a varies over, and that b does; None where it has one element
-    a, b     what is multiplied
-    product  the sum itself, among the expressions of `results`
+    batch     axes that all factors vary over, from 0
+    m, n      the axis that a varies over, and that each b does; None where it has one element
+    a, bs     what is multiplied
+    products  the sums themselves, one of each b, among the expressions of `results`
     """
 
     merged: Merged
@@ -26,8 +28,8 @@ class Contraction:
     n: Axis | None
     inner: Axis | None
     a: Load
-    b: Load
-    product: Reduce
+    bs: tuple[Load, ...]
+    products: tuple[Reduce, ...]
     results: tuple[Result, ...]
 
     @property
@@ -48,10 +50,33 @@ def extent(axis: Axis | None) -> int:
 
 
 def contraction_of(space: Space, dtype_of: dict[object, str]) -> Contraction:
-    """The product of a space that is one; Unfit says why it is none that blocks can compute. dtype_of: of the tensors."""
-    if len(space.reductions) != 1:
-        raise Unfit(f"{len(space.reductions)} reductions, not one product")
-    (product,) = space.reductions
+    """The products of a space that has them; Unfit says why it has none that blocks can compute. dtype_of: of the tensors."""
+    if not 1 <= len(space.reductions) <= MOST:
+        raise Unfit(f"{len(space.reductions)} reductions, not one product or two")
+    _check_surroundings(space)
+    merged = coalesce(space.rows, space.columns, space.places())
+    if len(merged.columns) > 1:
+        raise Unfit(f"the inner dimension of the product is no one axis: {', '.join(map(str, merged.columns))}")
+    if not merged.columns:
+        raise Unfit("an inner dimension of 1")
+    found = [_factors(product, merged, dtype_of) for product in space.reductions]
+    a, _, batch, m, n = found[0]
+    if any((one.a, one.batch, one.m, one.n) != (a, batch, m, n) for one in found):
+        raise Unfit("products that share no left factor")
+    return Contraction(merged, batch, m, n, merged.columns[0], a, tuple(one.b for one in found), space.reductions, space.results)
+
+
+class _Factors(NamedTuple):
+    """Of one product; see Contraction."""
+
+    a: Load
+    b: Load
+    batch: tuple[Axis, ...]
+    m: Axis | None
+    n: Axis | None
+
+
+def _factors(product: Reduce, merged: Merged, dtype_of: dict[object, str]) -> _Factors:
     factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
     if product.op != "arith.addf" or len(factors) != 2 or not all(isinstance(f, Load) and not f.guard for f in factors):
         raise Unfit("a reduction that is no sum of products of elements")
@@ -59,8 +84,6 @@ def contraction_of(space: Space, dtype_of: dict[object, str]) -> Contraction:
     types = {dtype_of[a.tensor], dtype_of[b.tensor]}
     if len(types) != 1 or not types <= set(FACTORS):
         raise Unfit(f"factors of {' and '.join(sorted(types))}: tensor cores take two of f16 or two of bf16")
-    _check_surroundings(space, product)
-    merged = coalesce(space.rows, space.columns, space.places())
     of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
     rows = [x for x in merged.rows if x.extent != 1]
     if neither := [x for x in rows if x not in of_a | of_b]:
@@ -69,39 +92,36 @@ def contraction_of(space: Space, dtype_of: dict[object, str]) -> Contraction:
     only_a, only_b = ([x for x in rows if x in mine and x not in other] for mine, other in ((of_a, of_b), (of_b, of_a)))
     if only_a and only_b and rows.index(only_a[0]) > rows.index(only_b[0]):
         a, b, only_a, only_b = b, a, only_b, only_a  # m is the slower axis of the result
-    for axes, name in ((only_a, "rows"), (only_b, "columns"), (merged.columns, "inner dimension")):
+    for axes, name in ((only_a, "rows"), (only_b, "columns")):
         if len(axes) > 1:
             raise Unfit(f"the {name} of the product are no one axis: {', '.join(map(str, axes))}")
-    if not merged.columns:
-        raise Unfit("an inner dimension of 1")
-    one = [next(iter(axes), None) for axes in (only_a, only_b, merged.columns)]
-    return Contraction(merged, batch, one[0], one[1], one[2], a, b, product, space.results)
+    return _Factors(a, b, batch, next(iter(only_a), None), next(iter(only_b), None))
 
 
 class Unfit(Exception):
     """Why a space is no product that blocks can compute."""
 
 
-def _check_surroundings(space: Space, product: Reduce) -> None:
+def _check_surroundings(space: Space) -> None:
     for result in space.results:
         if result.at.opaque:
             raise Unfit("a result that is stored where other values say")
         if result.full:
             raise Unfit("a result that varies over the inner dimension, too")
-        for e in outside(result.expr, product):
+        for e in outside(result.expr, space.reductions):
             if isinstance(e, Position | InBounds | Scan) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
                 raise Unfit("an epilogue that reads by position, or under bounds")
             if e.dtype == "f64" or (isinstance(e, Apply) and e.op not in EPILOGUE):
                 raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in an epilogue")
 
 
-def outside(root: Expr, product: Reduce) -> list[Expr]:
-    """The expressions under `root` that the product is not made of, each once."""
+def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
+    """The expressions under `root` that the products are not made of, each once."""
     seen: dict[Expr, None] = {}
     stack = [root]
     while stack:
         e = stack.pop()
-        if e is not product and e not in seen:
+        if e not in products and e not in seen:
             seen[e] = None
             stack.extend(e.args)
     return list(seen)

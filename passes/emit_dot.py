@@ -35,12 +35,12 @@ class Dot:
     def emit(self, program: ir.Value) -> None:
         """program: the number of the square."""
         self._place(program)
-        total = self._sum()
+        totals = self._sums()
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
         for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
-            self.done = {self.product.product: self._part(total, part)}
+            self.done = {sum_: self._part(total, part) for sum_, total in zip(self.product.products, totals, strict=True)}
             self._store()
 
     def _part(self, total: ir.Value, part: int) -> ir.Value:
@@ -85,18 +85,22 @@ class Dot:
         if p.m is None or p.n is None:
             self.at[None] = self._number(0)
 
-    def _sum(self) -> ir.Value:
+    def _sums(self) -> list[ir.Value]:
+        """The block of each product, from one loop that reads what they share once."""
         c, p = self.config, self.product
         whole = ir.VectorType.get([c.m, c.n], ir.F32Type.get())
         zero = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.FloatAttr.get(ir.F32Type.get(), 0.0)))
-        loop = scf.ForOp(self._number(0), self._number(extent(p.inner)), self._number(c.k), [zero])
+        inits = [zero] * len(p.products)
+        loop = scf.ForOp(self._number(0), self._number(extent(p.inner)), self._number(c.k), inits)
         with ir.InsertionPoint(loop.body):
             self.at[p.inner] = loop.induction_variable
             a = self._read(p.a, (p.m, p.inner), (c.m, c.k))
-            b = self._read(p.b, (p.inner, p.n), (c.k, c.n))
-            out = vector.contract(whole, a, b, loop.inner_iter_args[0], *_rows_by_columns())
-            scf.YieldOp([out])
-        return loop.results[0]
+            out = []
+            for b, acc in zip(p.bs, loop.inner_iter_args, strict=True):
+                block = self._read(b, (p.inner, p.n), (c.k, c.n))
+                out.append(vector.contract(whole, a, block, acc, *_rows_by_columns()))
+            scf.YieldOp(out)
+        return list(loop.results)
 
     def _value(self, e: Expr) -> ir.Value:
         found = self.done.get(e)

@@ -207,7 +207,7 @@ def _lower_product(
             Dot(body, product, config, memory, list(body.arguments)[len(block.arguments) :]).emit(program)
             func.ReturnOp([])
     moved, _ = _traffic(space, outs)
-    grid, flops = squares(product, config), 2 * product.batches * math.prod(product.sizes)
+    grid, flops = squares(product, config), 2 * product.batches * len(product.products) * math.prod(product.sizes)
     new.operation.attributes["tile.triton"] = ir.StringAttr.get(str(config))
     ctas = min(grid, _gpu(target).sm_count * config.resident) if config.resident else grid
     new.operation.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)

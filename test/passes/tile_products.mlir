@@ -66,3 +66,44 @@ func.func private @batches(%a: tensor<32x512x64xf16>, %b: tensor<32x64x512xf16>)
   } -> tensor<32x512x512xf16>
   return %r : tensor<32x512x512xf16>
 }
+
+// -----
+
+// Two products of one left factor are two sums of one loop, which reads its block of that once.
+// CHECK-LABEL: func.func private @pair
+// CHECK-SAME: tile.flops = 4194304 : i64, tile.grid = 8 : i64
+// CHECK: %[[SUMS:.*]]:2 = scf.for
+// CHECK: %[[A:.*]] = vector.transfer_read {{.*}}, vector<64x32xbf16>
+// CHECK: vector.transfer_read {{.*}}, vector<32x32xbf16>
+// CHECK-NEXT: vector.contract {{.*}} %[[A]],
+// CHECK: vector.contract {{.*}} %[[A]],
+// CHECK: arith.mulf %[[SUMS]]#1, %[[SUMS]]#0
+func.func private @pair(%a: tensor<128x64xbf16>, %b: tensor<64x128xbf16>, %c: tensor<64x128xbf16>) -> tensor<128x128xbf16> attributes {graph.kernel, graph.choice = "triton{m=64 n=32 k=32 group=1}"} {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<64x128xbf16>) outs(%f : tensor<128x128xf32>) {
+  ^bb0(%p: bf16, %q: bf16, %u: f32):
+    %p32 = arith.extf %p : bf16 to f32
+    %q32 = arith.extf %q : bf16 to f32
+    %s = arith.mulf %p32, %q32 : f32
+    %t = arith.addf %u, %s : f32
+    linalg.yield %t : f32
+  } -> tensor<128x128xf32>
+  %n = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %c : tensor<128x64xbf16>, tensor<64x128xbf16>) outs(%f : tensor<128x128xf32>) {
+  ^bb0(%p: bf16, %q: bf16, %u: f32):
+    %p32 = arith.extf %p : bf16 to f32
+    %q32 = arith.extf %q : bf16 to f32
+    %s = arith.mulf %p32, %q32 : f32
+    %t = arith.addf %u, %s : f32
+    linalg.yield %t : f32
+  } -> tensor<128x128xf32>
+  %o = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%m, %n : tensor<128x128xf32>, tensor<128x128xf32>) outs(%o : tensor<128x128xbf16>) {
+  ^bb0(%p: f32, %q: f32, %u: bf16):
+    %s = arith.mulf %p, %q : f32
+    %t = arith.truncf %s : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
+}

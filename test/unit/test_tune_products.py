@@ -21,10 +21,11 @@ from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_products
-from lamina.passes.choose import CHOICE, LIBRARY, calls
+from lamina.passes.choose import LIBRARY
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
+from lamina.passes.product_groups import CHOICE, bundle_of, bundles, calls
 from lamina.schedules.product_cost import Work, candidates
 from lamina.targets import named
 from lamina.tune import products
@@ -45,10 +46,10 @@ def inputs(dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, ...]:
     return tuple(torch.randn(*shape).to(dtype) for shape in ((2, 40, 64), (96, 64), (96,), (96, 64)))
 
 
-def graph_level(*given: Tensor, layers: int = 1) -> ir.Module:
+def graph_level(*given: Tensor, layers: int = 1, fn: Callable[..., Tensor] = mlp) -> ir.Module:
     def model(x: Tensor, *weights: Tensor) -> list[Tensor]:
         for _ in range(layers):
-            x = mlp(x, *weights)
+            x = fn(x, *weights)
         return [x]
 
     with torch.no_grad():
@@ -75,7 +76,7 @@ def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tup
 def test_an_answer_makes_the_product_ours(store: Store) -> None:
     module = graph_level(*inputs())
     first, second = calls(module)
-    cut = Cut(first)
+    cut = Cut(bundle_of(first))
     assert cut.what.startswith("addmm 80x64 by 64x96 and ")
     store.put(Question(cut.key, cut.what, (LIBRARY, OURS), LIBRARY), HERE, Answer(OURS, ((OURS, 1e-5), (LIBRARY, 2e-5))))
     heard = annotated(module, store)
@@ -117,15 +118,35 @@ def test_equal_surroundings_are_one_question(store: Store) -> None:
         graph_level(*inputs()),
         graph_level(*(torch.cat([x, x]) for x in inputs()[:1]), *inputs()[1:]),
     )
-    keys = [[Cut(op).key for op in calls(m)] for m in (one, other, bigger)]
+    keys = [[Cut(b).key for b in bundles(m)] for m in (one, other, bigger)]
     assert keys[0] == keys[1] and keys[0][0] != keys[0][1] and not set(keys[0]) & set(keys[2])
+
+
+def test_a_pair_is_one_question(store: Store) -> None:
+    """Of products that share their left factor and meet in a group; the library then computes both."""
+
+    def swiglu(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+        return F.silu(x @ w) * (x @ v)
+
+    given = tuple(torch.randn(*shape).bfloat16() for shape in ((80, 64), (64, 96), (64, 96)))
+    module = graph_level(*given, fn=swiglu)
+    (bundle,) = bundles(module)
+    cut = Cut(bundle)
+    assert len(bundle.ops) == 2 and cut.what.startswith("2 x mm 80x64 by 64x96 and silu")
+    assert [len(random_inputs(Cut(b), torch.device("cpu"))) for b in bundles(module)] == [3]
+    ours = str(candidates(Work(1, 80, 96, 64, products=2), Gpu.named("sm_90a"))[0])
+    store.put(Question(cut.key, cut.what, (LIBRARY, ours), LIBRARY), HERE, Answer(ours, ((ours, 1e-5), (LIBRARY, 2e-5))))
+    assert [answer.winner for _, answer in annotated(module, store)] == [ours]
+    run(pipeline("graph", "tile", target=TARGET), module)
+    with module.context:
+        assert [type(step) for step in program_from(module, "cuda").steps] == [Launch]
 
 
 def test_layers_are_asked_about_once() -> None:
     """Groups that compute the same have names that differ by a number. What the first holds, such as an empty tensor, later ones
     may find outside."""
     module = graph_level(*inputs(), layers=3)
-    _, down, up, *last = (Cut(op) for op in calls(module))
+    _, down, up, *last = map(Cut, bundles(module))
     assert up.key.startswith("addmm 80x64 by 64x96 and ") and down.key.startswith("mm ")
     assert [cut.key for cut in last] == [down.key, up.key, down.key]
 
@@ -147,7 +168,7 @@ def test_state_follows_the_answers(store: Store) -> None:
 
 def test_off_does_not_look(store: Store) -> None:
     module = graph_level(*inputs())
-    cut = Cut(calls(module)[0])
+    cut = Cut(next(bundles(module)))
     store.put(Question(cut.key, cut.what, (LIBRARY, OURS)), HERE, Answer(OURS))
     assert annotated(module, store, "off") == []
 
@@ -159,7 +180,7 @@ def test_products_of_f32_are_not_asked_about(store: Store) -> None:
 
 def test_inputs_lie_as_they_will(store: Store) -> None:
     module = graph_level(*inputs())
-    cut = Cut(calls(module)[0])
+    cut = Cut(next(bundles(module)))
     made = random_inputs(cut, torch.device("cpu"))
     assert [tuple(x.shape) for x in made] == [(96,), (80, 64), (64, 96)]
     assert [x.stride() for x in made] == [(1,), (64, 1), (1, 64)] and made[1].std() > 0.5

@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass
 from lamina.core.errors import CompileError
 
 _TEXT = re.compile(r"triton\{([^{}]*)\}")
+LEAST = 16  # elements of a block's side: what tensor cores multiply
 
 
 @dataclass(frozen=True)
 class Config:
     """How a product becomes a block program.
 
-    m, n, k      elements of a block of the result, and of what is multiplied at a time; powers of two from 16
+    m, n, k      elements of a block of each product, and of what is multiplied at a time; powers of two from 16
     warps        of one CTA
     stages       blocks of the factors in flight: the depth of the software pipeline
     group        rows of blocks whose columns are walked together, so that factors are found in the second-level cache
@@ -59,7 +60,7 @@ class Config:
         """CompileError for blocks that tensor cores cannot work on."""
         for key in ("m", "n", "k"):
             size = getattr(self, key)
-            if size < 16 or size & (size - 1):
+            if size < LEAST or size & (size - 1):
                 raise CompileError(f"a block of {key}={size}", remedy="blocks of products are powers of two from 16")
         if self.warps < 1 or self.warps & (self.warps - 1):
             raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
@@ -67,5 +68,5 @@ class Config:
             raise CompileError(f"stages={self.stages} group={self.group}", remedy="both are at least 1")
         if self.descriptors not in (0, 1):
             raise CompileError(f"descriptors={self.descriptors}", remedy="it is 0 or 1")
-        if self.split not in (1, 2, 4) or self.n // self.split < 16:
+        if self.split not in (1, 2, 4) or self.n // self.split < LEAST:
             raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")

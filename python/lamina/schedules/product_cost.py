@@ -4,11 +4,11 @@ Products of 8192 x 2048 by 2048 x 8192 in bf16 gave what share of the tensor cor
 ones what each takes whatever its size; GELU after 8192 x 768 by 768 x 3072 what an epilogue costs that nothing hides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
 
-from .contraction import Config
+from .contraction import LEAST, Config
 
 SCHEDULES: dict[Config, float] = {
     Config(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
@@ -46,10 +46,11 @@ _ORDINARY = 0.4  # of the peak in f32 that epilogues reach: hardly anything in t
 class Work:
     """`batch` products of m x k by k x n in a half type, and what follows each element of the result.
 
-    ops      operations of an element
-    reads    bytes that it reads beside the product
-    writes   bytes of all results
-    follows  whether that is more than the bias, which the library adds, too
+    ops       operations of an element
+    reads     bytes that it reads beside the product
+    writes    bytes of all results
+    follows   whether that is more than the bias, which the library adds, too
+    products  that share the left factor: so many calls of the library
     """
 
     batch: int
@@ -60,30 +61,30 @@ class Work:
     reads: int = 0
     writes: int = 0
     follows: bool = True
+    products: int = 1
 
     @property
     def elements(self) -> int:
         return self.batch * self.m * self.n
 
-    @property
-    def flops(self) -> int:
-        return 2 * self.elements * self.k
-
 
 def library_seconds(work: Work, gpu: Gpu) -> float:
     """The vendor's product, and a pass of ours over its result where anything follows."""
     product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (gpu.peak("bf16") * _LIBRARY_SHARE)
-    passed = _PASS + (2 * work.elements + work.reads + work.writes) / gpu.bandwidth if work.follows else 0.0
-    return _LIBRARY + product + passed
+    read = 2 * work.products * work.elements + work.reads
+    passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
+    return work.products * (_LIBRARY + product) + passed
 
 
 def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
-    """One of SCHEDULES: rounds of blocks, as many as run at once, and the epilogue, which little hides."""
+    """Rounds of blocks, as many as run at once, and the epilogue, which little hides. Blocks of two products side by side work as
+    one twice as wide, of SCHEDULES, does."""
+    wide = replace(config, n=config.n * work.products)
     blocks = work.batch * -(-work.m // config.m) * -(-work.n // config.n)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
     steps = -(-work.k // config.k)
-    rate = gpu.peak("bf16") * SCHEDULES[config] / slots
-    block = max(2 * config.m * config.n * config.k * steps / rate, steps * _STEP)
+    rate = gpu.peak("bf16") * SCHEDULES[wide] / slots
+    block = max(2 * wide.m * wide.n * wide.k * steps / rate, steps * _STEP)
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), (work.reads + work.writes) / gpu.bandwidth)
     hidden = _OVERLAP if blocks > slots and config.resident > 1 else 1.0
     return _LAUNCH + config.descriptors * _DESCRIPTORS + -(-blocks // slots) * block + after * hidden
@@ -91,7 +92,8 @@ def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     """The schedules that suit the sizes, the most promising first."""
-    fitting = [c for c in SCHEDULES if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
+    known = [replace(c, n=c.n // work.products) for c in SCHEDULES if c.n // work.products // c.split >= LEAST]
+    fitting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
     return tuple(sorted(fitting, key=lambda c: our_seconds(c, work, gpu)))
 
 

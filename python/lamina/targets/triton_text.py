@@ -182,9 +182,9 @@ class _Printer(Memory):
             name = "acc" if "acc" not in self.names.values() else self._fresh()
             self._line(f"{name} = {self._full(init)}")
             self.names[inner] = self.names[out] = name
-        *_, last, yields = [o.operation for o in body.operations]
-        if len(carried) == 1 and last.results and yields.operands[0] == last.results[0]:
-            self.names[last.results[0]] = self.names[carried[0]]  # nothing reads what was carried after it
+        for inner, value in zip(carried, list(body.operations)[-1].operands, strict=True):
+            if not isinstance(value, ir.BlockArgument) and _only_reader(inner, value.owner.operation):
+                self.names[value] = self.names[inner]
         self.names[counter] = f"k{self.loops}" if self.loops else "k"
         self.loops += 1
         self._line(f"for {self.names[counter]} in range({', '.join(self._value(v) for v in (low, high, step))}):")
@@ -199,6 +199,10 @@ class _Printer(Memory):
 
     def _refuse(self, op: ir.Operation) -> CompileError:
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
+
+
+def _only_reader(v: ir.Value, op: ir.Operation) -> bool:
+    return [use.owner.operation for use in v.uses] == [op]
 
 
 def _is_one(v: ir.Value) -> bool:

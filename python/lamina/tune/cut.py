@@ -1,4 +1,4 @@
-"""A product with the group that reads it, cut out of a module: a program of its own, that can be compiled and timed."""
+"""Products with the group that reads them, cut out of a module: a program of its own, that can be compiled and timed."""
 
 import hashlib
 import re
@@ -13,11 +13,11 @@ from torch_mlir import ir
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
-from lamina.passes.choose import CHOICE, reader, strides_of
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.locations import op_word
 from lamina.passes.pipeline import run
+from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Target
 
@@ -30,20 +30,22 @@ _DTYPES = {
 
 
 class Cut:
-    """The call `op` and its reader as the module `text`, whose @main takes what they read."""
+    """Calls and their reader as the module `text`, whose @main takes what they read."""
 
-    def __init__(self, op: ir.Operation) -> None:
-        group = reader(op)
-        outside = [v for v in (group.operands if group else ()) if v != op.results[0]]
-        operands = list(dict.fromkeys([*op.operands, *outside]))
-        results = list((group or op).results)
-        callee = op_word(ir.StringAttr(op.attributes["callee"]).value)
+    def __init__(self, bundle: Bundle) -> None:
+        ops, group = bundle.ops, bundle.group
+        sums = [op.results[0] for op in ops]
+        outside = [v for v in (group.operands if group else ()) if v not in sums]
+        operands = list(dict.fromkeys([*(v for op in ops for v in op.operands), *outside]))
+        results = list(bundle.last.results)
+        callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
         name = _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value) if group else ""
         after = f" and {name}" if group else ""
-        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(op.operands)[-2:])
-        self.what = f"{callee} {shapes}{after}"
+        count = f"{len(ops)} x " if len(ops) > 1 else ""
+        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(ops[0].operands)[-2:])
+        self.what = f"{count}{callee} {shapes}{after}"
         strides = [strides_of(v) for v in operands]
-        with op.context, ir.Location.unknown():
+        with bundle.last.context, ir.Location.unknown():
             module = ir.Module.create()
             signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
             given = [ir.DictAttr.get({"graph.strides": ir.DenseI64ArrayAttr.get(s)}) for s in strides]
@@ -60,13 +62,14 @@ class Cut:
             block = main.regions[0].blocks.append(*signature.inputs)
             values = dict(zip(operands, block.arguments, strict=True))
             with ir.InsertionPoint(block):
-                for part in (op, group) if group else (op,):
+                for part in (*ops, group) if group else ops:
                     _copy(part, values)
                 if group:
                     values[group.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(name)
                 ir.Operation.create("func.return", operands=[values[v] for v in results])
-            if CHOICE in op.attributes:
-                del next(iter(block.operations)).operation.attributes[CHOICE]
+            for op in ops:
+                if CHOICE in op.attributes:
+                    del values[op.results[0]].owner.attributes[CHOICE]
             self.text: str = module.operation.get_asm(enable_debug_info=False)
         self.inputs = [(ir.RankedTensorType(v.type), s) for v, s in zip(operands, strides, strict=True)]
 
@@ -105,8 +108,8 @@ class Built:
     def compile(self) -> None:
         with _COMPILER, self.context, ir.Location.unknown():
             module = ir.Module.parse(self.cut.text)
-            call = next(o.operation for o in module.body.operations[0].regions[0].blocks[0].operations if o.name == "graph.extern")
-            call.attributes[CHOICE] = ir.StringAttr.get(self.name)
+            for call in calls(module):
+                call.attributes[CHOICE] = ir.StringAttr.get(self.name)
             run(pipeline("graph", "tile", target=self.target.name, round_intermediates=self.options.round_intermediates), module)
             program = program_from(module, "cuda")
             for op in list(module.body.operations):

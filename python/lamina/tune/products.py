@@ -8,8 +8,8 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.passes.choose import CHOICE, LIBRARY, calls, work_of
-from lamina.passes.products import Product
+from lamina.passes.choose import LIBRARY
+from lamina.passes.product_groups import CHOICE, bundles, work_of
 from lamina.schedules.product_cost import Work, candidates, unmeasured
 from lamina.targets import Target
 
@@ -50,10 +50,10 @@ def annotate(
     clock = CudaClock(index)
     known: dict[str, Answer] = {}
     gpu = Gpu.named(target.name.partition(":")[2])
-    read = [op for op in calls(module) if CHOICE not in op.attributes and Product.read(op) is not None]
-    cuts = [(op, work, Cut(op)) for op in read if (work := work_of(op)) is not None]
+    read = [bundle for bundle in bundles(module) if CHOICE not in bundle.ops[0].attributes]
+    cuts = [(bundle, work, Cut(bundle)) for bundle in read if (work := work_of(bundle)) is not None]
     of = len({cut.key for _, _, cut in cuts})
-    for op, work, cut in cuts:
+    for bundle, work, cut in cuts:
         if cut.key not in known:
             question = question_of(cut, work, gpu)
             asking(question, len(known) + 1, of)
@@ -69,7 +69,8 @@ def annotate(
             known[cut.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
             heard(question, known[cut.key])
         with module.context:
-            op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
+            for op in bundle.ops:
+                op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
 
 
 def question_of(cut: Cut, work: Work, gpu: Gpu) -> Question:

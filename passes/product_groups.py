@@ -1,0 +1,207 @@
+"""Calls of matrix products with the group that reads them, as the one group that a kernel of ours computes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.schedules.product_cost import Work
+
+from .affine import row_major
+from .contraction import MOST, Contraction, Unfit, contraction_of, outside
+from .expressions import Apply, Load
+from .locations import fused, model_ops, op_word
+from .products import Product
+from .reading import Untraceable, element_type, producer, shape_of
+from .realise import COST, bytes_of, given_strides
+from .schedule import bits
+from .space import find_space
+
+CHOICE = "graph.choice"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Calls that are decided on together: of a product, or of those that share their left factor and meet in one group.
+
+    group  that alone reads their results, if any
+    """
+
+    ops: tuple[ir.Operation, ...]
+    group: ir.Operation | None
+
+    @property
+    def last(self) -> ir.Operation:
+        return self.group or self.ops[-1]
+
+    def alone(self) -> "Bundle":
+        """Without what reads it."""
+        return Bundle(self.ops[:1], None)
+
+
+def calls(module: ir.Module) -> list[ir.Operation]:
+    """The externs of a module."""
+    functions = [f.operation for f in module.body.operations if f.operation.name == "func.func" and f.operation.regions[0].blocks]
+    return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
+
+
+def bundles(module: ir.Module) -> Iterator[Bundle]:
+    """The calls of products that kernels of ours may compute, each in one bundle, in their order. Each is looked for when it is
+    asked for: what became of those before may be in its place."""
+    ops = calls(module)
+    number = {op.results[0]: i for i, op in enumerate(ops)}  # an op's hash changes with its operands
+    taken: set[int] = set()
+    for i, op in enumerate(ops):
+        if i not in taken and Product.read(op) is not None:
+            bundle = bundle_of(op)
+            taken.update(number[o.results[0]] for o in bundle.ops)
+            yield bundle
+
+
+def bundle_of(op: ir.Operation) -> Bundle:
+    """The bundle of a call of a product."""
+    group = reader(op)
+    if group is not None:
+        together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
+        if 1 < len(together.ops) <= MOST:
+            with suppress(Unfit):
+                made, _ = _made(together)
+                made.erase()
+                return together
+    return Bundle((op,), group)
+
+
+def reader(op: ir.Operation) -> ir.Operation | None:
+    """The group that alone reads the result of a call, unless it is a product itself."""
+    users = {use.owner for use in op.results[0].uses}
+    if len(users) != 1:
+        return None
+    user = next(iter(users)).operation
+    return user if user.name == "graph.group" and CHOICE not in user.attributes else None
+
+
+def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
+    """Whether `op` may share a kernel with `other`, which `group` reads: the same left factor, and nothing else was chosen."""
+    one, two = Product.read(op), Product.read(other)
+    if one is None or two is None or reader(op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
+        return False
+    return one.a == two.a and one.b.type == two.b.type
+
+
+def joined(bundle: Bundle) -> ir.Operation:
+    """The group that computes a bundle, or its first call by itself where blocks cannot compute both: what it stands for is gone.
+    Unfit where they cannot compute the product either, and nothing has changed."""
+    try:
+        new, _ = _made(bundle)
+    except Unfit:
+        if bundle.group is None:
+            raise
+        return joined(bundle.alone())
+    for old, now in zip(bundle.last.results, new.results, strict=True):
+        old.replace_all_uses_with(now)
+    for op in (bundle.group, *bundle.ops):
+        if op is not None:
+            op.erase()
+    return new
+
+
+def _made(bundle: Bundle) -> tuple[ir.Operation, Contraction]:
+    """The group that would stand for a bundle, beside it, and what it computes. Unfit where blocks cannot."""
+    products = [p for op in bundle.ops if (p := Product.read(op)) is not None]
+    group, sums = bundle.group, [op.results[0] for op in bundle.ops]
+    after = [] if group is None else [v for v in group.operands if v not in sums]
+    operands = list(dict.fromkeys([*(v for p in products for v in p.operands), *after]))
+    location = fused([o.location for o in (*bundle.ops, group) if o is not None])
+    words = dict.fromkeys(op_word(name) for name in model_ops(location))
+    with location, ir.InsertionPoint(bundle.last):
+        name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
+        results = [v.type for v in bundle.last.results]
+        new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
+        block = new.regions[0].blocks.append(*[v.type for v in operands])
+        values = dict(zip(operands, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            made = [p.emit([values[v] for v in p.operands]) for p in products]
+            if group is None:
+                ir.Operation.create("graph.yield", operands=made)
+            else:
+                values.update(zip(sums, made, strict=True))
+                copy_body(group, values)
+    try:
+        return new, product_in(new)
+    except (Unfit, Untraceable) as e:
+        new.erase()
+        raise Unfit(str(e)) from None
+
+
+def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """The ops of a group, with its yield, on other values for its operands."""
+    inner = group.regions[0].blocks[0]
+    here = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
+
+    def renamed(op: ir.Operation) -> ir.WalkResult:
+        for i, v in enumerate(op.operands):
+            if v in here:
+                op.operands[i] = here[v]
+        return ir.WalkResult.ADVANCE
+
+    for o in inner.operations:
+        copy = o.operation.clone()
+        copy.walk(renamed)
+        here.update(zip(o.operation.results, copy.results, strict=True))
+
+
+def work_of(bundle: Bundle) -> Work | None:
+    """What a kernel of a bundle would do, or of its first call where blocks cannot compute both; None where they cannot compute
+    the product."""
+    for part in (bundle, bundle.alone()):
+        with suppress(Unfit), part.last.context:
+            new, product = _made(part)
+            work = _work(product, part.group is not None)
+            new.erase()
+            return work
+    return None
+
+
+def _work(product: Contraction, follows: bool) -> Work:
+    m, n, k = product.sizes
+    reads: dict[ir.Value, int] = {}
+    ops = 0
+    for e in dict.fromkeys(x for r in product.results for x in outside(r.expr, product.products)):
+        if isinstance(e, Apply):
+            ops += COST.get(e.op, 1)
+        elif isinstance(e, Load):
+            reads[e.tensor] = bytes_of(e.tensor)
+    writes = sum(product.batches * m * n * bits(r.dtype) // 8 for r in product.results)
+    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, len(product.products))
+
+
+def strides_of(v: ir.Value) -> tuple[int, ...]:
+    """Of a value of @main, in elements, as far as they are known before memory is planned."""
+    block = v.owner if isinstance(v, ir.BlockArgument) else v.owner.operation.block
+    return _strides(v, given_strides(block))
+
+
+def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+    op = producer(v)
+    if v in given:
+        return given[v]
+    if op is not None and op.name == "graph.extern":
+        return tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(v).result_number]))
+    if op is not None and op.name == "linalg.transpose":
+        source = _strides(op.operands[0], given)
+        return tuple(source[d] for d in ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    return row_major(shape_of(v))
+
+
+def product_in(group: ir.Operation) -> Contraction:
+    """What a group with products computes. Unfit or Untraceable where blocks cannot."""
+    given = given_strides(group.operation.block)
+    return product_on(group, [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results])
+
+
+def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
+    """The same on operands and results with these strides."""
+    block = group.regions[0].blocks[0]
+    space = find_space(block, dict(zip(block.arguments, ins, strict=True)), list(outs), divide=True)
+    return contraction_of(space, {a: element_type(a) for a in block.arguments})

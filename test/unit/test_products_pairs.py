@@ -1,0 +1,98 @@
+"""Two products that share their left factor and meet in one group, as one kernel with two sums."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import tiled
+from test_products import SMALL_BLOCKS, check, random, run
+from torch import Tensor
+
+from lamina.core.gpu import Gpu
+from lamina.core.program import Call
+from lamina.schedules.contraction import Config
+from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds
+from lamina.targets import triton_text
+from lamina.targets.ptx import assemble
+from lamina.targets.triton import compile_kernel, join
+
+
+def swiglu(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    return F.silu(F.linear(x, gate)) * F.linear(x, up)
+
+
+def geglu(x: Tensor, gate: Tensor, up: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, gate, b)) * F.linear(x, up, c)
+
+
+@pytest.mark.parametrize("descriptors", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 32), (3, 127, 129), (65, 1, 40), (1, 40, 1000), (64, 96, 2)])
+def test_sizes(m: int, n: int, k: int, descriptors: bool) -> None:
+    check(swiglu, random(m, k), random(n, k), random(n, k), descriptors=descriptors)
+
+
+@pytest.mark.parametrize("schedule", [SMALL_BLOCKS, "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"])
+def test_biases_and_three_dimensions(schedule: str) -> None:
+    check(geglu, random(2, 20, 64), random(100, 64), random(100, 64), random(100), random(100), schedule=schedule)
+
+
+def test_one_kernel_reads_what_they_share_once() -> None:
+    _, simulated = run(swiglu, random(40, 64), random(96, 64), random(96, 64))
+    assert len(simulated.program.steps) == 1
+    (kernel,) = simulated.printed.values()
+    assert kernel.kernel.count("x0_blocks.load(") == 1 and kernel.kernel.count("tl.dot(") == 2
+
+
+def test_batches_and_transposed_weights() -> None:
+    def batches(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.sigmoid(torch.bmm(x, a)) * torch.bmm(x, b)
+
+    check(batches, random(3, 40, 24), random(3, 24, 56), random(3, 24, 56))
+    check(lambda x, a, b: torch.tanh(x @ a) + x @ b.t(), random(40, 24), random(24, 56), random(56, 24))
+
+
+def test_two_results() -> None:
+    check(lambda x, a, b: (torch.relu(x @ a), (x @ b) * 2 + torch.relu(x @ a)), random(40, 64), random(64, 48), random(64, 48))
+
+
+OTHERS: dict[str, Callable[..., Tensor]] = {
+    "other left factors": lambda x, y, a, b: (x @ a) * torch.relu(y @ b),
+    "three products": lambda x, y, a, b: (x @ a) * torch.relu(x @ b) + torch.tanh(x @ (a + b)),
+    "one is read elsewhere, too": lambda x, y, a, b: ((g := x @ a) * torch.relu(x @ b)) @ g.t(),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_pair(name: str) -> None:
+    inputs = random(40, 64), random(40, 64), random(64, 48), random(64, 48)
+    _, simulated = run(OTHERS[name], *inputs)
+    assert all(k.kernel.count("tl.dot(") == 1 for k in simulated.printed.values())
+    check(OTHERS[name], *inputs)
+
+
+@pytest.mark.parametrize("config", [0, 1, -4])
+def test_code(config: int) -> None:
+    """Pairs of sums fit into the registers, and tensor cores are fed by descriptors."""
+    gpu = Gpu.named("sm_90a")
+    work = Work(1, 8192, 8192, 2048, 10, 0, 8192 * 8192 * 2, True, 2)
+    chosen = candidates(work, gpu)[config]
+    module, _ = tiled(swiglu, (random(256, 512), random(384, 512), random(384, 512)), products=str(chosen))
+    (printed,) = triton_text.take(module, True)
+    made = compile_kernel(printed, gpu)
+    (needs,) = assemble(join([made.ptx]), "sm_90a").resources
+    assert needs.spill_stores + needs.spill_loads == 0
+
+
+def test_cost_model() -> None:
+    """A pair is worth a kernel of its own, of blocks half as wide as those of one product."""
+    gpu = Gpu.named("sm_90a")
+    work = Work(1, 8192, 8192, 2048, 10, 0, 8192 * 8192 * 2, True, 2)
+    best = candidates(work, gpu)[0]
+    assert (best.m, best.n) == (128, 128) and Config.read(str(best)) == best
+    assert our_seconds(best, work, gpu) < library_seconds(work, gpu)
+
+
+def test_the_library_computes_both() -> None:
+    module, program = tiled(swiglu, (random(8, 64), random(96, 64), random(96, 64)))
+    assert not triton_text.take(module, True) and sum(isinstance(s, Call) for s in program.steps) == 2
