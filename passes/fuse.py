@@ -190,32 +190,31 @@ class _Rewrite:
         return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:
-        """The operations that compute the group's values, in order, the memory values they start from, and those that they
-        name but read nothing of: a slice of no elements, or what lies in the padding."""
+        """The operations that compute the group's values, operands first, the memory values they start from, by their first use,
+        and those that they name but read nothing of: a slice of no elements, or what lies in the padding. So groups that compute
+        the same are the same text, wherever in the module their operations stand."""
         read = {v for n in group.nodes for v in n.reads}
-        need: dict[ir.Operation, None] = {}
+        body: dict[ir.Operation, None] = {}
         ins: dict[ir.Value, None] = {}
         unread: dict[ir.Value, None] = {}
-        stack = [producer(n.value) for n in group.nodes]
+        stack = [producer(n.value) for n in reversed(group.nodes)]
         while stack:
             op = stack.pop()
-            if op is None or op in need:
+            if op is None or op in body:
                 continue
-            need[op] = None
-            for v in [*op.operands, *_captured(op)]:
-                made = producer(v)
-                if self.real.is_memory(v) and v not in inside and isinstance(v.type, ir.RankedTensorType):
-                    (ins if v in read else unread)[v] = None
-                    continue
-                if made is None:
-                    ins[v] = None
-                elif made not in need:
-                    stack.append(made)
-        return sorted(need, key=self.order.__getitem__), sorted(ins, key=self._key), list(unread)
+            used = [*op.operands, *_captured(op)]
+            outside = [v for v in used if producer(v) is None or self._is_given(v, inside)]
+            if waiting := [made for v in used if v not in outside and (made := producer(v)) not in body]:
+                stack += [op, *reversed(waiting)]
+                continue
+            body[op] = None
+            for v in outside:
+                (ins if v in read or not self._is_given(v, inside) else unread)[v] = None
+        return list(body), list(ins), list(unread)
 
-    def _key(self, v: ir.Value) -> tuple[int, int]:
-        op = producer(v)
-        return (-1, ir.BlockArgument(v).arg_number) if op is None else (self.order[op], ir.OpResult(v).result_number)
+    def _is_given(self, v: ir.Value, inside: set[ir.Value]) -> bool:
+        """Whether it is memory that the group does not compute."""
+        return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.real.is_memory(v)
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Whether something outside the group reads the memory of `value`."""

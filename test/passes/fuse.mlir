@@ -219,3 +219,33 @@ func.func @gate(%x: tensor<8x4096xf32>) -> tensor<8x4096xf32> {
   } -> tensor<8x4096xf32>
   return %m : tensor<8x4096xf32>
 }
+
+// -----
+
+// Groups that compute the same are the same text, operands by their first use, wherever their operations stand.
+#both = affine_map<(d0) -> (d0)>
+// CHECK-LABEL: @same
+// CHECK: "graph.group"(%arg1, %arg0) ({
+// CHECK: ins(%{{.*}}, %{{.*}} : tensor<8xbf16>, tensor<8xf32>)
+// CHECK: "graph.extern"
+// CHECK: "graph.group"(%{{.*}}, %arg0) ({
+// CHECK: ins(%{{.*}}, %{{.*}} : tensor<8xbf16>, tensor<8xf32>)
+func.func @same(%scale: tensor<8xf32>, %x: tensor<8xbf16>) -> tensor<8xbf16> {
+  %e = tensor.empty() : tensor<8xbf16>
+  %a = linalg.generic {indexing_maps = [#both, #both, #both], iterator_types = ["parallel"]} ins(%x, %scale : tensor<8xbf16>, tensor<8xf32>) outs(%e : tensor<8xbf16>) {
+  ^bb0(%p: bf16, %q: f32, %acc: bf16):
+    %0 = arith.extf %p : bf16 to f32
+    %1 = arith.mulf %0, %q : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<8xbf16>
+  %c = "graph.extern"(%a) {callee = "aten.neg.default", args = [unit], kwargs = {}, strides = [array<i64: 1>], reason = "library"} : (tensor<8xbf16>) -> tensor<8xbf16>
+  %b = linalg.generic {indexing_maps = [#both, #both, #both], iterator_types = ["parallel"]} ins(%c, %scale : tensor<8xbf16>, tensor<8xf32>) outs(%e : tensor<8xbf16>) {
+  ^bb0(%p: bf16, %q: f32, %acc: bf16):
+    %0 = arith.extf %p : bf16 to f32
+    %1 = arith.mulf %0, %q : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<8xbf16>
+  return %b : tensor<8xbf16>
+}

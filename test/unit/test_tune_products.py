@@ -19,6 +19,8 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
+from lamina.frontend.dynamo import autograd
+from lamina.frontend.export import inference_graph
 from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_products
 from lamina.passes.choose import LIBRARY
@@ -184,3 +186,32 @@ def test_inputs_lie_as_they_will(store: Store) -> None:
     made = random_inputs(cut, torch.device("cpu"))
     assert [tuple(x.shape) for x in made] == [(96,), (80, 64), (64, 96)]
     assert [x.stride() for x in made] == [(1,), (64, 1), (1, 64)] and made[1].std() > 0.5
+
+
+def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model tuned by the command is asked for what torch.compile asks for, and repeated layers ask once."""
+    asked: list[list[str]] = []
+
+    def noted(module: ir.Module, *_: object) -> tuple[Choice, ...]:
+        asked.append([Cut(op).key for op in calls(module)])
+        return ()
+
+    monkeypatch.setattr(stages, "choose_products", noted)
+    layer = torch.nn.Sequential(torch.nn.LayerNorm(64), torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 64))
+    model = torch.nn.Sequential(layer, layer, torch.nn.LayerNorm(64)).bfloat16().eval()
+    (x, *_) = inputs()
+    options = Options(cache=False)
+    stages.build(inference_graph(model, (x,)), options=options, target=TARGET)
+
+    def through_dynamo(gm: torch.fx.GraphModule, given: list[Tensor]) -> object:
+        return autograd(gm, given, options=options, target=TARGET, compile=built)
+
+    def built(gm: torch.fx.GraphModule, given: list[Tensor], **_: object) -> object:
+        stages.build(gm, options=options, target=TARGET)
+        return gm
+
+    with torch.no_grad():
+        torch.compile(model, backend=through_dynamo)(x)
+    by_export, by_dynamo = asked
+    assert by_export == by_dynamo
+    assert by_export[0] == by_export[2] and by_export[1] == by_export[3]

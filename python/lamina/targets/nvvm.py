@@ -13,6 +13,8 @@ All kernels of a module go through one pipeline, one PTX text and one run of ptx
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -88,13 +90,17 @@ class NvvmTarget(Target):
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
-        hot = [*self._by_triton(triton_text.take(module, self.gpu.capability >= TMA), clock), *ready]
-        llvm, texts, kernels = "", [k.ptx for k in hot], tuple(k.name for k in hot)
-        if has_programs(module) or not texts:
-            self.to_gpu(module, clock)
-            llvm = self.to_llvm(module, clock)
-            texts, kernels = [self.to_ptx(llvm, clock), *texts], (*kernels_of(module), *kernels)
-        source = triton.join(texts)
+        printed = triton_text.take(module, self.gpu.capability >= TMA)
+        llvm, texts = "", list[str]()
+        kernels: tuple[str, ...] = ()
+        with self._by_triton(printed, clock) as by_triton:  # in threads, while this one goes on with the other kernels
+            if has_programs(module) or not (printed or ready):
+                self.to_gpu(module, clock)
+                llvm = self.to_llvm(module, clock)
+                texts, kernels = [self.to_ptx(llvm, clock)], kernels_of(module)
+            hot = [*by_triton(), *ready]
+        kernels += tuple(k.name for k in hot)
+        source = triton.join([*texts, *(k.ptx for k in hot)])
         with clock.stage("ptxas"):
             made = self._assemble(source, module, len(kernels))
         resources = tuple(sorted(made.resources, key=lambda r: kernels.index(r.kernel)))
@@ -117,16 +123,28 @@ class NvvmTarget(Target):
             yield "nvvm", text
             yield "llvm", lambda: llvm
             texts.append(self.to_ptx(llvm, clock))
-        source = triton.join([*texts, *(k.ptx for k in self._by_triton(printed, clock))])
+        with self._by_triton(printed, clock) as by_triton:
+            source = triton.join([*texts, *(k.ptx for k in by_triton())])
         yield "ptx", lambda: source
         yield "sass", lambda: disassemble(self._assemble(source, module, 1).cubin)
 
     def assembly(self, artifact: Artifact) -> str:
         return disassemble(artifact.code)
 
-    def _by_triton(self, programs: list[triton_text.Printed], clock: Clock) -> list[triton.Compiled]:
-        with clock.stage("triton"):
-            return [triton.compile_kernel(p, self.gpu) for p in programs]
+    @contextmanager
+    def _by_triton(self, programs: list[triton_text.Printed], clock: Clock) -> Iterator[Callable[[], list[triton.Compiled]]]:
+        """What waits for the kernels that Triton compiles meanwhile."""
+        if not programs:
+            yield list
+            return
+        with ThreadPoolExecutor(min(len(programs), _processors()), thread_name_prefix="lamina-triton") as pool:
+            started = [pool.submit(triton.compile_kernel, program, self.gpu) for program in programs]
+
+            def wait() -> list[triton.Compiled]:
+                with clock.stage("triton"):
+                    return [one.result() for one in started]
+
+            yield wait
 
     def to_gpu(self, module: ir.Module, clock: Clock) -> None:
         """The module at the gpu level: what one thread does. Math is expanded while it is one op a block, and then what
@@ -169,7 +187,7 @@ class NvvmTarget(Target):
     def _assemble(self, source: str, module: ir.Module, count: int) -> Assembled:
         """ptxas; what it refuses stays in a file, with the kernel's lines in the model."""
         try:
-            return assemble(source, self.gpu.arch, jobs=min(count, len(os.sched_getaffinity(0))))
+            return assemble(source, self.gpu.arch, jobs=min(count, _processors()))
         except PtxError as error:
             handle, path = tempfile.mkstemp(prefix="lamina-", suffix=".ptx")
             with os.fdopen(handle, "w") as file:
@@ -181,6 +199,10 @@ class NvvmTarget(Target):
                 where=lines[0] if lines else "",
                 remedy=f"its PTX is {path}" + (f"; it was made of {', '.join(lines[:KEPT])}" if lines else ""),
             ) from error
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def device_module(module: ir.Module) -> ir.Operation:

@@ -14,11 +14,10 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
-from .ptx import ptxas, release
 from .triton_ops import POINTERS
+from .triton_stages import to_ptx
 from .triton_text import Printed
 
-EXTRA_POINTERS = 2  # parameters that every kernel has after its own
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(  # what a module defines besides the kernel: memory, tables, texts, functions that are not inlined
@@ -38,37 +37,18 @@ class Compiled:
 
 def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
     """The PTX of a printed kernel. CompileError with Triton's message where it refuses."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    function = defined(kernel)
-    names = function.arg_names
     types = [POINTERS.get(dtype) for dtype, _ in kernel.arguments]
     if None in types:
         dtype = kernel.arguments[types.index(None)][0]
         raise CompileError(f"kernel @{kernel.name} has an argument of {dtype}, which Triton has no type for")
-    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, align) in enumerate(kernel.arguments) if align % 16 == 0}
-    source = ASTSource(fn=function, signature=dict(zip(names, types, strict=True)), constexprs={}, attrs=aligned)
-    options = {"num_warps": kernel.config.warps, "num_stages": kernel.config.stages, "ptx_version": ptx_version(gpu)}
+    pointers = tuple((str(type_), align) for type_, (_, align) in zip(types, kernel.arguments, strict=True))
     try:
-        made = triton.compile(source, target=GPUTarget("cuda", gpu.capability, 32), options=options)
+        made = to_ptx(defined(kernel), pointers, gpu, warps=kernel.config.warps, stages=kernel.config.stages)
     except Exception as error:  # Triton raises what its stages raise
         said = str(error).strip().splitlines() or [type(error).__name__]
         refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {said[-1]}"
         raise CompileError(refusal, remedy="see its text by --emit=triton") from error
-    meta = made.metadata
-    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, EXTRA_POINTERS)
-    return Compiled(kernel.name, renamed(made.asm["ptx"], meta.name, kernel.name), needs)
-
-
-def ptx_version(gpu: Gpu) -> int:
-    """The newest PTX that our assembler reads, 87 for 8.7. Triton writes what the one named in TRITON_PTXAS_PATH reads, which
-    TorchInductor sets to that of the CUDA toolkit."""
-    from triton.backends.nvidia.compiler import ptx_get_version
-
-    newest: int = ptx_get_version(release(ptxas(gpu.arch)))
-    return newest
+    return Compiled(kernel.name, renamed(made.text, made.name, kernel.name), made.needs)
 
 
 def defined(kernel: Printed) -> Any:

@@ -15,13 +15,13 @@ from typing import Any
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.core.program import ITEM_BYTES, Call, Launch, Needs, Program, Ref
+from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
 from lamina.core.program_needs import fixed
 
-from .triton import EXTRA_POINTERS, Compiled, define, ptx_version, renamed
+from .triton import Compiled, define, renamed
+from .triton_stages import ALIGNED, to_ptx
 
 REASON = "custom"  # of calls that stand for users' kernels
-_ALIGNED = 16  # bytes that memory of every buffer starts at a multiple of
 _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
     "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
@@ -95,7 +95,7 @@ def _checked(ref: Ref, call: Call) -> str:
 
 def alignment(ref: Ref) -> int:
     """Bytes that a tensor is known to start at a multiple of."""
-    return math.gcd(_ALIGNED, ref.offset) if isinstance(ref.offset, int) else 1
+    return math.gcd(ALIGNED, ref.offset) if isinstance(ref.offset, int) else 1
 
 
 def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
@@ -120,22 +120,12 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
 
 def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
     """The PTX of a user's kernel. CompileError with Triton's message and the user's line where it refuses."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    wrapper = defined(kernel, function)
-    signature = dict(zip(wrapper.arg_names, (_POINTER[dtype] for dtype, _ in kernel.arguments), strict=True))
-    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, align) in enumerate(kernel.arguments) if align % 16 == 0}
-    source = ASTSource(fn=wrapper, signature=signature, constexprs={}, attrs=aligned)
-    options = {"num_warps": kernel.warps, "num_stages": kernel.stages, "ptx_version": ptx_version(gpu)}
+    pointers = tuple((_POINTER[dtype], align) for dtype, align in kernel.arguments)
     try:
-        made = triton.compile(source, target=GPUTarget("cuda", gpu.capability, 32), options=options)
+        made = to_ptx(defined(kernel, function), pointers, gpu, warps=kernel.warps, stages=kernel.stages)
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
-    meta = made.metadata
-    needs = Needs(meta.shared, meta.global_scratch_size or 0, meta.global_scratch_align or 1, EXTRA_POINTERS)
-    return Compiled(kernel.symbol, renamed(made.asm["ptx"], meta.name, kernel.symbol), needs)
+    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:

@@ -1,0 +1,66 @@
+"""Triton's compiler, stage by stage, up to PTX.
+
+`triton.compile` goes on to a cubin, by a run of ptxas that we make once for all kernels of a program, and keeps a cache of its own,
+whose key is a hash of Triton's library of 460 MB: together they take more than the stages.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lamina.core.gpu import Gpu
+from lamina.core.program import Needs
+
+from .ptx import ptxas, release
+
+EXTRA_POINTERS = 2  # parameters that every kernel has after its own
+ALIGNED = 16  # bytes; Triton distinguishes memory that is aligned to them from other memory
+LANES = 32  # of a warp
+
+
+@dataclass(frozen=True)
+class Ptx:
+    """What a function was compiled to, which the text calls `name`."""
+
+    text: str
+    name: str
+    needs: Needs
+
+
+def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, warps: int, stages: int) -> Ptx:
+    """A @triton.jit function of pointers alone. Raises what Triton's stages raise.
+
+    pointers  Triton's type of each parameter, such as "*bf16", and bytes that its memory is aligned to
+    """
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler.compiler import make_backend
+
+    target = GPUTarget("cuda", gpu.capability, LANES)
+    backend = make_backend(target)
+    signature = dict(zip(function.arg_names, (type_ for type_, _ in pointers), strict=True))
+    aligned = {(i,): [["tt.divisibility", ALIGNED]] for i, (_, align) in enumerate(pointers) if align % ALIGNED == 0}
+    source = ASTSource(fn=function, signature=signature, constexprs={}, attrs=aligned)
+    options = backend.parse_options({"num_warps": warps, "num_stages": stages, "ptx_version": ptx_version(gpu)})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    made = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    below: dict[str, Any] = {}
+    backend.add_stages(below, options, source.language)
+    meta: dict[str, Any] = {"target": target, **options.__dict__}
+    for name, stage in below.items():
+        made = stage(made, meta)
+        if name == "ptx":
+            break
+    needs = Needs(meta["shared"], meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1, EXTRA_POINTERS)
+    return Ptx(made, meta["name"], needs)
+
+
+def ptx_version(gpu: Gpu) -> int:
+    """The newest PTX that our assembler reads, 87 for 8.7. Triton writes what the one named in TRITON_PTXAS_PATH reads, which
+    TorchInductor sets to that of the CUDA toolkit."""
+    from triton.backends.nvidia.compiler import ptx_get_version
+
+    newest: int = ptx_get_version(release(ptxas(gpu.arch)))
+    return newest
