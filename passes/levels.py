@@ -29,6 +29,7 @@ LINALG_TO_GRAPH = (
 _LAYOUT = {"nvvm": "{types=f16,bf16 packed=false grouped=false copied=true}"}  # cuDNN's tensor cores want channels last
 _FUSE = {"nvvm": "{balance=16}"}  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
 _SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
+_CHOOSE = ("lamina-choose-attention", "lamina-choose")
 
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 _STEPS = {
@@ -62,7 +63,7 @@ def pipeline(
     fuse = _FUSE.get(target.partition(":")[0], "")
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse
-    options["choose"] = f"lamina-choose{{target={target}}}," if target.startswith("nvvm") else ""
+    options["choose"] = "".join(f"{name}{{target={target}}}," for name in _CHOOSE) if target.startswith("nvvm") else ""
     options["horizontal"] = f",lamina-horizontal{{target={target}}}" if target.startswith("nvvm") else ""
     steps = [_STEPS[level].format(**options) for level in way]
     return f"builtin.module({','.join(steps)})"

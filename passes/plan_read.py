@@ -159,8 +159,8 @@ class _Reader:
         declared = [Layout.of(shape_of(result), list(s)) for result, s in zip(op.results, strides, strict=True)]
         wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
         layouts = next((choice for choice in (wanted, declared) if writes_in_place(callee, choice)), None)
-        if op.attributes["reason"].value == "custom":
-            layouts = declared
+        if op.attributes["reason"].value == "custom":  # written for these strides, or for any
+            layouts = declared if "needs" in op.attributes else wanted
         dtypes = [{"graph.dtype": d} for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [{} for _ in op.results]
         outs = [
             self._root("owned" if layouts is None else "arena", result, layout, attributes)

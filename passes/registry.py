@@ -17,6 +17,7 @@ PASSES: dict[str, str] = {
     "lamina-split-reductions": "lamina.passes.split_reductions:SplitReductions",
     "lamina-fuse": "lamina.passes.fuse:Fuse",
     "lamina-layout": "lamina.passes.layout:ChooseLayout",
+    "lamina-choose-attention": "lamina.passes.choose_attention:ChooseAttention",
     "lamina-choose": "lamina.passes.choose:Choose",
     "lamina-plan": "lamina.passes.plan:Plan",
     "lamina-tile": "lamina.passes.tile:Tile",

@@ -18,6 +18,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
 from lamina.core.program_needs import fixed
 
+from . import attention
 from .triton import Compiled, define, renamed
 from .triton_stages import ALIGNED, to_ptx
 
@@ -102,7 +103,7 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
     said: dict[str, Any] = dict(call.kwargs)
     refs = refs_of(call)
     x, y, z = said["grid"] if math.prod(said["grid"]) else (0, 1, 1)
-    moved = sum(math.prod(fixed(n, call.name) for n in ref.shape) * ITEM_BYTES[ref.dtype] for ref in dict.fromkeys(refs))
+    moved = sum(_elements(ref) * ITEM_BYTES[ref.dtype] for ref in dict.fromkeys(refs))
     return Launch(
         kernel=symbol,
         args=refs,
@@ -110,12 +111,17 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
         grid=x,
         grid_yz=(y, z),
         bytes=moved,
-        flops=0,
+        flops=said.get("flops", 0),
         name=said["name"],
         where=call.where,
         ops=(said["of"],),
         threads=32 * kernel.warps,
     )
+
+
+def _elements(ref: Ref) -> int:
+    """That a tensor has in memory: expanded ones are there once."""
+    return math.prod(fixed(n, "a tensor") for n, stride in zip(ref.shape, ref.strides, strict=True) if stride != 0)
 
 
 def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
@@ -186,9 +192,11 @@ def threads_of(compiled: Compiled) -> int:
 
 
 def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Compiled]]:
-    """The program with launches of users' kernels, and their PTX. functions: by key."""
+    """The program with launches of users' kernels and of those for attention, and their PTX. functions: users', by key."""
+    program, ours = attention.placed(program)
     program, kernels = launched(program)
-    made = {kernel.symbol: compile_user(kernel, functions[kernel.key], gpu) for kernel in kernels}
+    found = {**functions, **ours}
+    made = {kernel.symbol: compile_user(kernel, found[kernel.key], gpu) for kernel in kernels}
 
     def fitted(step: Any) -> Any:
         if not isinstance(step, Launch) or step.kernel not in made:

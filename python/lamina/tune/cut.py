@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_mlir import ir
 
+from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
@@ -20,6 +21,7 @@ from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Target
+from lamina.targets.triton_user import take
 
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 _COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
@@ -30,20 +32,20 @@ _DTYPES = {
 
 
 class Cut:
-    """Calls and their reader as the module `text`, whose @main takes what they read."""
+    """Calls and their reader as the module `text`, whose @main takes what they read. what: for people; "": by the shapes."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, what: str = "") -> None:
         ops, group = bundle.ops, bundle.group
         sums = [op.results[0] for op in ops]
         outside = [v for v in (group.operands if group else ()) if v not in sums]
         operands = list(dict.fromkeys([*(v for op in ops for v in op.operands), *outside]))
-        results = list(bundle.last.results)
+        results = list(group.results) if group else sums  # of attention, its result alone
         callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
         name = _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value) if group else ""
         after = f" and {name}" if group else ""
         count = f"{len(ops)} x " if len(ops) > 1 else ""
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(ops[0].operands)[-2:])
-        self.what = f"{count}{callee} {shapes}{after}"
+        self.what = what or f"{count}{callee} {shapes}{after}"
         strides = [strides_of(v) for v in operands]
         with bundle.last.context, ir.Location.unknown():
             module = ir.Module.create()
@@ -115,8 +117,9 @@ class Built:
             for op in list(module.body.operations):
                 if op.operation.name == "plan.program":
                     op.operation.erase()
+            program, ready = take(program, {}, Gpu.named(self.target.name.partition(":")[2]))
             launched = any(isinstance(step, Launch) for step in program.steps)
-            artifact = self.target.compile(module) if launched else Artifact(self.target.name, b"", ())
+            artifact = self.target.compile(module, ready) if launched else Artifact(self.target.name, b"", ())
         self._run = Executable(with_needs(program, artifact.needs), artifact)
         self._run.load(self.inputs[0].device.index)
 
@@ -126,10 +129,10 @@ class Built:
 
 
 def random_inputs(cut: Cut, device: torch.device) -> list[Tensor]:
-    """Numbers from a normal distribution; zeros for integers, which may be indices."""
+    """Numbers from a normal distribution, masks of halves; zeros for integers, which may be indices."""
     out = []
     for type_, strides in cut.inputs:
         dtype = _DTYPES[str(type_.element_type)]
         x = torch.empty_strided(tuple(type_.shape), strides, dtype=dtype, device=device)
-        out.append(x.normal_() if dtype.is_floating_point else x.zero_())
+        out.append(x.normal_() if dtype.is_floating_point else x.random_(0, 2) if dtype is torch.bool else x.zero_())
     return out

@@ -1,16 +1,18 @@
-"""Which matrix products of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for lamina-choose."""
+"""Which matrix products and attention of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for
+lamina-choose and lamina-choose-attention."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
+from lamina.passes.attention import Attention
 from lamina.passes.choose import LIBRARY
-from lamina.passes.product_groups import CHOICE, bundles, work_of
-from lamina.schedules.product_cost import Work, candidates, unmeasured
+from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls, work_of
+from lamina.schedules import attention_cost, product_cost
 from lamina.targets import Target
 
 from .clocks import CudaClock
@@ -36,7 +38,7 @@ def annotate(
     watch: Watch = lambda stage, share: None,
     again: bool = False,
 ) -> None:
-    """Puts `graph.choice` on the products of a module at the graph level that kernels of ours can compute.
+    """Puts `graph.choice` on the products and attention of a module at the graph level that kernels of ours can compute.
 
     index   of the GPU that measures, where options.tune lets it
     heard   is told every answer once
@@ -50,12 +52,10 @@ def annotate(
     clock = CudaClock(index)
     known: dict[str, Answer] = {}
     gpu = Gpu.named(target.name.partition(":")[2])
-    read = [bundle for bundle in bundles(module) if CHOICE not in bundle.ops[0].attributes]
-    cuts = [(bundle, work, Cut(bundle)) for bundle in read if (work := work_of(bundle)) is not None]
-    of = len({cut.key for _, _, cut in cuts})
-    for bundle, work, cut in cuts:
+    found = [*_products(module, gpu), *_attention(module, gpu)]
+    of = len({cut.key for _, cut, _ in found})
+    for bundle, cut, question in found:
         if cut.key not in known:
-            question = question_of(cut, work, gpu)
             asking(question, len(known) + 1, of)
             inputs: list[torch.Tensor] = []
             one = threading.Lock()  # candidates are made in threads of a pool
@@ -73,8 +73,22 @@ def annotate(
                 op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
 
 
-def question_of(cut: Cut, work: Work, gpu: Gpu) -> Question:
-    """The library and our schedules for these sizes: first what is taken unmeasured, then the most promising."""
-    ours = tuple(str(c) for c in candidates(work, gpu))
-    names = (ours[0], LIBRARY, *ours[1:]) if unmeasured(work, gpu) else (LIBRARY, *ours)
+def _products(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Question]]:
+    for bundle in bundles(module):
+        if CHOICE not in bundle.ops[0].attributes and (work := work_of(bundle)) is not None:
+            cut = Cut(bundle)
+            yield bundle, cut, _question(cut, product_cost.candidates(work, gpu), product_cost.unmeasured(work, gpu))
+
+
+def _attention(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Question]]:
+    for op in calls(module):
+        if CHOICE not in op.attributes and (attention := Attention.read(op)) is not None:
+            cut, work = Cut(bundle := Bundle((op,), None), attention.what), attention.work
+            yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
+
+
+def _question(cut: Cut, candidates: Sequence[object], unmeasured: object | None) -> Question:
+    """The library and our schedules: first what is taken unmeasured, then the most promising."""
+    ours = tuple(map(str, candidates))
+    names = (LIBRARY, *ours) if unmeasured is None else (ours[0], LIBRARY, *ours[1:])
     return Question(cut.key, cut.what, names, LIBRARY)

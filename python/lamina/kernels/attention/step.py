@@ -1,4 +1,4 @@
-"""What both kernels do with one block of keys and values: online softmax (Milakov and Gimelshein 2018), flash attention 2 (Dao 2023).
+"""What both kernels do with one block of keys and values: online softmax (Milakov, Gimelshein 2018), flash attention 2 (Dao 2023).
 
 Scores live in units of log2: they are multiplied by log2(e) with the scale, and every exponential is one of base 2.
 """
@@ -22,21 +22,17 @@ def step(acc, most, total, q, k, v, hidden, bias, SCALE: tl.constexpr, HIDES: tl
     SCALE   of the scores, positive
     """
     scores = tl.dot(q, k.T)
+    factor = SCALE * _LOG2_E  # in one instruction with the difference from the maximum, unless a bias comes between
     if BIAS:
-        scores = scores * (SCALE * _LOG2_E) + bias * _LOG2_E
+        scores = scores * factor + bias * _LOG2_E
+        factor = 1.0
     if HIDES:
         scores = tl.where(hidden, -float("inf"), scores)
-    if BIAS:
-        now = tl.maximum(most, tl.max(scores, 1))
-    else:
-        now = tl.maximum(most, tl.max(scores, 1) * (SCALE * _LOG2_E))
+    now = tl.maximum(most, tl.max(scores, 1) * factor)
     origin = now
     if HIDES or BIAS:
         origin = tl.where(now == -float("inf"), 0.0, now)  # a row of which nothing has been seen yet
-    if BIAS:
-        weights = tl.exp2(scores - origin[:, None])
-    else:
-        weights = tl.exp2(scores * (SCALE * _LOG2_E) - origin[:, None])
+    weights = tl.exp2(scores * factor - origin[:, None])
     old = tl.exp2(most - origin)
     total = total * old + tl.sum(weights, 1)
     acc = tl.dot(weights.to(v.dtype), v, acc * old[:, None])
@@ -61,7 +57,7 @@ def rows_of(
     x, at, ROW: tl.constexpr, COLUMN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
-    """Rows `at` to at + N of a matrix with these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may be."""
+    """Rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may be."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
     places = x + at * tl.full((), ROW, tl.int64) + i * ROW + j * COLUMN
     if EDGE and COLUMNS != D:

@@ -1,0 +1,144 @@
+"""Calls of attention, read from the libraries' many forms, and as calls of kernels of ours."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from lamina.schedules.attention import Config, Split
+from lamina.schedules.attention_cost import MOST, Work
+
+from .affine import row_major
+
+FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
+_FORMS = {
+    "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": ("dropout", "causal"),
+    "aten._scaled_dot_product_efficient_attention.default": ("mask", "sums", "dropout", "causal"),
+    "aten._scaled_dot_product_cudnn_attention.default": ("mask", "sums", "dropout", "causal", "debug"),
+    "aten.scaled_dot_product_attention.default": ("mask", "dropout", "causal"),
+}
+"""What follows query, key and value, by overload."""
+_FROM_THE_FIRST = ("aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default")
+"""Where query i sees keys 0 to i whatever their numbers; the others count from the last, or are not made for that."""
+_TYPES = ("f16", "bf16")
+_MASKS = ("i1", "f16", "bf16", "f32")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """softmax(scale * query @ key.T, masked) @ value, of tensors (batch, heads, length, size).
+
+    mask   of four dimensions, each that of the scores or 1: bool (true: seen) or added to the scores
+    scale  None: one over the square root of the size
+    """
+
+    callee: str
+    query: ir.Value
+    key: ir.Value
+    value: ir.Value
+    mask: ir.Value | None
+    causal: bool
+    scale: float | None
+    result: ir.Value
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Attention | None":
+        """The attention that a graph.extern calls, where kernels of ours can compute it; None for all else: other types and sizes,
+        dropout, and sums of exponentials that somebody (a backward graph) wants."""
+        callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
+        if callee not in _FORMS:
+            return None
+        tensors = iter(op.operands)
+        query, key, value, *rest = [_value(a, tensors) for a in op.attributes["args"]]
+        by_name = {named.name: _value(named.attr, tensors) for named in op.attributes["kwargs"]}
+        given: dict[str, Any] = {**dict(zip(_FORMS[callee], rest, strict=False)), **by_name}
+        mask = given.get("mask", given.get("attn_mask"))
+        known = {*_FORMS[callee], "scale", "attn_mask", "enable_gqa"}
+        wants_more = any(True for result in list(op.results)[1:] for _ in result.uses)
+        if wants_more or given.get("dropout") or given.get("debug") or not known.issuperset(given):
+            return None
+        causal, scale = bool(given.get("causal")), given.get("scale")
+        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0])
+        return found if found._fits() else None
+
+    def _fits(self) -> bool:
+        shapes = [_shape(v) for v in (self.query, self.key, self.value)]
+        if any(len(s) != 4 or 0 in s for s in shapes) or len({_type(v) for v in (self.query, self.key, self.value)}) > 1:
+            return False
+        (batch, heads, queries, size), (batch_k, kv_heads, keys, size_k), (batch_v, heads_v, keys_v, values) = shapes
+        if _type(self.query) not in _TYPES or _type(self.result) != _type(self.query) or max(size, values) > MOST:
+            return False
+        if (batch, batch) != (batch_k, batch_v) or heads % kv_heads or (kv_heads, keys, size) != (heads_v, keys_v, size_k):
+            return False
+        if self.causal and queries != keys and self.callee not in _FROM_THE_FIRST:
+            return False
+        if self.scale is not None and self.scale <= 0:
+            return False
+        scores = (batch, heads, queries, keys)
+        return self.mask is None or (
+            _type(self.mask) in _MASKS
+            and len(_shape(self.mask)) == 4
+            and all(n in (1, whole) for n, whole in zip(_shape(self.mask), scores, strict=True))
+        )
+
+    @property
+    def work(self) -> Work:
+        batch, heads, queries, size = _shape(self.query)
+        _, kv_heads, keys, values = _shape(self.value)
+        return Work(batch, heads, kv_heads, queries, keys, size, values, self.causal, self.mask is not None)
+
+    @property
+    def what(self) -> str:
+        """For people: "attention 32x32x1x128 on 32x4x8192x128, causal"."""
+        sizes = " on ".join("x".join(map(str, _shape(v))) for v in (self.query, self.key))
+        mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
+        return f"attention {sizes}{', causal' if self.causal else ''}{mask}"
+
+    def emit(self, config: Config, strides: Sequence[int]) -> ir.Value:
+        """The result by kernels of ours, here, in these strides unless its readers want others."""
+        work = self.work
+        said = {
+            "of": ir.StringAttr.get(self.callee),
+            "schedule": ir.StringAttr.get(str(config)),
+            "scale": ir.FloatAttr.get_f64(work.size**-0.5 if self.scale is None else self.scale),
+        }
+        taken = [v for v in (self.query, self.key, self.value, self.mask) if v is not None]
+        if isinstance(config, Split):
+            f32 = ir.F32Type.get()
+            sizes = [work.batch, work.heads, work.queries, config.parts, work.values]
+            parts = [ir.RankedTensorType.get(sizes, f32), ir.RankedTensorType.get(sizes[:-1], f32)]
+            made = _call(SPLIT, taken, parts, said)
+            return _call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, strides).results[0]
+        said["causal"] = ir.BoolAttr.get(self.causal)
+        return _call(FORWARD, taken, [self.result.type], said, strides).results[0]
+
+
+def _call(
+    callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[int] = ()
+) -> ir.Operation:
+    each = [strides] if strides else [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
+    attributes = {
+        "callee": ir.StringAttr.get(callee),
+        "reason": ir.StringAttr.get("custom"),
+        "args": ir.ArrayAttr.get([ir.ArrayAttr.get([ir.UnitAttr.get()] * len(taken))]),
+        "kwargs": ir.DictAttr.get(said),
+        "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in each]),
+    }
+    return ir.Operation.create("graph.extern", results=made, operands=taken, attributes=attributes)
+
+
+def _value(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:
+    """An argument of a call (see graph.Extern): a tensor, a number, or None."""
+    if isinstance(attribute, ir.UnitAttr):
+        return next(tensors)
+    return None if isinstance(attribute, ir.TypeAttr) else attribute.value  # type: ignore[attr-defined]
+
+
+def _shape(v: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(v.type).shape)
+
+
+def _type(v: ir.Value) -> str:
+    return str(ir.RankedTensorType(v.type).element_type)

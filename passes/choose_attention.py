@@ -1,0 +1,91 @@
+"""lamina-choose-attention: attention that kernels of ours compute."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.schedules import attention_cost
+from lamina.schedules.attention import Config, Split, read
+
+from .attention import Attention
+from .base import Pass
+from .locations import where
+from .product_groups import CHOICE, calls
+
+_LIBRARY = "library"
+
+
+@dataclass(frozen=True)
+class ChooseAttention(Pass):
+    """Turn calls of attention into kernels of ours where `graph.choice` on the call says so.
+
+    Before: @main holds groups and externs. After: every attention whose `graph.choice` is a schedule (schedules/attention.py) is
+    one call of a kernel of lamina.kernels.attention, or two where the keys are split; these write into the plan's memory. A call
+    without the attribute stays, and so does one with "library".
+
+        %0:2 = "graph.extern"(%q, %k, %v) {callee = "aten._scaled_dot_product_flash_attention.default",
+                                           graph.choice = "forward{m=64 n=64}", ...}
+     -> %0 = "graph.extern"(%q, %k, %v) {callee = "lamina.attention_forward", reason = "custom", kwargs = {schedule = ...}, ...}
+
+    target    the GPU whose cost model decides on attention without graph.choice ("": it stays)
+    schedule  for all attention without graph.choice that it suits ("": as the cost model has it)
+    """
+
+    name: ClassVar[str] = "lamina-choose-attention"
+    target: str = ""
+    schedule: str = ""
+
+    def run(self, module: ir.Module) -> None:
+        for op in calls(module):
+            if CHOICE in op.attributes:
+                config = _chosen(op)
+            elif (attention := Attention.read(op)) is not None:
+                config = self._config(attention)
+            else:
+                continue
+            if config is not None:
+                _take(op, config)
+
+    def _config(self, attention: Attention) -> Config | None:
+        """The schedule of attention without graph.choice."""
+        if self.schedule:
+            config = read(self.schedule)
+            return None if isinstance(config, Split) and not attention.work.is_few else config
+        if not self.target:
+            return None
+        return attention_cost.unmeasured(attention.work, Gpu.named(self.target.partition(":")[2]))
+
+
+def _chosen(op: ir.Operation) -> Config | None:
+    """What graph.choice says of attention; None for other calls, and for the library."""
+    callee, choice = (ir.StringAttr(op.attributes[name]).value for name in ("callee", CHOICE))
+    if "scaled_dot_product" not in callee or choice == _LIBRARY:
+        return None
+    try:
+        config = read(choice)
+    except CompileError as e:
+        raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
+    attention = Attention.read(op)
+    if attention is None:
+        raise CompileError(
+            f"{choice} cannot compute this {callee}",
+            where=where(op.location),
+            remedy="kernels of ours are for f16 and bf16, heads of up to 256 elements, no dropout, and the result alone",
+        )
+    if isinstance(config, Split) and not attention.work.is_few:
+        raise CompileError(
+            f"{choice} is for few queries, without causal: {attention.what}", where=where(op.location), remedy="drop graph.choice"
+        )
+    return config
+
+
+def _take(op: ir.Operation, config: Config) -> None:
+    attention = Attention.read(op)
+    assert attention is not None
+    with op.location, ir.InsertionPoint(op):
+        made = attention.emit(config, list(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
+    attention.result.replace_all_uses_with(made)
+    op.erase()

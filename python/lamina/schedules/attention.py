@@ -1,0 +1,92 @@
+"""Block shapes of attention, whose kernels are in lamina.kernels.attention. What they cost: attention_cost."""
+
+import re
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+from lamina.core.errors import CompileError
+
+_TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One program for a block of queries of a head.
+
+    m, n         queries of a block, and keys that it takes at a time; powers of two from 16
+    warps        of one CTA
+    stages       blocks of keys and values in flight: the depth of the software pipeline
+    descriptors  1: keys and values come by descriptors (TMA) where their layout allows it; 0: by pointers
+    """
+
+    kind: ClassVar[str] = "forward"
+    m: int = 128
+    n: int = 64
+    warps: int = 4
+    stages: int = 3
+    descriptors: int = 0
+
+    def __str__(self) -> str:
+        """The text that `read` takes: "forward{m=128 n=64 ...}"."""
+        return _text(self)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One program for a part of the keys of a head of theirs, with all queries that share it, and a kernel that joins the parts.
+
+    n       keys that a program takes at a time; a power of two from 16
+    parts   of the keys
+    warps   of one CTA
+    stages  blocks of keys and values in flight
+    """
+
+    kind: ClassVar[str] = "split"
+    n: int = 64
+    parts: int = 8
+    warps: int = 4
+    stages: int = 3
+
+    def __str__(self) -> str:
+        """The text that `read` takes: "split{n=64 parts=8 ...}"."""
+        return _text(self)
+
+
+Config = Forward | Split
+
+
+def read(text: str) -> Config:
+    """From text such as "forward{m=128 n=64}"; CompileError where it is none."""
+    whole = _TEXT.fullmatch(text.strip())
+    made = {kind.kind: kind for kind in (Forward, Split)}.get(whole[1] if whole else "")
+    if whole is None or made is None:
+        raise CompileError(f"{text!r} is no schedule of attention", remedy=f"write one like {Forward()} or {Split()}")
+    known = made.__dataclass_fields__
+    values: dict[str, int] = {}
+    for part in whole[2].split():
+        key, _, number = part.partition("=")
+        if key not in known or key == "kind" or not number.isdigit():
+            names = ", ".join(name for name in known if name != "kind")
+            raise CompileError(f"{part!r} is no part of {made.kind}{{...}}", remedy=f"it has {names}, each a number")
+        values[key] = int(number)
+    config: Config = made(**values)
+    _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    """CompileError for blocks that tensor cores cannot work on."""
+    for key in ("m", "n"):
+        size = getattr(config, key, 16)
+        if size < 16 or size & (size - 1):
+            raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
+    if config.warps < 1 or config.warps & (config.warps - 1):
+        raise CompileError(f"warps={config.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
+    if config.stages < 1 or getattr(config, "parts", 1) < 1:
+        raise CompileError(f"{config}", remedy="stages and parts are at least 1")
+    if getattr(config, "descriptors", 0) not in (0, 1):
+        raise CompileError(f"{config}", remedy="descriptors is 0 or 1")
+
+
+def _text(config: Config) -> str:
+    return f"{config.kind}{{{' '.join(f'{key}={value}' for key, value in asdict(config).items())}}}"

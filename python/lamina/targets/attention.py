@@ -1,0 +1,134 @@
+"""Launches of lamina.kernels.attention: what its kernels are called with, by the tensors that a program gives them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lamina.core.program import ITEM_BYTES, Call, Program, Ref
+from lamina.core.program_needs import fixed
+from lamina.passes.attention import FORWARD, JOIN, SPLIT
+from lamina.schedules.attention import Forward, Split, read
+
+_SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
+_LEAST = 16  # rows and columns of what tensor cores multiply
+_ALIGNED = 16  # bytes: of what descriptors begin at, and of their strides
+
+
+def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
+    """The program with attention of ours as calls of kernels (see targets/triton_user.py), and these, by key."""
+    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join}
+    if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
+        return program, {}
+    from lamina.kernels.attention.forward import forward
+    from lamina.kernels.attention.join import join
+    from lamina.kernels.attention.split import split
+
+    functions = {FORWARD: forward, SPLIT: split, JOIN: join}
+
+    def step(call: Any) -> Any:
+        if not isinstance(call, Call) or call.callee not in made:
+            return call
+        function = functions[call.callee]
+        said = {"name": call.callee.partition(".")[2], "key": function.cache_key, **made[call.callee](call)}
+        return replace(call, kwargs=tuple(said.items()))
+
+    return replace(program, steps=tuple(map(step, program.steps))), {f.cache_key: f for f in functions.values()}
+
+
+def _forward(call: Call) -> dict[str, Any]:
+    (query, key, value, *masks), out, given = _tensors(call), call.outs[0], dict(call.kwargs)
+    config = read(str(given["schedule"]))
+    assert isinstance(config, Forward)
+    batch, heads, queries, size = _sizes(query)
+    _, kv_heads, keys, values = _sizes(value)
+    head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
+    wide = {"D": _power(size), "E": _power(values)}
+    constants = {
+        **_shared(query, key, value, masks, given), "OUT": _strides(out), "BATCH": batch, "CAUSAL": bool(given["causal"]),
+        "TOGETHER": max(1, min(batch * heads, _SIDE_BY_SIDE // head)), "M": config.m, "N": config.n, **wide,
+        "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
+    }  # fmt: skip
+    flops = 2 * batch * heads * queries * keys * (size + values) // (2 if given["causal"] else 1)
+    names = {"q": "x0", "k": "x1", "v": "x2", "mask": "x3" if masks else "x0", "out": "y0"}
+    blocks = batch * heads * -(-queries // config.m)
+    return _said(given, names, constants, blocks, config.warps, config.stages, flops)
+
+
+def _split(call: Call) -> dict[str, Any]:
+    (query, key, value, *masks), given = _tensors(call), dict(call.kwargs)
+    config = read(str(given["schedule"]))
+    assert isinstance(config, Split)
+    batch, heads, queries, size = _sizes(query)
+    _, kv_heads, keys, values = _sizes(value)
+    rows = heads // kv_heads * queries
+    constants = {
+        **_shared(query, key, value, masks, given), "PARTS": config.parts, "M": _power(rows), "N": config.n, "D": _power(size),
+        "E": _power(values),
+    }  # fmt: skip
+    flops = 2 * batch * heads * queries * keys * (size + values)
+    names = {"q": "x0", "k": "x1", "v": "x2", "mask": "x3" if masks else "x0", "parts": "y0", "logs": "y1"}
+    return _said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
+
+
+def _join(call: Call) -> dict[str, Any]:
+    (parts, _), out, given = _tensors(call), call.outs[0], dict(call.kwargs)
+    batch, heads, queries, count, values = _sizes(parts)
+    constants = {
+        "OUT": _strides(out), "HEADS": heads, "QUERIES": queries, "VALUES": values, "PARTS": count,
+        "P": 1 << (count - 1).bit_length(), "E": _power(values),
+    }  # fmt: skip
+    names = {"parts": "x0", "logs": "x1", "out": "y0"}
+    flops = 2 * batch * heads * queries * count * values
+    return _said(given, names, constants, batch * heads * queries, 4, 1, flops)
+
+
+def _shared(query: Ref, key: Ref, value: Ref, masks: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants that both kernels for keys and values have."""
+    _, heads, queries, size = _sizes(query)
+    _, kv_heads, keys, values = _sizes(value)
+    how = "none" if not masks else "bool" if masks[0].dtype == "bool" else "bias"
+    return {
+        "Q": _strides(query), "K": _strides(key), "V": _strides(value), "MASK": _strides(masks[0]) if masks else (0, 0, 0, 0),
+        "HEADS": heads, "GROUP": heads // kv_heads, "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values,
+        "SCALE": given["scale"], "HOW": how,
+    }  # fmt: skip
+
+
+def _said(
+    given: Mapping[str, Any],
+    names: Mapping[str, str],
+    constants: Mapping[str, Any],
+    blocks: int,
+    warps: int,
+    stages: int,
+    flops: int,
+) -> dict[str, Any]:
+    """What a launch depends on, in the words of frontend/custom/op.py."""
+    call = ", ".join((*(f"{name}={x}" for name, x in names.items()), *(f"{name}={x!r}" for name, x in constants.items())))
+    return {"of": given["of"], "call": call, "grid": (blocks, 1, 1), "warps": warps, "stages": stages, "flops": flops}
+
+
+def _tensors(call: Call) -> tuple[Ref, ...]:
+    given = call.args[0]
+    assert isinstance(given, tuple)
+    return tuple(ref for ref in given if isinstance(ref, Ref))
+
+
+def _sizes(ref: Ref) -> tuple[int, ...]:
+    return tuple(fixed(n, "attention") for n in ref.shape)
+
+
+def _strides(ref: Ref) -> tuple[int, ...]:
+    """In elements; 0 along what there is one of: a mask is read for all heads, a stride of one element may be anything."""
+    return tuple(0 if n == 1 else fixed(s, "attention") for n, s in zip(_sizes(ref), ref.strides, strict=True))
+
+
+def _suits_descriptors(ref: Ref) -> bool:
+    *outer, last = _strides(ref)
+    offset = fixed(ref.offset, "attention")
+    return last == 1 and all(n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in (*outer, offset // ITEM_BYTES[ref.dtype]))
+
+
+def _power(n: int) -> int:
+    return max(_LEAST, 1 << math.ceil(math.log2(n)))

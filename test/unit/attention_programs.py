@@ -1,0 +1,102 @@
+"""Attention by kernels of ours in programs for a GPU, run without one: by Triton's interpreter."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from gpu_programs import TARGET, Simulated, distribute
+from torch import Tensor
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
+from triton_interpreter import interpreted
+
+from lamina.core.options import Options
+from lamina.core.program import Launch, Program
+from lamina.frontend import stages
+from lamina.frontend.decompositions import table
+from lamina.frontend.normalise import normalise
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline import run
+from lamina.targets import attention, triton_user
+
+aten = torch.ops.aten
+_BY_MODEL = f"lamina-choose-attention{{target={TARGET}}}"
+
+
+def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
+    """A function of tensors, which may call attention as it is called on a GPU, on fake tensors."""
+
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        found = fn(*tensors)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    with torch.no_grad():
+        gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
+    module = stages.import_linalg(normalise(gm), Options(strict=True))
+    run(pipeline("linalg", "graph", target=TARGET), module)
+    return module
+
+
+def program_of(module: ir.Module, schedule: str = "") -> Program:
+    """The program of a module at the graph level, which then holds its tile programs. schedule: of attention; "" as the cost model
+    has it."""
+    chosen = f"lamina-choose-attention{{schedule='{schedule}'}}" if schedule else _BY_MODEL
+    run(pipeline("graph", "tile", target=TARGET).replace(_BY_MODEL, chosen), module)
+    with module.context:
+        program = program_from(module, "cuda")
+    stages.keep_kernels(module)
+    return program
+
+
+def compute(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) -> tuple[list[Tensor], list[str]]:
+    """The results, and the names of the kernels that were launched."""
+    module = graph_level(fn, inputs)
+    program, functions = attention.placed(program_of(module, schedule))
+    program, kernels = triton_user.launched(program)
+    if any(op.operation.name == "func.func" for op in module.body.operations):
+        distribute(module)
+    simulated = _Simulated(module, program, {k.symbol: k for k in kernels}, functions)
+    return simulated(*inputs), [step.name for step in program.steps if isinstance(step, Launch)]
+
+
+class _Simulated(Simulated):
+    def __init__(
+        self, module: ir.Module, program: Program, kernels: Mapping[str, triton_user.UserKernel], functions: Mapping[str, Any]
+    ) -> None:
+        super().__init__(module, program)
+        self.kernels, self.functions = kernels, functions
+
+    def launch(self, step: Launch, arrays: list[Any]) -> None:
+        if step.kernel not in self.kernels:
+            return super().launch(step, arrays)
+        kernel = self.kernels[step.kernel]
+        with interpreted(self.functions[kernel.key]) as inner:
+            triton_user.defined(kernel, inner)[(step.grid, *step.grid_yz)](*map(torch.from_numpy, arrays))
+
+
+def exact(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
+) -> Tensor:
+    """In float64, from its definition; rows that see nothing are zero."""
+    query, key, value = (t.double() for t in (query, key, value))
+    key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask.double()
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(), -torch.inf)
+    return torch.nan_to_num(scores.softmax(-1)) @ value
+
+
+def flash(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, scale: float | None = None) -> Tensor:
+    return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)[0]
+
+
+def efficient(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+    return aten._scaled_dot_product_efficient_attention(query, key, value, mask, False, 0.0, causal)[0]
+
+
+def cudnn(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+    return aten._scaled_dot_product_cudnn_attention(query, key, value, mask, False, 0.0, causal)[0]
