@@ -14,6 +14,7 @@ from lamina.schedules.contraction import Config
 
 from .base import Pass
 from .contraction import Unfit
+from .library_epilogues import CUBLASLT, take_activation
 from .locations import where
 from .product_groups import CHOICE, Bundle, bundles, calls, joined, work_of
 from .products import Product
@@ -29,14 +30,15 @@ class Choose(Pass):
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
     that share their left factor and meet in one group, as those of SwiGLU do, become one with it. A call without the attribute
-    stays, and so does one with "library". lamina-tile turns such a group into a program over blocks of the result.
+    stays, and so does one with "library". With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU
+    that the group begins with. lamina-tile turns such a group into a program over blocks of the result.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
     target    the GPU whose cost model decides on products without graph.choice that a group alone reads ("": they stay)
-    schedule  for all products without graph.choice that blocks can compute ("": as the cost model has it)
+    schedule  the choice for all products without graph.choice that it can compute ("": as the cost model has it)
     """
 
     name: ClassVar[str] = "lamina-choose"
@@ -45,20 +47,19 @@ class Choose(Pass):
 
     def run(self, module: ir.Module) -> None:
         unmeasured: dict[str, Config | None] = {}
+        given = _known(self.schedule) if self.schedule else ""
         for op in calls(module):
             if CHOICE in op.attributes:
                 _check(op)
         for bundle in bundles(module):
             if CHOICE in bundle.ops[0].attributes:
-                _take(bundle)
-            elif (config := self._config(bundle, unmeasured)) is not None:
+                _must_take(bundle)
+            elif choice := given or str(self._config(bundle, unmeasured) or ""):
                 with suppress(Unfit):
-                    joined(bundle).attributes[CHOICE] = ir.StringAttr.get(str(config), module.context)
+                    _take(bundle, choice)
 
     def _config(self, bundle: Bundle, unmeasured: dict[str, Config | None]) -> Config | None:
-        """The schedule of calls without graph.choice. unmeasured: what was decided on others like them."""
-        if self.schedule:
-            return Config.read(self.schedule)
+        """The schedule of calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
         if not self.target or bundle.group is None:
             return None
         values = [*(v for op in bundle.ops for v in op.operands), *bundle.group.operands, *bundle.group.results]
@@ -70,27 +71,37 @@ class Choose(Pass):
         return unmeasured[alike]
 
 
+def _known(choice: str) -> str:
+    """A candidate as it is written; CompileError for none."""
+    return choice if choice in (LIBRARY, CUBLASLT) else str(Config.read(choice))
+
+
 def _check(op: ir.Operation) -> None:
     """CompileError where what was chosen for a call is no way to compute it."""
     choice = ir.StringAttr(op.attributes[CHOICE]).value
-    if choice == LIBRARY:
-        return
     try:
-        Config.read(choice)
+        _known(choice)
     except CompileError as e:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
-    if Product.read(op) is None:
+    if choice != LIBRARY and Product.read(op) is None:
         callee = ir.StringAttr(op.attributes["callee"]).value
         raise CompileError(f"{choice} on {callee}, which is no product of matrices of f16 or bf16", where=where(op.location))
 
 
-def _take(bundle: Bundle) -> None:
+def _must_take(bundle: Bundle) -> None:
+    """What graph.choice says. CompileError where it cannot be."""
     op = bundle.ops[0]
-    choice = ir.StringAttr(op.attributes[CHOICE]).value
-    if choice == LIBRARY:
-        return
-    place = where(op.location)
+    choice, place = ir.StringAttr(op.attributes[CHOICE]).value, where(op.location)
     try:
-        joined(bundle).attributes[CHOICE] = ir.StringAttr.get(choice)
+        _take(bundle, choice)
     except Unfit as e:
         raise CompileError(f"{choice} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
+
+
+def _take(bundle: Bundle, choice: str) -> None:
+    """Unfit where the candidate cannot compute the bundle, and nothing has changed."""
+    if choice == CUBLASLT:
+        take_activation(bundle)
+    elif choice != LIBRARY:
+        group = joined(bundle)
+        group.attributes[CHOICE] = ir.StringAttr.get(choice, group.context)

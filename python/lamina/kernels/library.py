@@ -9,6 +9,7 @@ LIBRARY = frozenset(
     {
         "aten.mm.default",
         "aten.addmm.default",
+        "aten._addmm_activation.default",
         "aten.bmm.default",
         "aten.baddbmm.default",
         "aten.convolution.default",
@@ -28,7 +29,7 @@ LIBRARY = frozenset(
 """Overloads where a vendor's library may be the best choice. The rest of what we do not compile is a fallback, but for the draw of
 seeds, which are torch's (frontend/random_bits.py)."""
 
-_MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default"})
+_MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default", "aten._addmm_activation.default"})
 _BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})
 
 
