@@ -29,7 +29,7 @@ LINALG_TO_GRAPH = (
 _LAYOUT = {"nvvm": "{types=f16,bf16 packed=false grouped=false copied=true}"}  # cuDNN's tensor cores want channels last
 _FUSE = {"nvvm": "{balance=16}"}  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
 _SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
-_CHOOSE = ("lamina-choose-attention", "lamina-choose")
+_CHOOSE = ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")
 
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 _STEPS = {

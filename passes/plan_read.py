@@ -11,6 +11,7 @@ from lamina.core.program import ITEM_BYTES
 from lamina.kernels.library import may_alias, writes_in_place
 
 from .contraction import Unfit
+from .layout import channels_last
 from .locations import where
 from .plan_copies import copy_group
 from .plan_model import CallStep, GroupStep, Kind, Model, Place, Root, Step
@@ -18,6 +19,7 @@ from .plan_views import is_view, shape_of, view_layout
 from .plan_wants import Strides, Wants, wants
 from .product_groups import CHOICE, product_on, strides_of
 from .reading import Untraceable
+from .strips import WINDOW
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
@@ -140,6 +142,9 @@ class _Reader:
         layouts = [self.wants.layout(result) for result in op.results]
         if CHOICE in op.attributes:
             ins, layouts = self._for_product(op, ins, layouts)
+        if WINDOW in op.attributes:
+            ins[0] = self._with_strides(op.operands[0], channels_last(shape_of(op.operands[0])), op)
+            layouts = [Layout.of(layout.shape, channels_last(layout.shape)) for layout in layouts]
         outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
         self._step(GroupStep(op, ins, outs))
 

@@ -16,6 +16,7 @@ from lamina.core.layout import Layout
 
 from .layout import CONVOLUTIONS, channels_last
 from .plan_views import groups, is_view, shape_of, walked_dims
+from .strips import WINDOW
 
 Strides = tuple[int, ...]
 
@@ -86,8 +87,11 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
 
 
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
-    """What a kernel's operands should look like: as its result, where that is transposed and the kernel itself does not."""
+    """What a kernel's operands should look like: as its result, where that is transposed and the kernel itself does not. Strips
+    have their channels last."""
     result = op.results[0]
+    if WINDOW in op.attributes:
+        return [(v, channels_last(shape_of(v))) for v in op.operands if len(shape_of(v)) == 4]
     strides = found.layout(result).strides
     order = _order(strides)
     if order == tuple(range(len(order))) or not all(

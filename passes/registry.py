@@ -19,6 +19,7 @@ PASSES: dict[str, str] = {
     "lamina-layout": "lamina.passes.layout:ChooseLayout",
     "lamina-choose-attention": "lamina.passes.choose_attention:ChooseAttention",
     "lamina-choose": "lamina.passes.choose:Choose",
+    "lamina-depthwise": "lamina.passes.depthwise:Depthwise",
     "lamina-plan": "lamina.passes.plan:Plan",
     "lamina-tile": "lamina.passes.tile:Tile",
     "lamina-horizontal": "lamina.passes.horizontal:Horizontal",

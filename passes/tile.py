@@ -17,6 +17,7 @@ from .base import Pass
 from .contraction import Unfit, contraction_of
 from .emit_dot import Dot, squares
 from .emit_loops import Loops
+from .emit_strips import StripProgram
 from .emit_tile import Memory
 from .expressions import Apply, Load
 from .fuse import where
@@ -24,6 +25,8 @@ from .grouping import walk
 from .reading import Untraceable, element_type, shape_of
 from .schedule import Schedule, bits, operations, schedule
 from .space import Space, find_space
+from .strips import WINDOW, strips_of
+from .strips import Unfit as NoStrips
 
 CHOICE = "graph.choice"  # on what lamina-choose has decided
 THREADS = 2048  # of a multiprocessor
@@ -170,6 +173,8 @@ def _lower(
         )
         if CHOICE in f.attributes:
             return _lower_product(f, name, types, aligned, space, target)
+        if WINDOW in f.attributes:
+            return _lower_strips(f, name, types, aligned, space, target)
         plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
     except Untraceable as e:
         raise CompileError(f"kernel @{name} cannot be tiled: {e.why}", where=where(f)) from None
@@ -213,6 +218,33 @@ def _lower_product(
     new.operation.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)
     spread = {"align": aligned, "threads": 32 * config.warps}
     return _describe(new.operation, f, spread, grid=grid, bytes=moved, flops=flops, outputs=len(outs))
+
+
+def _lower_strips(
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: str
+) -> ir.Operation:
+    """The program of a group that lamina-depthwise has made of a sum over windows and what follows it."""
+    block = f.regions[0].blocks[0]
+    outs = list(list(block.operations)[-1].operands)
+    n_in = len(block.arguments)
+    try:
+        plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], _gpu(target))
+    except NoStrips as e:
+        raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f)) from None
+    with ir.InsertionPoint(f):
+        new = func.FuncOp(name, (list(types), []))
+        body = new.add_entry_block()
+        with ir.InsertionPoint(body):
+            program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
+            flat = [_flat(m, t, tuple(t.get_strides_and_offset()[0])) for m, t in zip(body.arguments, types, strict=True)]
+            memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
+            StripProgram(body, space, plan, memory, flat[n_in:]).emit(program)
+            func.ReturnOp([])
+    moved, _ = _traffic(space, outs)
+    taps = plan.down.extent * plan.across.extent
+    flops = 2 * taps * math.prod(a.extent for a in space.rows)
+    spread = {"align": aligned, **asdict(plan.config)}
+    return _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
 
 
 def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> ir.Operation:

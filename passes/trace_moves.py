@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from .expressions import Bound, Expr, Guard
+from .expressions import Bound, Const, Expr, Guard, Load
 from .reading import REDUCERS, Index, Untraceable, neutral, shape_of, static
 
 if TYPE_CHECKING:
@@ -21,8 +21,11 @@ def where(t: "Tracer", inside: Guard, yes: Callable[[], Expr], no: Callable[[], 
     needed = tuple(b for b in inside if not b.always)
     if not needed:
         return yes()
-    a = yes()
-    return t.make.apply("arith.select", (t.make.in_bounds(needed), a, no()), None, a.dtype)
+    a, otherwise = yes(), no()
+    zero = isinstance(otherwise, Const) and repr(otherwise.value) in ("0", "0.0")
+    if zero and isinstance(a, Load) and set(needed) <= set(a.guard):
+        return a  # 0 where its guard fails
+    return t.make.apply("arith.select", (t.make.in_bounds(needed), a, otherwise), None, a.dtype)
 
 
 def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:

@@ -18,6 +18,10 @@ MOST_TEAMS = 32  # each reads what all have found
 FILLED = 0.85  # of a program's threads, at least
 SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
+STRIP_VEC = 4  # channels of a thread that sums over windows: it has registers for many columns then
+STRIP_THREADS = 256  # of a CTA that does: it reads the rows that its windows share once
+STRIP_CHANNELS = 32  # neighbours in memory that such threads read: whole sectors
+LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,22 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
 def column_scan(extent: int) -> Config:
     """Steps down columns that depend on each other: every thread has a column of its own."""
     return Config(min(WARP, power_of_two(extent)), 1, 1)
+
+
+def strip(columns: int) -> int | None:
+    """Columns of a strip: the most that divide a row, so that little of what a thread reads is read by its neighbours too."""
+    fitting = [n for n in range(SHORTEST_STRIP, LONGEST_STRIP + 1) if columns % n == 0]
+    return max(fitting, default=None)
+
+
+def strips(channels: int, vec: int, places: int, sms: int) -> tuple[Config, int]:
+    """Sums over windows for `channels` neighbouring elements, at so many places. The second: how many programs share the columns of
+    a strip, one beside the other."""
+    accesses = channels // vec
+    wanted = STRIP_CHANNELS // vec
+    neighbours = min((n for n in range(1, accesses + 1) if accesses % n == 0), key=lambda n: abs(n - wanted))
+    threads = neighbours & -neighbours
+    return Config(threads, vec, 1, pack=STRIP_THREADS // threads), neighbours // threads
 
 
 def squares(vec: int) -> Config:

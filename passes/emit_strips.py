@@ -1,0 +1,160 @@
+"""The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
+
+A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
+them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0.
+"""
+
+from functools import partial
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, scf
+
+from .affine import Affine, Axis
+from .emit_tile import Blocks, Memory
+from .expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce
+from .space import Space
+from .strips import Strips
+
+Change = dict[Axis, Affine]
+
+
+class StripBlocks(Blocks):
+    """Blocks whose bounds and the constants of whose indices are known before the loop."""
+
+    def index(self, at: Affine) -> ir.Value:
+        first = super().index(Affine(0, at.terms))
+        if not at.constant:
+            return first
+        flags = ir.Attribute.parse("#arith.overflow<nsw>")
+        depth = max((self.bound[t][0] for t, _ in at.terms), default=0)
+        return self.memoised(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
+
+    def _condition(self, guard: Guard, wide: bool) -> ir.Value:
+        """Only the bound that can fail is looked at."""
+        conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
+        both = conditions[0]
+        for c in conditions[1:]:
+            both = arith.andi(both, c)
+        return self.widen(both) if wide else both
+
+    def _inside(self, b: Bound) -> ir.Value:
+        (low, high), at = b.at.bounds(), self.index(b.at)
+        checks = []
+        if low < b.low:
+            checks.append(arith.cmpi(arith.CmpIPredicate.sge, at, self.number(b.low)))
+        if high >= b.high:
+            checks.append(arith.cmpi(arith.CmpIPredicate.slt, at, self.number(b.high)))
+        return checks[0] if len(checks) == 1 else arith.andi(*checks)
+
+
+class StripProgram:
+    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+
+    def __init__(self, entry: ir.Block, space: Space, plan: Strips, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
+        self.plan = plan
+        self.b = StripBlocks(entry, memory, plan.merged, plan.config.lanes, 0)
+        self.results = list(zip(space.results, results, strict=True))
+        self.make = Interner()
+        self.pixel_first = plan.column in plan.product.arg.args[0].free
+
+    def emit(self, program: ir.Value) -> None:
+        self._place(program)
+        sums = self._sums()
+        for j, total in enumerate(sums):
+            change = {self.plan.column: self._column(j)}
+            self.b.stack[-1].memo[self._at(self.plan.product, change)] = total
+            for r, flat in self.results:
+                self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
+
+    def _place(self, program: ir.Value) -> None:
+        """Binds the axes to this program's place: neighbours have neighbouring channels, up to some, then strips, then rows."""
+        b, p, rest = self.b, self.plan, program
+        places = []
+        for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
+            places.append(arith.remui(rest, b.number(n)) if n > 1 else b.number(0))
+            rest = arith.divui(rest, b.number(n)) if n > 1 else rest
+        inner, strip, row, outer = places
+        block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
+        for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
+            b.bind(axis, value)
+        b.bind(p.channel, arith.muli(block, b.number(p.config.lanes)))
+        b.vector = p.channel
+
+    def _column(self, j: int) -> Affine:
+        return Affine.of(self.plan.strips, self.plan.length) + j
+
+    def _sums(self) -> list[ir.Value]:
+        b, p = self.b, self.plan
+        zero = b.splat(0.0, ir.F32Type.get())
+        low, high = self._rows()
+        with b.point():
+            loop = scf.ForOp(low, high, b.number(1), [zero] * p.length)
+        with b.scope(loop.body, anchor=loop.operation):
+            b.bind(p.down, loop.induction_variable)
+            sums = self._row(list(loop.inner_iter_args))
+            with ir.InsertionPoint(loop.body):
+                scf.YieldOp(sums)
+        return list(loop.results)
+
+    def _rows(self) -> tuple[ir.Value, ir.Value]:
+        """The first row of the window that is in the image, and the one after the last."""
+        b, p = self.b, self.plan
+        first, last = b.number(0), b.number(p.down.extent)
+        if p.height is None:
+            return first, last
+        top = p.height.at + Affine.of(p.down, -1)  # the image's row that the window begins with
+        if top.bounds()[0] < p.height.low:
+            first = arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top)))
+        if top.bounds()[1] + p.down.extent > p.height.high:
+            last = arith.minsi(last, arith.subi(b.number(p.height.high), b.index(top)))
+        return first, last
+
+    def _row(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """The sums with a row of the window added, one pixel of it after the other."""
+        p = self.plan
+        terms: dict[Expr, list[tuple[int, Expr]]] = {}  # pixel -> sums that it is a part of, with its weight
+        for j in range(p.length):
+            for k in range(p.across.extent):
+                pixel, weight = self._factors(self._at(p.product.arg, {p.column: self._column(j), p.across: Affine(k)}))
+                if not (isinstance(pixel, Const) and pixel.value == 0):
+                    terms.setdefault(pixel, []).append((j, weight))
+        for e in (*terms, *dict.fromkeys(weight for uses in terms.values() for _, weight in uses)):
+            self.b.block(e)
+        out = list(sums)
+        for pixel, uses in terms.items():
+            for j, weight in uses:
+                with self.b.point():
+                    out[j] = arith.addf(out[j], arith.mulf(self.b.block(pixel), self.b.block(weight)))
+        return out
+
+    def _factors(self, product: Expr) -> tuple[Expr, Expr]:
+        """Of a product, the pixel and the weight."""
+        assert isinstance(product, Apply)
+        one, two = product.operands
+        return (one, two) if self.pixel_first else (two, one)
+
+    # -- expressions at a column of the strip and of the window
+
+    def _at(self, e: Expr, change: Change) -> Expr:
+        """`e` where `change` says what axes are. The rows of the window are those in the image."""
+        make = self.make
+        match e:
+            case Load():
+                guard = self._guard(e.guard, change)
+                return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
+            case InBounds():
+                guard = self._guard(e.guard, change)
+                return make.const(False, "i1") if guard is None else make.in_bounds(guard)
+            case Apply():
+                return make.apply(e.op, tuple(self._at(a, change) for a in e.operands), e.predicate, e.dtype)
+            case Reduce():
+                return make.reduce(e.op, self._at(e.arg, change), e.axes)
+            case Const():
+                return make.const(e.value, e.dtype)
+        raise AssertionError(f"{type(e).__name__} in a strip")
+
+    def _guard(self, guard: Guard, change: Change) -> Guard | None:
+        """The bounds that may fail; None where one always does."""
+        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
+        return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
