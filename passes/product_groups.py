@@ -84,7 +84,7 @@ def reader(op: ir.Operation) -> ir.Operation | None:
 def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
     """Whether `op` may share a kernel with `other`, which `group` reads: the same left factor, and nothing else was chosen."""
     one, two = Product.read(op), Product.read(other)
-    if one is None or two is None or reader(op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
+    if one is None or two is None or (reader(op) or op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
         return False
     return one.a == two.a and one.b.type == two.b.type
 
