@@ -65,7 +65,7 @@ def bundle_of(op: ir.Operation) -> Bundle:
     if group is not None:
         together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
         if 1 < len(together.ops) <= MOST:
-            with suppress(Unfit):
+            with suppress(Unfit), op.context:
                 made, _ = _made(together)
                 made.erase()
                 return together
