@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +27,7 @@ from lamina.frontend.tuning import Session, choose_products
 from lamina.passes.choose import LIBRARY
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
+from lamina.passes.library_epilogues import CUBLASLT
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, bundle_of, bundles, calls
 from lamina.schedules.product_cost import Work, candidates
@@ -38,10 +40,11 @@ from lamina.tune.store import Store
 
 OURS = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
 HERE = Identity("a GPU, 132 SMs", "versions")
+FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
 
 
-def mlp(x: Tensor, w: Tensor, b: Tensor, v: Tensor) -> Tensor:
-    return F.gelu(F.linear(x, w, b)) @ v
+def mlp(x: Tensor, w: Tensor, b: Tensor, v: Tensor, activation: Callable[[Tensor], Tensor] = F.gelu) -> Tensor:
+    return activation(F.linear(x, w, b)) @ v
 
 
 def inputs(dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, ...]:
@@ -112,6 +115,21 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
     assert said == [("addmm", 1, 2), ("timing", 0.5), True, first, ("mm", 2, 2), ("timing", 0.5), True, second]
     assert first.chosen == OURS and first.pinned and [name for name, _ in first.seconds] == [OURS, LIBRARY]
     assert Choice.from_json(json.loads(json.dumps(first.to_json()))) == first
+
+
+def test_cublaslt_is_asked_about_what_it_computes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decided(question: Question, *_: object, **__: object) -> Answer:
+        return Answer(CUBLASLT if CUBLASLT in question.candidates else LIBRARY)
+
+    monkeypatch.setattr(products, "decide", decided)
+    for activation, callee in ((F.relu, FUSED), (partial(F.gelu, approximate="tanh"), FUSED), (F.gelu, PLAIN), (F.silu, PLAIN)):
+        module = graph_level(*inputs(), fn=partial(mlp, activation=activation))
+        asked = [question for question, _ in annotated(module, store, "quick")]
+        assert [CUBLASLT in question.candidates[:3] for question in asked] == [callee == FUSED, False]
+        run(pipeline("graph", "tile", target=TARGET), module)
+        with module.context:
+            called = [step.callee for step in program_from(module, "cuda").steps if isinstance(step, Call)]
+        assert called == [callee, "aten.mm.default"]
 
 
 def test_equal_surroundings_are_one_question(store: Store) -> None:
@@ -193,7 +211,7 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[list[str]] = []
 
     def noted(module: ir.Module, *_: object) -> tuple[Choice, ...]:
-        asked.append([Cut(op).key for op in calls(module)])
+        asked.append([Cut(bundle).key for bundle in bundles(module)])
         return ()
 
     monkeypatch.setattr(stages, "choose_products", noted)

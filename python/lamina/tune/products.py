@@ -11,6 +11,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.attention import Attention
 from lamina.passes.choose import LIBRARY
+from lamina.passes.library_epilogues import CUBLASLT, has_activation
 from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls, work_of
 from lamina.schedules import attention_cost, product_cost
 from lamina.targets import Target
@@ -77,7 +78,8 @@ def _products(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Questi
     for bundle in bundles(module):
         if CHOICE not in bundle.ops[0].attributes and (work := work_of(bundle)) is not None:
             cut = Cut(bundle)
-            yield bundle, cut, _question(cut, product_cost.candidates(work, gpu), product_cost.unmeasured(work, gpu))
+            libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
+            yield bundle, cut, _question(cut, product_cost.candidates(work, gpu), product_cost.unmeasured(work, gpu), libraries)
 
 
 def _attention(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Question]]:
@@ -87,8 +89,10 @@ def _attention(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Quest
             yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
 
 
-def _question(cut: Cut, candidates: Sequence[object], unmeasured: object | None) -> Question:
-    """The library and our schedules: first what is taken unmeasured, then the most promising."""
+def _question(
+    cut: Cut, candidates: Sequence[object], unmeasured: object | None, libraries: tuple[str, ...] = (LIBRARY,)
+) -> Question:
+    """Libraries and our schedules: first what is taken unmeasured, then the most promising."""
     ours = tuple(map(str, candidates))
-    names = (LIBRARY, *ours) if unmeasured is None else (ours[0], LIBRARY, *ours[1:])
+    names = (*libraries, *ours) if unmeasured is None else (ours[0], *libraries, *ours[1:])
     return Question(cut.key, cut.what, names, LIBRARY)
