@@ -31,7 +31,8 @@ class Choose(Pass):
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
     that share their left factor and meet in one group, as those of SwiGLU do, become one with it. A call without the attribute
     stays, and so does one with "library". With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU
-    that the group begins with. lamina-tile turns such a group into a program over blocks of the result.
+    that the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
+    behind it sums these. lamina-tile turns such a group into a program over blocks of the result.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -103,5 +104,5 @@ def _take(bundle: Bundle, choice: str) -> None:
     if choice == CUBLASLT:
         take_activation(bundle)
     elif choice != LIBRARY:
-        group = joined(bundle)
+        group = joined(bundle, Config.read(choice).n)
         group.attributes[CHOICE] = ir.StringAttr.get(choice, group.context)

@@ -1,5 +1,6 @@
 """Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ class Contraction:
     m, n      the axis that a varies over, and that each b does; None where it has one element
     a, bs     what is multiplied
     products  the sums themselves, one of each b, among the expressions of `results`
+    summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
     """
 
     merged: Merged
@@ -31,6 +33,7 @@ class Contraction:
     bs: tuple[Load, ...]
     products: tuple[Reduce, ...]
     results: tuple[Result, ...]
+    summed: tuple[int, ...]
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -49,7 +52,7 @@ def extent(axis: Axis | None) -> int:
     return 1 if axis is None else axis.extent
 
 
-def contraction_of(space: Space, dtype_of: dict[object, str]) -> Contraction:
+def contraction_of(space: Space, dtype_of: dict[object, str], summed: Sequence[int]) -> Contraction:
     """The products of a space that has them; Unfit says why it has none that blocks can compute. dtype_of: of the tensors."""
     if not 1 <= len(space.reductions) <= MOST:
         raise Unfit(f"{len(space.reductions)} reductions, not one product or two")
@@ -63,7 +66,10 @@ def contraction_of(space: Space, dtype_of: dict[object, str]) -> Contraction:
     a, _, batch, m, n = found[0]
     if any((one.a, one.batch, one.m, one.n) != (a, batch, m, n) for one in found):
         raise Unfit("products that share no left factor")
-    return Contraction(merged, batch, m, n, merged.columns[0], a, tuple(one.b for one in found), space.reductions, space.results)
+    if any(summed) and n is None:
+        raise Unfit("sums along rows of one element")
+    bs, results = tuple(one.b for one in found), space.results
+    return Contraction(merged, batch, m, n, merged.columns[0], a, bs, space.reductions, results, tuple(summed))
 
 
 class _Factors(NamedTuple):

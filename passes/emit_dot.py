@@ -13,6 +13,7 @@ from .affine import Affine, Axis
 from .contraction import Contraction, extent
 from .emit_scopes import attribute, element
 from .expressions import HALF, Apply, Const, Expr, Load
+from .space import Result
 
 
 class Dot:
@@ -38,10 +39,18 @@ class Dot:
         totals = self._sums()
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
+        rows: dict[int, ir.Value] = {}  # sums along them, by result
         for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
             self.done = {sum_: self._part(total, part) for sum_, total in zip(self.product.products, totals, strict=True)}
-            self._store()
+            for i, result in enumerate(self.product.results):
+                if not self.product.summed[i]:
+                    self._store(result, self.results[i])
+                    continue
+                here = self._along_rows(self._whole(self._value(result.expr)))
+                rows[i] = arith.addf(rows[i], here) if i in rows else here
+        for i, value in rows.items():
+            self._store_sums(self.product.results[i], value, self.results[i])
 
     def _part(self, total: ir.Value, part: int) -> ir.Value:
         if self.config.split == 1:
@@ -52,14 +61,48 @@ class Dot:
         offsets, sizes, strides = (ir.ArrayAttr.get([ir.IntegerAttr.get(i64, n) for n in p]) for p in places)
         return vector.extract_strided_slice(ir.VectorType.get(shape, ir.F32Type.get()), total, offsets, sizes, strides)
 
-    def _store(self) -> None:
-        for result, memory in zip(self.product.results, self.results, strict=True):
-            value = self._whole(self._value(result.expr))
-            stored = element(result.dtype)
-            if result.dtype in HALF:
-                value = arith.truncf(ir.VectorType.get(ir.VectorType(value.type).shape, stored), value)
-            view, where, dims, inside = self._view(memory, result.at, (self.product.m, self.product.n))
-            vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
+    def _store(self, result: Result, memory: ir.Value) -> None:
+        value = self._whole(self._value(result.expr))
+        stored = element(result.dtype)
+        if result.dtype in HALF:
+            value = arith.truncf(ir.VectorType.get(ir.VectorType(value.type).shape, stored), value)
+        view, where, dims, inside = self._view(memory, result.at, (self.product.m, self.product.n))
+        vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
+
+    def _along_rows(self, value: ir.Value) -> ir.Value:
+        """The sum of each row of a block, of the columns that the product has."""
+        c, n = self.config, extent(self.product.n)
+        f32 = ir.F32Type.get()
+        if n % c.n:
+            whole = ir.VectorType(value.type)
+            one = ir.VectorType.get([1, self.width], ir.IntegerType.get_signless(1))
+            left = arith.subi(self._number(n), self.at[self.product.n])
+            mask = vector.create_mask(one, [self._number(1), left])
+            mask = vector.broadcast(ir.VectorType.get(whole.shape, one.element_type), mask)
+            zero = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.FloatAttr.get(f32, 0.0)))
+            value = arith.select(mask, value, zero)
+        row = ir.VectorType.get([c.m], f32)
+        zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
+        sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [1])
+        return vector.shape_cast(ir.VectorType.get([c.m, 1], f32), sums)
+
+    def _store_sums(self, result: Result, value: ir.Value, memory: ir.Value) -> None:
+        """One column of [rows, blocks], behind each other in memory as rows of the product are numbered."""
+        p, n = self.product, extent(self.product.n)
+        blocks = -(-n // self.config.n)
+        at = result.at.rename(p.merged.rename)
+        axes = (*(x for x in p.batch if at.coefficient(x)), p.m)
+        sizes = [*map(extent, axes), blocks]
+        strides = [*(at.coefficient(x) // n * blocks if x is not None else 0 for x in axes), 1]
+        layout = ir.StridedLayoutAttr.get(0, strides)
+        type_ = ir.MemRefType.get(sizes, ir.F32Type.get(), layout)
+        with ir.InsertionPoint.at_block_begin(self.entry):
+            view = memref.ReinterpretCastOp(type_, memory, [], [], [], [0], sizes, strides).result
+        where = [*(self.at[x] if x is not None else self._number(0) for x in axes), self.column]
+        last = [ir.AffineDimExpr.get(len(axes) - 1 + d) for d in range(2)]
+        inside = [extent(p.m) % self.config.m == 0, True]
+        bounds = ir.ArrayAttr.get([ir.BoolAttr.get(i) for i in inside])
+        vector.transfer_write(None, value, view, where, ir.AffineMap.get(len(sizes), 0, last), in_bounds=bounds)
 
     def _place(self, program: ir.Value) -> None:
         """Which square: the last two axes in groups of rows of squares, so that neighbours share factors."""
@@ -81,6 +124,7 @@ class Dot:
             rows = arith.minui(arith.subi(self._number(down), first), self._number(min(c.group, down)))
             within = arith.remui(rest, width)
             i, j = arith.addi(first, arith.remui(within, rows)), arith.divui(within, rows)
+        self.column = j
         self.at[p.m], self.at[p.n] = arith.muli(i, self._number(c.m)), arith.muli(j, self._number(c.n))
         if p.m is None or p.n is None:
             self.at[None] = self._number(0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
@@ -10,15 +10,18 @@ from lamina.schedules.product_cost import Work
 
 from .affine import row_major
 from .contraction import MOST, Contraction, Unfit, contraction_of, outside
+from .copying import copy_ops
 from .expressions import Apply, Load
 from .locations import fused, model_ops, op_word
 from .products import Product
 from .reading import Untraceable, element_type, producer, shape_of
 from .realise import COST, bytes_of, given_strides
-from .schedule import bits
+from .row_sums import BlockSums
 from .space import find_space
+from .split_groups import Halves, split_at_sums
 
 CHOICE = "graph.choice"
+WIDTH = 128  # columns of a block whose sums are kept, where no schedule says
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,7 @@ def bundle_of(op: ir.Operation) -> Bundle:
         together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
         if 1 < len(together.ops) <= MOST:
             with suppress(Unfit), op.context:
-                made, _ = _made(together)
-                made.erase()
+                _made(together, WIDTH).erase()
                 return together
     return Bundle((op,), group)
 
@@ -89,24 +91,69 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
     return one.a == two.a and one.b.type == two.b.type
 
 
-def joined(bundle: Bundle) -> ir.Operation:
+@dataclass(frozen=True)
+class Made:
+    """A group that computes products, beside what it would stand for, and what it computes.
+
+    halves  of the group that reads the products, where it is made of the first of these alone
+    """
+
+    group: ir.Operation
+    product: Contraction
+    halves: Halves | None = None
+
+    def erase(self) -> None:
+        self.group.erase()
+        if self.halves is not None:
+            self.halves.erase()
+
+    def replace(self, bundle: Bundle) -> None:
+        """The bundle is gone, and this stands in its place."""
+        results = list(self.group.results)
+        if self.halves is not None:
+            mine = dict(zip(self.halves.first.results, results, strict=True))
+            for old, new in mine.items():
+                old.replace_all_uses_with(new)
+            results = [mine.get(v, v) for v in self.halves.results]
+            self.halves.first.erase()
+        for old, new in zip(bundle.last.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        for op in (bundle.group, *bundle.ops):
+            if op is not None:
+                op.erase()
+
+
+def joined(bundle: Bundle, width: int = WIDTH) -> ir.Operation:
     """The group that computes a bundle, or its first call by itself where blocks cannot compute both: what it stands for is gone.
-    Unfit where they cannot compute the product either, and nothing has changed."""
+    Where something sums along the rows of the product, it yields the sums of blocks of `width` columns, and a group behind it goes
+    on. Unfit where blocks cannot compute the product either, and nothing has changed."""
+    part, made = _best(bundle, width)
+    made.replace(part)
+    return made.group
+
+
+def _best(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
+    """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
+    Unfit where blocks cannot compute the product either."""
+    if bundle.group is not None:
+        for make in (_made, _made_half):
+            with suppress(Unfit):
+                return bundle, make(bundle, width)
+    return bundle.alone(), _made(bundle.alone(), width)
+
+
+def _made_half(bundle: Bundle, width: int) -> Made:
+    """Where the group sums along rows: it is cut in two. Unfit where it does not, or blocks cannot."""
+    assert bundle.group is not None
+    halves = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], width)
     try:
-        new, _ = _made(bundle)
+        return replace(_made(Bundle(bundle.ops, halves.first), width), halves=halves)
     except Unfit:
-        if bundle.group is None:
-            raise
-        return joined(bundle.alone())
-    for old, now in zip(bundle.last.results, new.results, strict=True):
-        old.replace_all_uses_with(now)
-    for op in (bundle.group, *bundle.ops):
-        if op is not None:
-            op.erase()
-    return new
+        halves.erase()
+        raise
 
 
-def _made(bundle: Bundle) -> tuple[ir.Operation, Contraction]:
+def _made(bundle: Bundle, width: int) -> Made:
     """The group that would stand for a bundle, beside it, and what it computes. Unfit where blocks cannot."""
     products = [p for op in bundle.ops if (p := Product.read(op)) is not None]
     group, sums = bundle.group, [op.results[0] for op in bundle.ops]
@@ -128,42 +175,34 @@ def _made(bundle: Bundle) -> tuple[ir.Operation, Contraction]:
                 values.update(zip(sums, made, strict=True))
                 copy_body(group, values)
     try:
-        return new, product_in(new)
+        product = product_in(new)
+        if any(columns not in (0, width) for columns in product.summed):
+            raise Unfit(f"sums of other than {width} columns")
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
+    return Made(new, product)
 
 
 def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     """The ops of a group, with its yield, on other values for its operands."""
     inner = group.regions[0].blocks[0]
-    here = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
-
-    def renamed(op: ir.Operation) -> ir.WalkResult:
-        for i, v in enumerate(op.operands):
-            if v in here:
-                op.operands[i] = here[v]
-        return ir.WalkResult.ADVANCE
-
-    for o in inner.operations:
-        copy = o.operation.clone()
-        copy.walk(renamed)
-        here.update(zip(o.operation.results, copy.results, strict=True))
+    copy_ops(inner.operations, {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)})
 
 
 def work_of(bundle: Bundle) -> Work | None:
     """What a kernel of a bundle would do, or of its first call where blocks cannot compute both; None where they cannot compute
     the product."""
-    for part in (bundle, bundle.alone()):
-        with suppress(Unfit), part.last.context:
-            new, product = _made(part)
-            work = _work(product, part.group is not None)
-            new.erase()
-            return work
+    with suppress(Unfit), bundle.last.context:
+        part, made = _best(bundle, WIDTH)
+        work = _work(made, part.group is not None)
+        made.erase()
+        return work
     return None
 
 
-def _work(product: Contraction, follows: bool) -> Work:
+def _work(made: Made, follows: bool) -> Work:
+    product = made.product
     m, n, k = product.sizes
     reads: dict[ir.Value, int] = {}
     ops = 0
@@ -172,7 +211,7 @@ def _work(product: Contraction, follows: bool) -> Work:
             ops += COST.get(e.op, 1)
         elif isinstance(e, Load):
             reads[e.tensor] = bytes_of(e.tensor)
-    writes = sum(product.batches * m * n * bits(r.dtype) // 8 for r in product.results)
+    writes = sum(bytes_of(v) for v in made.group.results)
     return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, len(product.products))
 
 
@@ -202,6 +241,20 @@ def product_in(group: ir.Operation) -> Contraction:
 
 def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
     """The same on operands and results with these strides."""
-    block = group.regions[0].blocks[0]
-    space = find_space(block, dict(zip(block.arguments, ins, strict=True)), list(outs), divide=True)
-    return contraction_of(space, {a: element_type(a) for a in block.arguments})
+    return product_of(group.regions[0].blocks[0], ins, outs)
+
+
+def product_of(
+    block: ir.Block, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]], *, round_half: bool = False
+) -> Contraction:
+    """The same of the block of a group, or of a kernel function. Of sums of blocks, the results are what is summed."""
+    ends = list(list(block.operations)[-1].operands)
+    sums = [BlockSums.read(v) for v in ends]
+    for v, strides, sum_ in zip(ends, outs, sums, strict=True):
+        if sum_ is not None and strides != row_major(shape_of(v)):
+            raise Unfit("sums of blocks that do not lie one row after the other")
+    whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
+    places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
+    strides_in = dict(zip(block.arguments, ins, strict=True))
+    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half)
+    return contraction_of(space, {a: element_type(a) for a in block.arguments}, [0 if s is None else s.columns for s in sums])

@@ -52,12 +52,13 @@ def find_space(
     strides: Strides,
     result_strides: list[tuple[int, ...]],
     *,
+    outs: list[ir.Value] | None = None,
     divide: bool = False,
     round_half: bool = False,
 ) -> Space:
-    """The space of a kernel function's block. strides: of the block arguments; result_strides: of what it returns;
-    divide, round_half: see Tracer."""
-    outs = list(list(block.operations)[-1].operands)
+    """The space of a kernel function's block. strides: of the block arguments; result_strides: of the results; outs: these, where
+    they are other values of it than what it returns; divide, round_half: see Tracer."""
+    outs = list(list(block.operations)[-1].operands) if outs is None else outs
     generics = _reductions(block)
     scans = [o.operation for o in block.operations if o.operation.name == "tm_tensor.scan"]
     if scans:

@@ -14,8 +14,7 @@ from lamina.schedules import nvvm
 from lamina.schedules.contraction import Config
 
 from .base import Pass
-from .contraction import Unfit, contraction_of
-from .emit_dot import Dot, squares
+from .contraction import Unfit
 from .emit_loops import Loops
 from .emit_strips import StripProgram
 from .emit_tile import Memory
@@ -27,6 +26,7 @@ from .schedule import Schedule, bits, operations, schedule
 from .space import Space, find_space
 from .strips import WINDOW, strips_of
 from .strips import Unfit as NoStrips
+from .tile_products import lower_product
 
 CHOICE = "graph.choice"  # on what lamina-choose has decided
 THREADS = 2048  # of a multiprocessor
@@ -168,11 +168,11 @@ def _lower(
     if all(0 in t.type.shape for t in outs):
         return _nothing(f, name, types, len(outs))
     try:
+        if CHOICE in f.attributes:
+            return _lower_product(f, name, types, aligned, target, round_half)
         space = find_space(
             block, dict(zip(block.arguments, strides, strict=False)), strides[n_in:], divide=True, round_half=round_half
         )
-        if CHOICE in f.attributes:
-            return _lower_product(f, name, types, aligned, space, target)
         if WINDOW in f.attributes:
             return _lower_strips(f, name, types, aligned, space, target)
         plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
@@ -193,31 +193,21 @@ def _lower(
 
 
 def _lower_product(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: str
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: str, round_half: bool
 ) -> ir.Operation:
     """The program of a group that lamina-choose has made of a product and what follows it."""
-    block = f.regions[0].blocks[0]
-    outs = list(list(block.operations)[-1].operands)
     config = Config.read(ir.StringAttr(f.attributes[CHOICE]).value)
     try:
-        product = contraction_of(space, {a: element_type(a) for a in block.arguments})
+        made = lower_product(f, name, types, config, round_half)
     except Unfit as e:
         raise CompileError(f"kernel @{name} is no product that {config} could compute: {e}", where=where(f)) from None
-    with ir.InsertionPoint(f):
-        new = func.FuncOp(name, (list(types), []))
-        body = new.add_entry_block()
-        with ir.InsertionPoint(body):
-            program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-            memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, body.arguments, strict=False)}
-            Dot(body, product, config, memory, list(body.arguments)[len(block.arguments) :]).emit(program)
-            func.ReturnOp([])
-    moved, _ = _traffic(space, outs)
-    grid, flops = squares(product, config), 2 * product.batches * len(product.products) * math.prod(product.sizes)
-    new.operation.attributes["tile.triton"] = ir.StringAttr.get(str(config))
+    new, grid = made.function, made.grid
+    new.attributes["tile.triton"] = ir.StringAttr.get(str(config))
     ctas = min(grid, _gpu(target).sm_count * config.resident) if config.resident else grid
-    new.operation.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)
+    new.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)
     spread = {"align": aligned, "threads": 32 * config.warps}
-    return _describe(new.operation, f, spread, grid=grid, bytes=moved, flops=flops, outputs=len(outs))
+    outputs = len(types) - len(f.regions[0].blocks[0].arguments)
+    return _describe(new, f, spread, grid=grid, bytes=made.bytes, flops=made.flops, outputs=outputs)
 
 
 def _lower_strips(

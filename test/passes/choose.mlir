@@ -45,7 +45,50 @@ func.func @library(%x: tensor<64x64xbf16>) -> (tensor<64x64xbf16>, tensor<64x64x
 
 // -----
 
-// A group that sums over the rows of the result cannot be computed in the blocks of the product, which has a kernel of its own.
+// Of a group that sums along the rows of the result, the product's kernel yields the sums of blocks of columns, f32, padded where the
+// last block is shorter; a group behind it sums these, and does what follows.
+// CHECK-LABEL: func.func @row_sums
+// CHECK: %[[P:.*]] = "graph.group"(%arg0, %arg1)
+// CHECK: tensor.pad {{.*}} low[0, 0, 0] high[0, 0, 24]
+// CHECK: tensor.expand_shape {{.*}} output_shape [4, 64, 4, 32]
+// CHECK: iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+// CHECK: graph.choice = "triton{m=64 n=32}"
+// CHECK-SAME: -> tensor<4x64x4xf32>
+// CHECK: "graph.group"(%[[P]])
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: arith.negf
+// CHECK: -> tensor<4x64xf32>
+func.func @row_sums(%x: tensor<4x64x32xf16>, %w: tensor<4x32x104xf16>) -> tensor<4x64xf32> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 6656, 104, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<4x64x32xf16>, tensor<4x32x104xf16>) -> tensor<4x64x104xf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<4x64x104xf16>):
+    %zero = arith.constant 0.0 : f32
+    %o = tensor.empty() : tensor<4x64xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%o : tensor<4x64xf32>) -> tensor<4x64xf32>
+    %u = tensor.empty() : tensor<4x64x104xf32>
+    %e = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%a : tensor<4x64x104xf16>) outs(%u : tensor<4x64x104xf32>) {
+    ^bb0(%p: f16, %q: f32):
+      %s = arith.extf %p : f16 to f32
+      linalg.yield %s : f32
+    } -> tensor<4x64x104xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%e : tensor<4x64x104xf32>) outs(%f : tensor<4x64xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.addf %q, %p : f32
+      linalg.yield %s : f32
+    } -> tensor<4x64xf32>
+    %n = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%r : tensor<4x64xf32>) outs(%o : tensor<4x64xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.negf %p : f32
+      linalg.yield %s : f32
+    } -> tensor<4x64xf32>
+    "graph.yield"(%n) : (tensor<4x64xf32>) -> ()
+  }) {sym_name = "sum"} : (tensor<4x64x104xf16>) -> tensor<4x64xf32>
+  return %1 : tensor<4x64xf32>
+}
+
+// -----
+
+// A group with another reduction cannot be computed in the blocks of the product, which has a kernel of its own.
 // CHECK-LABEL: func.func @by_itself
 // CHECK: "graph.group"(%arg0, %arg1)
 // CHECK: graph.choice = "triton{m=64 n=64}"

@@ -107,3 +107,48 @@ func.func private @pair(%a: tensor<128x64xbf16>, %b: tensor<64x128xbf16>, %c: te
   } -> tensor<128x128xbf16>
   return %r : tensor<128x128xbf16>
 }
+
+// -----
+
+// Sums of blocks of columns: a column of them for each block; columns beyond the last count for nothing.
+// CHECK-LABEL: func.func private @row_sums
+// CHECK-SAME: tile.bytes = 28000 : i64
+// CHECK: memref.reinterpret_cast %arg2 to offset: [0], sizes: [300, 2], strides: [2, 1]
+// CHECK: %[[SUM:.*]] = scf.for
+// CHECK: %[[EXP:.*]] = math.exp %[[SUM]]
+// CHECK: %[[M:.*]] = vector.create_mask %{{.*}}, %{{.*}} : vector<1x64xi1>
+// CHECK: %[[W:.*]] = vector.broadcast %[[M]]
+// CHECK: %[[S:.*]] = arith.select %[[W]], %[[EXP]]
+// CHECK: vector.multi_reduction <add>, %[[S]], %{{.*}} [1] : vector<64x64xf32> to vector<64xf32>
+// CHECK: vector.transfer_write {{.*}} {in_bounds = [false, true]} : vector<64x1xf32>
+func.func private @row_sums(%a: tensor<300x32xbf16>, %b: tensor<32x100xbf16>) -> tensor<300x2xf32> attributes {graph.kernel, graph.choice = "triton{m=64 n=64 k=32 group=1}"} {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<300x100xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<300x100xf32>) -> tensor<300x100xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<300x32xbf16>, tensor<32x100xbf16>) outs(%f : tensor<300x100xf32>) {
+  ^bb0(%p: bf16, %q: bf16, %u: f32):
+    %p32 = arith.extf %p : bf16 to f32
+    %q32 = arith.extf %q : bf16 to f32
+    %s = arith.mulf %p32, %q32 : f32
+    %t = arith.addf %u, %s : f32
+    linalg.yield %t : f32
+  } -> tensor<300x100xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%m : tensor<300x100xf32>) outs(%e : tensor<300x100xf32>) {
+  ^bb0(%p: f32, %q: f32):
+    %s = math.exp %p : f32
+    linalg.yield %s : f32
+  } -> tensor<300x100xf32>
+  %pad = tensor.pad %r low[0, 0] high[0, 28] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %z : f32
+  } : tensor<300x100xf32> to tensor<300x128xf32>
+  %x = tensor.expand_shape %pad [[0], [1, 2]] output_shape [300, 2, 64] : tensor<300x128xf32> into tensor<300x2x64xf32>
+  %o = tensor.empty() : tensor<300x2xf32>
+  %g = linalg.fill ins(%z : f32) outs(%o : tensor<300x2xf32>) -> tensor<300x2xf32>
+  %t = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x : tensor<300x2x64xf32>) outs(%g : tensor<300x2xf32>) {
+  ^bb0(%p: f32, %q: f32):
+    %s = arith.addf %q, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<300x2xf32>
+  return %t : tensor<300x2xf32>
+}

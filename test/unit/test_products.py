@@ -137,11 +137,6 @@ def test_epilogues_in_parts(split: int) -> None:
     check(block, random(40, 64), random(100, 64), random(100), random(40, 100), schedule=schedule)
 
 
-def test_a_sum_over_columns_stays_a_kernel_of_its_own() -> None:
-    found, simulated = run(lambda x, w: (x @ w).sum(1), random(40, 64), random(64, 48))
-    assert len(simulated.program.steps) == 2 and len(found) == 1
-
-
 def test_products_of_f32_stay_calls() -> None:
     module, program = tiled(torch.mm, (random(40, 64).float(), random(64, 48).float()), products=SMALL_BLOCKS)
     assert not triton_text.take(module, True) and isinstance(program.steps[0], Call)

@@ -22,13 +22,20 @@ _TRUNCATED = interpreter._convert_float
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
     """Runs all CTAs of a kernel, one after the other, on memory that starts with the first element of each argument."""
-    with _interpreting():
+    with _interpreting(), _calling():
         defined(kernel)[(ctas,)](*arguments)
 
 
 @contextmanager
 def interpreted(function: JITFunction) -> Iterator[Any]:
     """A function that was made by @triton.jit, for the interpreter, with those that it calls."""
+    with _interpreting(), _calling():
+        yield triton.jit(function.fn)
+
+
+@contextmanager
+def _calling() -> Iterator[None]:
+    """Functions that were made by @triton.jit before, such as tl.sum, can be called."""
 
     def compiled(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
         return triton.jit(self.fn)(*args, **kwargs)
@@ -42,8 +49,8 @@ def interpreted(function: JITFunction) -> Iterator[Any]:
 
     one = mock.patch.object(JITFunction, "__call__", compiled)
     other = mock.patch.object(interpreter.InterpretedFunction, "__call__", called)
-    with _interpreting(), one, other:
-        yield triton.jit(function.fn)
+    with one, other:
+        yield
 
 
 @contextmanager

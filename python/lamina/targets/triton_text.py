@@ -104,6 +104,9 @@ class _Printer(Memory):
             "vector.contract": self._contract,
             "vector.broadcast": self._broadcast,
             "vector.extract_strided_slice": self._part,
+            "vector.create_mask": self._mask,
+            "vector.multi_reduction": self._reduce,
+            "vector.shape_cast": self._broadcast,
             "scf.for": self._for,
             "func.return": lambda op: None,
             "scf.yield": lambda op: None,
@@ -169,6 +172,15 @@ class _Printer(Memory):
         left, right = self._fresh(), self._fresh()
         self._line(f"{left}, {right} = {name}.reshape({rows}, 2, {columns}).permute(0, 2, 1).split()")
         return left, right
+
+    def _mask(self, op: ir.Operation) -> None:
+        """Of the columns of a block of one row."""
+        _, columns = ir.VectorType(op.result.type).shape
+        self._set(op.result, f"tl.arange(0, {columns})[None, :] < {self._value(op.operands[1])}")
+
+    def _reduce(self, op: ir.Operation) -> None:
+        """Along rows, each of which keeps its dimension; it begins with nothing."""
+        self._set(op.result, f"tl.sum({self._value(op.operands[0])}, 1, keep_dims=True)")
 
     def _contract(self, op: ir.Operation) -> None:
         a, b, acc = (self._value(v) for v in op.operands)
