@@ -48,3 +48,83 @@ def test_convolution(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtyp
     assert mine <= 1.05 * eager
     assert not [s for s in program.program.steps if isinstance(s, Call)]
     assert len([s for s in program.program.steps if isinstance(s, Launch)]) == 2  # the weight, in order, and the sums
+
+
+class Inverted(nn.Module):
+    """What MobileNet does between two products: norms and activations around a depthwise convolution, and a residual."""
+
+    def __init__(self, channels: int, kernel: int, stride: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.norm, self.activation = (
+            depthwise(channels, kernel, stride, bias=False),
+            nn.BatchNorm2d(channels),
+            activation,
+        )
+        nn.init.normal_(self.norm.running_mean)
+        nn.init.uniform_(self.norm.running_var, 0.5, 2.0)
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.activation(self.norm(self.conv(torch.relu(x))))
+        return y + x if self.stride == 1 else y
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (Inverted(48, 3, 1, nn.Hardswish()), (2, 48, 8, 10)),
+        (Inverted(120, 5, 2, nn.ReLU()), (1, 120, 10, 16)),
+        (Inverted(16, 3, 1, nn.Identity()), (2, 16, 4, 5)),
+    ],
+)
+def test_what_follows_is_in_the_strips(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Norm, activation and residual are computed on the sums; what comes before shares a launch with the weight."""
+    mine, eager, program = errors(model.eval().to(BF16).to(memory_format=LAST), images(*shape))
+    assert mine <= 1.05 * eager
+    assert len([s for s in program.program.steps if isinstance(s, Launch)]) == 2
+    assert not [s for s in program.program.steps if isinstance(s, Call)]
+
+
+class Block(nn.Module):
+    """ConvNeXt's: the result is read across its channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = depthwise(64, 7), nn.LayerNorm(64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x).permute(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("layout", [LAST, torch.contiguous_format])
+def test_norm_over_channels(layout: torch.memory_format) -> None:
+    """An image that does not have its channels last is copied once, beside the weight."""
+    mine, eager, program = errors(Block().to(BF16), images(2, 64, 6, 8).contiguous(memory_format=layout))
+    assert mine <= 1.05 * eager
+    assert len([s for s in program.program.steps if isinstance(s, Launch)]) == 3
+    assert not [s for s in program.program.steps if isinstance(s, Call)]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "dtype"),
+    [
+        (depthwise(32, 3), (2, 32, 8, 17), BF16),  # rows that are no whole strips
+        (depthwise(32, 3, dilation=2), (2, 32, 8, 8), BF16),
+        (depthwise(32, 3, 3), (2, 32, 8, 24), BF16),
+        (depthwise(32, 3), (2, 32, 8, 8), torch.float32),
+        (nn.Conv2d(32, 64, 3, groups=32), (2, 32, 8, 10), BF16),
+        (nn.Conv2d(32, 32, 3, groups=16), (2, 32, 8, 10), BF16),
+        (nn.ConvTranspose2d(32, 32, 3, groups=32), (2, 32, 8, 8), BF16),
+    ],
+)
+def test_other_convolutions_stay_calls(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    mine, eager, program = errors(model.to(dtype).to(memory_format=LAST), images(*shape, dtype=dtype))
+    assert mine <= 1.5 * eager + 1e-6
+    assert [s.callee for s in program.program.steps if isinstance(s, Call)] == ["aten.convolution.default"]
+
+
+def test_kernels_are_shared() -> None:
+    """Layers that are alike have one kernel, whatever their weights."""
+    model = nn.Sequential(*(nn.Sequential(depthwise(32, 3), nn.Flatten(), nn.Unflatten(1, (32, 4, 8))) for _ in range(3)))
+    _, _, program = errors(model.to(BF16).to(memory_format=LAST), images(1, 32, 4, 8))
+    assert len({s.kernel for s in program.program.steps if isinstance(s, Launch) and "convolution" in s.kernel}) <= 2
