@@ -56,6 +56,34 @@ class Patches(nn.Module):
         return self.down(F.gelu(self.wide(x)) + x).flatten(2).transpose(1, 2)
 
 
+class Depthwise(nn.Module):
+    """One filter for each channel, between two products of pixels: MobileNet's with a norm, an activation and a residual."""
+
+    def __init__(self, channels: int, size: int, stride: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.wide, self.norm, self.activation = nn.Conv2d(24, channels, 1), nn.BatchNorm2d(channels), activation
+        self.each = nn.Conv2d(channels, channels, size, stride, size // 2, groups=channels, bias=False)
+        nn.init.normal_(self.norm.running_mean)
+        nn.init.uniform_(self.norm.running_var, 0.2, 3.0)
+        self.narrow = nn.Conv2d(channels, 24, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.narrow(self.activation(self.norm(self.each(F.gelu(self.wide(x))))))
+        return y + x if y.shape == x.shape else y
+
+
+class Next(nn.Module):
+    """ConvNeXt's block."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.each = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
+        self.norm, self.linear = nn.LayerNorm(channels), nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(self.each(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2) + x
+
+
 def biased() -> nn.Module:
     layers = nn.Conv2d(32, 40, 3, stride=2, dilation=(1, 2)), nn.ReLU(), nn.Conv2d(40, 24, (1, 3), padding=(0, 1)), nn.ReLU()
     return nn.Sequential(*layers, nn.Conv2d(24, 8, 1))
@@ -74,13 +102,19 @@ class Stem(nn.Module):
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
     "residual": (Residual, (4, 3, 65, 63), [PLAIN, FUSED, FUSED, PLAIN, PLAIN]),
-    "patches": (Patches, (2, 3, 64, 72), [ADDMM, PLAIN, ADDMM]),
+    "patches": (Patches, (2, 3, 64, 72), [ADDMM, ADDMM]),
     "biased": (biased, (3, 32, 21, 18), [FUSED, FUSED, PLAIN]),
     "stem 7x7": (lambda: Stem(3, 64, 7, stride=2, padding=3), (2, 3, 225, 223), [FUSED, PLAIN]),
     "stem 3x3": (lambda: Stem(3, 16, 3, stride=2, padding=1), (2, 3, 65, 63), [FUSED, PLAIN]),
     "stem of one image": (lambda: Stem(3, 16, 3, stride=2, padding=1), (1, 3, 64, 63), [FUSED, PLAIN]),
     "stem 4x4": (lambda: Stem(4, 32, 4, stride=2), (3, 4, 31, 32), [FUSED, PLAIN]),
     "stem of stride 1": (lambda: Stem(3, 128, 3, padding=1), (2, 3, 33, 31), [FUSED, PLAIN]),
+    "depthwise 3x3": (lambda: Depthwise(72, 3, 1, nn.ReLU()), (2, 24, 20, 28), [PLAIN, PLAIN]),
+    "depthwise 5x5": (lambda: Depthwise(120, 5, 2, nn.Hardswish()), (3, 24, 15, 23), [PLAIN, PLAIN]),
+    "depthwise of many channels": (lambda: Depthwise(960, 5, 1, nn.Hardswish()), (1, 24, 7, 7), [PLAIN, PLAIN]),
+    "depthwise without whole strips": (lambda: Depthwise(64, 3, 1, nn.ReLU()), (2, 24, 9, 17), [PLAIN, PLAIN, PLAIN]),
+    "ConvNeXt, 14 columns": (lambda: Next(96), (2, 96, 9, 28), [ADDMM]),
+    "ConvNeXt, 7 columns": (lambda: Next(768), (2, 768, 7, 7), [ADDMM]),
 }
 
 
@@ -145,7 +179,7 @@ def gradients(run: Callable[..., Tensor], model: nn.Module, x: Tensor) -> list[T
     return [x.grad, *(p.grad.clone() for p in model.parameters())]  # type: ignore[list-item,union-attr]
 
 
-@pytest.mark.parametrize("name", ["patches", "biased", "stem"])
+@pytest.mark.parametrize("name", ["patches", "biased", "stem", "depthwise 3x3", "depthwise 5x5", "ConvNeXt, 14 columns"])
 def test_training(name: str) -> None:
     def stem() -> nn.Module:
         return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 8, 1))
