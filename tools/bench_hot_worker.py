@@ -1,6 +1,6 @@
 """One hot op in a process of its own: `python -m lamina.tools.bench_hot_worker NAME`, which prints its figures as JSON.
 
-Clock, turns and errors are those of bench_gpu_worker. Lamina is measured as the cost model has it, as tuning has it, and with the
+Roofs and errors are those of bench_gpu_worker. Lamina is measured as the cost model has it, as tuning has it, and with the
 best kernel of its own, whatever was chosen. The store is the one that LAMINA_TUNE_STORE names, which must be empty. torch.compile's
 max-autotune takes long: the figures without it are printed before, for the case that this process is ended by then.
 """
@@ -27,22 +27,22 @@ from lamina.tools import gpu_clock
 from lamina.tools.bench_gpu_worker import Run, begun, flops, in_double, synchronize, traffic, warm_up
 from lamina.tools.bench_gpu_workloads import GPU_WORKLOADS
 from lamina.tools.bench_hot_workloads import AUTOTUNED, COMPILED, HOT_WORKLOADS, TUNED_MODEL, TUNING, HotWorkload
-from lamina.tools.gpu_clock import Sampler
 from lamina.tune.records import Record
 from lamina.tune.store import Store
 
-MILLISECONDS = 60  # of calls that one contestant makes in one turn
-CALLS = 100  # in a row, for what a caller sees
+SECONDS = 1.2  # of calls of all contestants together
+CALLS, ROWS = 100, 9  # in a row, and rows, for what a caller sees
 UNFINISHED = "did not finish in the time that a workload has"
 
 Say = Callable[[dict[str, Any]], None]
-Clock = Callable[[Run], Sampler]
+Clock = Callable[[dict[str, Run]], tuple[dict[str, float], dict[str, str]]]
+"""Seconds of a call of each contestant; why, of those that failed."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measures one hot op on the GPU and prints JSON.")
     parser.add_argument("name", choices=[*HOT_WORKLOADS, TUNING])
-    parser.add_argument("--quick", action="store_true", help="one round")
+    parser.add_argument("--quick", action="store_true", help="fewer calls")
     parser.add_argument("--wait", action="store_true", help="import, then wait for a line")
     arguments = parser.parse_args()
     if arguments.name == TUNING:
@@ -67,10 +67,15 @@ def say(found: dict[str, Any]) -> None:
 def on_gpu(workload: HotWorkload, quick: bool) -> None:
     roofs = {"bandwidth": gpu_clock.copy_bandwidth(), "flops": gpu_clock.matmul_rate()}
     torch.cuda.empty_cache()
-    clocks: dict[str, Clock] = {"times": lambda run: partial(gpu_clock.samples, run, MILLISECONDS)}
+    clocks: dict[str, Clock] = {"times": partial(gpu_clock.call_by_call, seconds=SECONDS / 4 if quick else SECONDS)}
     if workload.wall:
-        clocks["wall"] = lambda run: partial(gpu_clock.back_to_back, run, CALLS)
-    measure(workload, *workload.make("cuda"), roofs=roofs, clocks=clocks, rounds=1 if quick else 3, say=say)
+        clocks["wall"] = in_rows
+    measure(workload, *workload.make("cuda"), roofs=roofs, clocks=clocks, say=say)
+
+
+def in_rows(runs: dict[str, Run]) -> tuple[dict[str, float], dict[str, str]]:
+    """What a caller sees."""
+    return gpu_clock.in_turns({name: partial(gpu_clock.back_to_back, run, CALLS) for name, run in runs.items()}, ROWS)
 
 
 def measure(
@@ -80,7 +85,6 @@ def measure(
     *,
     roofs: dict[str, float],
     clocks: dict[str, Clock],
-    rounds: int,
     say: Say,
 ) -> None:
     """Says the figures of a workload: once, or again with max-autotune where it is compared with that. A contestant that fails is
@@ -94,14 +98,14 @@ def measure(
     found["choices"] = [choice(record) for record in records]
     if pins := best_of_ours(records):
         runs |= begun({"lamina own": lambda: pinned(pins, model, inputs)}, exact, found)
-    time_all(runs, clocks, rounds, found)
+    time_all(runs, clocks, found)
     if not workload.autotuned:
         say(found)
         return
     say({**found, "notes": {**found["notes"], AUTOTUNED: UNFINISHED}})
     compiled = {AUTOTUNED: lambda: partial(torch.compile(model, mode="max-autotune-no-cudagraphs"), *inputs)}
     runs |= begun(compiled, exact, found)
-    time_all(runs, clocks, rounds, found)
+    time_all(runs, clocks, found)
     say(found)
 
 
@@ -121,10 +125,10 @@ def by_lamina(model: Callable[..., Any], inputs: tuple[Any, ...], policy: Tune) 
     return partial(lamina.compile(model, inputs, options=lamina.Options(cache=False, tune=policy)), *inputs)
 
 
-def time_all(runs: dict[str, Run], clocks: dict[str, Clock], rounds: int, found: dict[str, Any]) -> None:
-    """Seconds of all contestants by each clock, in turns."""
+def time_all(runs: dict[str, Run], clocks: dict[str, Clock], found: dict[str, Any]) -> None:
+    """Seconds of all contestants by each clock."""
     for name, clock in clocks.items():
-        found[name], failed = gpu_clock.in_turns({contestant: clock(run) for contestant, run in runs.items()}, rounds)
+        found[name], failed = clock(runs)
         found["notes"] |= failed
 
 

@@ -1,5 +1,6 @@
 """The clock of GPU measurements: events around calls with the second-level cache flushed before each, and the roofs."""
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,8 @@ import triton
 
 COPY_BYTES = 2 << 30  # one tensor; the copy moves twice as much
 MATRIX = 8192
+_FEWEST, _MOST = 15, 300  # rounds of call_by_call
+_WARMING = 5  # a part of them: the first fifth
 
 Sampler = Callable[[], Sequence[float]]
 """Seconds of each of a few calls."""
@@ -39,6 +42,38 @@ def in_turns(samplers: Mapping[str, Sampler], rounds: int) -> tuple[dict[str, fl
                 except Exception as error:
                     failed[name] = reason(error)
     return {name: statistics.median(times) for name, times in found.items() if times and name not in failed}, failed
+
+
+def call_by_call(runs: Mapping[str, Callable[[], object]], seconds: float) -> tuple[dict[str, float], dict[str, str]]:
+    """As in_turns, but one call of each a turn, in another order in each round, for about so many seconds.
+
+    A GPU that multiplies is throttled by its power: whoever comes after a pause has a higher clock. Here the device has no pauses,
+    and what the others cost it in power, it costs all alike. The first rounds, in which it warms up, do not count."""
+    flush, shuffle = flusher(), random.Random(0).shuffle
+    times: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in runs}
+    failed: dict[str, str] = {}
+
+    def turn() -> None:
+        names = [name for name in runs if name not in failed]
+        shuffle(names)
+        for name in names:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            flush()
+            begin.record()
+            try:
+                runs[name]()
+            except Exception as error:
+                failed[name] = reason(error)
+            end.record()
+            times[name].append((begin, end))
+
+    turn()
+    (once,) = back_to_back(turn, 1)
+    for _ in range(max(_FEWEST, min(_MOST, int(seconds / once)))):
+        turn()
+    torch.cuda.synchronize()
+    found = {name: [begin.elapsed_time(end) * 1e-3 for begin, end in pairs] for name, pairs in times.items() if name not in failed}
+    return {name: statistics.median(each[len(each) // _WARMING :]) for name, each in found.items()}, failed
 
 
 def reason(error: BaseException) -> str:

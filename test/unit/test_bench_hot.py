@@ -4,7 +4,6 @@ import json
 import sys
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 import lamina
-from lamina.tools import bench_hot_worker, bench_suites, figures, figures_hot
+from lamina.tools import bench_hot_worker, bench_suites, figures, figures_hot, gpu_clock
 from lamina.tools.bench_hot_workloads import HOT_WORKLOADS, TUNING, Goal, HotWorkload
 from lamina.tools.bench_suites import SUITES, store
 from lamina.tune.question import Answer, Identity, Question
@@ -154,18 +153,17 @@ def measured(workload: HotWorkload, monkeypatch: pytest.MonkeyPatch, store: Path
     monkeypatch.setenv("LAMINA_TUNE_STORE", str(store))
     monkeypatch.setattr(torch, "compile", lambda model, mode=None: model)  # torch.compile needs no compiler on CPU tensors
     said: list[dict[str, Any]] = []
-    clocks: dict[str, bench_hot_worker.Clock] = {"times": lambda run: partial(clock, run), "wall": lambda run: partial(clock, run)}
+    clocks: dict[str, bench_hot_worker.Clock] = {"times": clock, "wall": clock}
     with torch.no_grad():
         model, inputs = workload.make("cpu")
         roofs = {"bandwidth": 1e12, "flops": 1e12}
-        bench_hot_worker.measure(workload, model, inputs, roofs=roofs, clocks=clocks, rounds=2, say=said.append)
+        bench_hot_worker.measure(workload, model, inputs, roofs=roofs, clocks=clocks, say=said.append)
     json.dumps(said)
     return said
 
 
-def clock(run: Any) -> list[float]:
-    run()
-    return [1e-3, 3e-3]
+def clock(runs: dict[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    return {name: 2e-3 for name, run in runs.items() if run() is not None}, {}
 
 
 def small(*goals: Goal) -> HotWorkload:
@@ -197,3 +195,35 @@ def test_what_a_worker_printed_counts_when_it_is_ended() -> None:
     assert worker(f"{printed}; sys.exit('gone')")["notes"] == {"a": "b", "the process": "gone"}
     assert worker("sys.exit('gone')") == {"failed": "gone"}
     assert worker(printed) == {"notes": {"a": "b"}, "kind": "op"}
+
+
+class Event:
+    """Of a device that takes a millisecond for everything."""
+
+    now = 0
+
+    def __init__(self, enable_timing: bool) -> None:
+        self.at = 0
+
+    def record(self) -> None:
+        Event.now += 1
+        self.at = Event.now
+
+    def elapsed_time(self, later: "Event") -> float:
+        return later.at - self.at
+
+
+def test_calls_in_turns_of_changing_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(gpu_clock, "flusher", lambda: lambda: None)
+    called: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("gone")
+
+    runs = {"a": lambda: called.append("a"), "b": lambda: called.append("b"), "c": lambda: called.append("c"), "bad": fails}
+    times, failed = gpu_clock.call_by_call(runs, 0.0)
+    assert times == {"a": 1e-3, "b": 1e-3, "c": 1e-3} and failed == {"bad": "RuntimeError: gone"}
+    rounds = ["".join(called[i : i + 3]) for i in range(0, len(called), 3)]
+    assert all(sorted(each) == ["a", "b", "c"] for each in rounds) and len(set(rounds)) > 2
