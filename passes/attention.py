@@ -20,6 +20,7 @@ _FORMS = {
     "aten.scaled_dot_product_attention.default": ("mask", "dropout", "causal"),
 }
 """What follows query, key and value, by overload."""
+LIBRARY_ATTENTION = tuple(_FORMS)
 _FROM_THE_FIRST = ("aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default")
 """Where query i sees keys 0 to i whatever their numbers; the others count from the last, or are not made for that."""
 _TYPES = ("f16", "bf16")

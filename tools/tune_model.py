@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "FILE.py:FACTORY"  # the model stands where other commands have their name
 WIDTH = 150  # of text that goes to no terminal
-_ABOUT = "Measures the matrix products of a model on this machine's GPU, and stores which implementation is the fastest."
+_ABOUT = "Measures the matrix products and attention of a model on this machine's GPU, and stores what is the fastest for each."
 
 
 def add_command(commands: "Commands") -> None:
@@ -71,7 +71,7 @@ def _work(given: argparse.Namespace) -> None:
         board.show()
         raise
     if not built.choices:
-        print(f"nothing to tune: {default(built.program, options.tune) or 'the model has no matrix products'}")
+        print(f"nothing to tune: {default(built.program, options.tune) or 'the model has no matrix products and no attention'}")
         return
     board.show()
     board.say(f"{board.measured} of {counted(len(board.choices), 'op')} measured now, the others known before; {kept}")

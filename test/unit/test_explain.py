@@ -213,9 +213,9 @@ def test_choices_name_candidates_with_their_times() -> None:
     made = graph("g", product("cuda", "bf16"), Unfused(1, 10), {}, choices=CHOICES)
     assert made.products == ""
     text = tables.text(Explanation((made,), (), (), (), PEAKS))
-    shown = text[text.index("matrix product") : text.index("memory:")]
+    shown = text[text.index("hot op") : text.index("memory:")]
     assert [line.split("  ", 1)[0] for line in shown.splitlines()] == [
-        "matrix product", CHOICES[0].what, *[""] * 5, CHOICES[1].what, "", CHOICES[2].what,
+        "hot op", CHOICES[0].what, *[""] * 5, CHOICES[1].what, "", CHOICES[2].what,
     ]  # fmt: skip
     rows = [" ".join(line.split()) for line in shown.splitlines()[1:]]
     assert rows == [

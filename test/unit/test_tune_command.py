@@ -78,7 +78,7 @@ def test_the_choices_are_shown(tune: Tune, compiler: Compiler, tmp_path: Path) -
     assert status == 0
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert rows == [
-        "matrix product candidate time", "addmm 8x8 by 8x8 and gelu fast 10.0 us chosen", "library 20.0 us",
+        "hot op candidate time", "addmm 8x8 by 8x8 and gelu fast 10.0 us chosen", "library 20.0 us",
         "bad dropped: wrong numbers: all of them", "mm 8x8 by 8x8 library 30.0 us chosen",
     ]  # fmt: skip
     assert "1 of 2: addmm 8x8" in err and "2 of 2: mm 8x8" in err
@@ -118,7 +118,7 @@ def test_a_store_that_takes_nothing_is_warned_of(
 
 def test_where_there_is_nothing_to_tune(tune: Tune, compiler: Compiler) -> None:
     compiler.choices = ()
-    assert tune(MODEL)[:2] == (0, "nothing to tune: the model has no matrix products\n")
+    assert tune(MODEL)[:2] == (0, "nothing to tune: the model has no matrix products and no attention\n")
 
 
 def test_words_that_name_no_model(tune: Tune, compiler: Compiler) -> None:

@@ -1,6 +1,6 @@
-"""How matrix products are computed, and why: what tuning knows of them, or the default and how to tune."""
+"""How matrix products and attention are computed, and why: what tuning knows of them, or the default and how to tune."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +18,7 @@ _HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
 def table(choices: Iterable[Choice]) -> Table:
     """Each op with its candidates: the chosen one, the fastest others, why some were dropped."""
     made = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in ("matrix product", "candidate", "time", ""):
+    for column in ("hot op", "candidate", "time", ""):
         made.add_column(column, justify="right" if column == "time" else "left", overflow="fold")
     for choice in choices:
         what = choice.what
@@ -46,18 +46,22 @@ def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
 
 
 def default(program: Program, tune: Tune) -> str:
-    """What became of the matrix products of a program that tuning said nothing of, and how to have it asked; "" without any."""
+    """What became of the matrix products and, on a GPU, the attention of a program that tuning said nothing of, and how to have it
+    asked; "" without any."""
+    from lamina.passes.attention import LIBRARY_ATTENTION
     from lamina.passes.contraction import FACTORS  # imports MLIR
     from lamina.passes.products import PRODUCTS
 
-    calls = [step for step in program.steps if isinstance(step, Call) and step.callee in PRODUCTS]
-    ours = sum(isinstance(step, Launch) and not set(PRODUCTS).isdisjoint(step.ops) for step in program.steps)
-    if not calls and not ours:
+    kinds = {"matrix product": PRODUCTS, "attention op": LIBRARY_ATTENTION if program.device == "cuda" else ()}
+    calls = {kind: [s for s in program.steps if isinstance(s, Call) and s.callee in names] for kind, names in kinds.items()}
+    ours = {kind: sum(isinstance(s, Launch) and _is_one(s, names) for s in program.steps) for kind, names in kinds.items()}
+    known = [kind for kind in kinds if calls[kind] or ours[kind]]
+    if not known:
         return ""
-    head = f"{counted(len(calls) + ours, 'matrix product')}, {len(calls)} by the library"
+    head = ", ".join(f"{counted(len(calls[kind]) + ours[kind], kind)}, {len(calls[kind])} by the library" for kind in known)
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
-    if not ours and not any(_dtypes(step) <= set(FACTORS) for step in calls):
+    if not any(ours.values()) and not any(_dtypes(step) <= set(FACTORS) for steps in calls.values() for step in steps):
         return f"{head}: tuning chooses for f16 and bf16 alone"
     if tune in ("quick", "full"):
         return f"{head}: kernels of ours compute none of these"
@@ -65,7 +69,12 @@ def default(program: Program, tune: Tune) -> str:
     return f"{head}, by the cost model ({why}); {_HOW}"
 
 
+def _is_one(step: Launch, names: Collection[str]) -> bool:
+    """Whether this computes an op of these. The second kernel of attention in parts does not count."""
+    return not set(names).isdisjoint(step.ops) and step.name != "attention_join"
+
+
 def _dtypes(step: Call) -> set[str]:
-    """Of what is multiplied."""
+    """Of what is multiplied: of attention, its first two tensors; of a product, its last two, as what is added stands first."""
     refs: Sequence[Ref] = [arg for arg in step.args if isinstance(arg, Ref)]
-    return {ref.dtype for ref in refs[-2:]}
+    return {ref.dtype for ref in (refs[:2] if "attention" in step.callee else refs[-2:])}
