@@ -23,6 +23,8 @@ from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Target
 from lamina.targets.triton_user import take
 
+from .revision import revision
+
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 _COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
 _DTYPES = {
@@ -32,10 +34,15 @@ _DTYPES = {
 
 
 class Cut:
-    """Calls and their reader as the module `text`, whose @main takes what they read. what: for people; "": by the shapes."""
+    """Calls and their reader as the module `text`, whose @main takes what they read.
 
-    def __init__(self, bundle: Bundle, what: str = "") -> None:
+    what    for people; "": by the shapes
+    rounds  kernels of ours round intermediate values of half types, as eager does
+    """
+
+    def __init__(self, bundle: Bundle, what: str = "", *, rounds: bool = False) -> None:
         ops, group = bundle.ops, bundle.group
+        self.rounds = rounds
         sums = [op.results[0] for op in ops]
         outside = [v for v in (group.operands if group else ()) if v not in sums]
         operands = list(dict.fromkeys([*(v for op in ops for v in op.operands), *outside]))
@@ -77,7 +84,9 @@ class Cut:
 
     @property
     def key(self) -> str:
-        return f"{self.what} {hashlib.sha256(self.text.encode()).hexdigest()[:16]}"
+        """Equal for what is computed alike, by the same kernels."""
+        depends = "\0".join((self.text, str(self.rounds), revision()))
+        return f"{self.what} {hashlib.sha256(depends.encode()).hexdigest()[:16]}"
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:

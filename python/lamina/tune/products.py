@@ -53,7 +53,8 @@ def annotate(
     clock = CudaClock(index)
     known: dict[str, Answer] = {}
     gpu = Gpu.named(target.name.partition(":")[2])
-    found = [*_products(module, gpu), *_attention(module, gpu)]
+    rounds = options.round_intermediates
+    found = [*_products(module, gpu, rounds), *_attention(module, gpu, rounds)]
     of = len({cut.key for _, cut, _ in found})
     for bundle, cut, question in found:
         if cut.key not in known:
@@ -74,18 +75,18 @@ def annotate(
                 op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
 
 
-def _products(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Question]]:
+def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
     for bundle in bundles(module):
         if CHOICE not in bundle.ops[0].attributes and (work := work_of(bundle)) is not None:
-            cut = Cut(bundle)
+            cut = Cut(bundle, rounds=rounds)
             libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
             yield bundle, cut, _question(cut, product_cost.candidates(work, gpu), product_cost.unmeasured(work, gpu), libraries)
 
 
-def _attention(module: ir.Module, gpu: Gpu) -> Iterator[tuple[Bundle, Cut, Question]]:
+def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
     for op in calls(module):
         if CHOICE not in op.attributes and (attention := Attention.read(op)) is not None:
-            cut, work = Cut(bundle := Bundle((op,), None), attention.what), attention.work
+            cut, work = Cut(bundle := Bundle((op,), None), attention.what, rounds=rounds), attention.work
             yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
 
 
