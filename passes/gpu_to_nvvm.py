@@ -27,7 +27,8 @@ class GpuToNvvm(Pass):
     - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
     - products of i32 with both halves as PTX's wide products;
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
-    - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32;
+    - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32; pairs of bf16 converted to f32 by
+      shifts and masks;
     - arith.remf as an exact loop;
     - user's indices held within 32 bits where indices will have no more;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,
@@ -91,6 +92,7 @@ def _is_word(op: ir.Operation) -> bool:
 # What a step makes, the next one sees: halves become f32, remainders and angles hold divisions and reductions.
 STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
     (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
+    (halves.holds_pairs, {"arith.extf": halves.lower_pairs}),
     (_always, {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)}),
     (_always, {"vector.reduction": lanes.lower_reduction, "vector.extract_strided_slice": lanes.lower_slice}),
     (hardware.is_marked, dict.fromkeys(lanes.MARKED, lanes.lower_marked)),

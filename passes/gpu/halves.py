@@ -36,6 +36,26 @@ def lower(op: ir.Operation) -> None:
     finish(op, single.cast("arith.truncf", to) if half else single)
 
 
+def holds_pairs(op: ir.Operation) -> bool:
+    """Whether a conversion from bf16 to f32 has its numbers by pairs, each in one register."""
+    of = op.operands[0].type
+    pairs = isinstance(of, ir.VectorType) and of.rank == 1 and of.shape[0] % 2 == 0
+    return pairs and isinstance(_element(of), ir.BF16Type) and isinstance(_element(op.results[0].type), ir.F32Type)
+
+
+def lower_pairs(op: ir.Operation) -> None:
+    """arith.extf of pairs of bf16: the bits of the first one moved up, those of the second with the first one's cleared. An
+    instruction each; what ptxas makes of a conversion takes two for the second."""
+    count, i32, f32 = ir.VectorType(op.operands[0].type).shape[0], ir.IntegerType.get_signless(32), ir.F32Type.get()
+    e = Emit(ir.InsertionPoint(op), op.location, [count // 2])
+    words = e.make("vector.bitcast", e.type(i32), e.wrap(op.operands[0]))
+    halves = (words << 16, words & ~0xFFFF)
+    first, second = (half.cast("vector.bitcast", f32).value for half in halves)
+    order = [lane // 2 + lane % 2 * (count // 2) for lane in range(count)]
+    mask = ir.DenseI64ArrayAttr.get(order)
+    finish(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [first, second], mask=mask).result))
+
+
 def _is_half(element: ir.Type) -> bool:
     return isinstance(element, ir.F16Type | ir.BF16Type)
 

@@ -94,7 +94,10 @@ gpu.module @kernels {
 
 // Half types are stored; arithmetic is in f32, and f64 and integers come by way of it.
 // CHECK-LABEL: gpu.func @halves
-// CHECK: arith.extf %{{.*}} : vector<2xbf16> to vector<2xf32>
+// CHECK: %[[WORDS:.*]] = vector.bitcast %{{.*}} : vector<2xbf16> to vector<1xi32>
+// CHECK: arith.shli %[[WORDS]]
+// CHECK: arith.andi %[[WORDS]]
+// CHECK: vector.shuffle {{.*}} [0, 1] : vector<1xf32>, vector<1xf32>
 // CHECK: arith.addf %{{.*}} : vector<2xf32>
 // CHECK: arith.truncf %{{.*}} : vector<2xf32> to vector<2xbf16>
 // CHECK: arith.truncf %{{.*}} : f64 to f32
