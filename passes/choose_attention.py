@@ -10,12 +10,11 @@ from lamina.core.gpu import Gpu
 from lamina.schedules import attention_cost
 from lamina.schedules.attention import Config, Split, read
 
-from .attention import Attention
+from .attention import LIBRARY_ATTENTION, Attention
 from .base import Pass
+from .choose import LIBRARY
 from .locations import where
 from .product_groups import CHOICE, calls
-
-_LIBRARY = "library"
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class ChooseAttention(Pass):
 def _chosen(op: ir.Operation) -> Config | None:
     """What graph.choice says of attention; None for other calls, and for the library."""
     callee, choice = (ir.StringAttr(op.attributes[name]).value for name in ("callee", CHOICE))
-    if "scaled_dot_product" not in callee or choice == _LIBRARY:
+    if callee not in LIBRARY_ATTENTION or choice == LIBRARY:
         return None
     try:
         config = read(choice)

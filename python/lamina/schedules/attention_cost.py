@@ -10,8 +10,21 @@ MOST = 256  # elements of a head
 _ROWS = 64  # of queries that share a head of keys, up to which keys are split
 _RESIDENT = 2  # CTAs of `split` that an SM holds
 _START = 2e-6  # of a CTA: the latency of its first loads, and its stores
-_JOIN = 3e-6
+_JOIN, _JOINED = 3e-6, 2e-8  # of the kernel that joins, and of each part of a row
 _LONG = 512  # keys from which on splitting them is worth two kernels
+_WITH_TMA = 90
+_HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
+    (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
+    (128, (Forward(128, 64, 8, 3, 1), Forward(128, 64, 8, 3), Forward(64, 64, 4, 3), Forward(128, 128, 8, 2, 1))),
+    (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 4, 2), Forward(128, 32, 8, 2))),
+)
+"""Up to what size of a head each set is for, the most promising first. What else was tried on an H200 was slower for all sizes."""
+_AMPERE: tuple[tuple[int, tuple[Forward, ...]], ...] = (
+    (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(128, 32, 4, 3))),
+    (128, (Forward(128, 64, 8, 3), Forward(64, 64, 4, 2), Forward(128, 32, 8, 3))),
+    (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 8, 2))),
+)
+"""The same before Hopper, of what needs no more registers than there are."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +64,12 @@ class Work:
 
 
 def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
-    """Rounds of parts, as many as run at once, each as long as its bytes take; parts are written and read again."""
+    """Rounds of parts, as many as run at once, each as long as its bytes take; parts are written, and read again by `join`."""
     programs, slots = work.batch * work.kv_heads * config.parts, gpu.sm_count * _RESIDENT
     part = -(-work.keys // config.parts // config.n) * config.n * (work.size + work.values) * 2
+    rounds, at_once = -(-programs // slots), max(gpu.sm_count, min(programs, slots))  # one CTA fills an SM's share of the bandwidth
     between = 2 * 4 * work.batch * work.heads * work.queries * config.parts * work.values
-    return -(-programs // slots) * (_START + part * slots / gpu.bandwidth) + between / gpu.bandwidth + _JOIN
+    return rounds * (_START + part * at_once / gpu.bandwidth) + between / gpu.bandwidth + _JOIN + config.parts * _JOINED
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
@@ -64,30 +78,23 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
         return ()
     if work.is_few:
         return _splits(work, gpu)
-    return tuple(c for c in _forwards(work, gpu) if c.m < 2 * max(work.queries, 16) or c.m == 64)
+    size = max(work.size, work.values)
+    known = next(schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most)
+    smallest = min(c.m for c in known)
+    fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
+    return tuple(c for c in fit if not (c.descriptors and work.masked))  # together they need more registers than there are
 
 
 def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
-    """Parts of several numbers for the likeliest block, then other blocks for the likeliest number."""
+    """Parts of several numbers for the likeliest block, then other blocks for the likeliest number. Heads that share no keys may as
+    well do without the second kernel."""
     n = 64 if max(work.size, work.values) <= 128 else 32
     counts = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p == 1 or -(-work.keys // p) >= 2 * n]
     parts = sorted((Split(n, p) for p in counts), key=lambda c: split_seconds(c, work, gpu))
     best = parts[0].parts
     others = (Split(n, best, 4, 4), Split(2 * n, best, 4, 3), Split(n // 2, best, 4, 4), Split(n, best, 2, 4))
-    return (*parts[:3], *others, *parts[3:5])
-
-
-def _forwards(work: Work, gpu: Gpu) -> tuple[Forward, ...]:
-    size = max(work.size, work.values)
-    if size > 128:
-        return (Forward(64, 32, 4, 2), Forward(64, 64, 8, 2), Forward(128, 32, 8, 2))
-    known: tuple[Forward, ...]
-    if size > 64:
-        known = (Forward(128, 128, 8, 2), Forward(128, 64, 8, 3), Forward(64, 64, 4, 2))
-    else:
-        known = (Forward(128, 64, 4, 3), Forward(128, 128, 8, 2), Forward(128, 64, 8, 3), Forward(64, 64, 4, 3))
-    by_descriptor = tuple(Forward(c.m, c.n, c.warps, c.stages, 1) for c in known[:2]) if gpu.capability >= 90 else ()
-    return (*known, *by_descriptor)
+    whole = (Forward(16, n, 4, 3),) if work.heads == work.kv_heads and work.queries <= 16 else ()
+    return (*parts[:2], *whole, *parts[2:3], *others, *parts[3:5])
 
 
 def unmeasured(work: Work, gpu: Gpu) -> Config | None:

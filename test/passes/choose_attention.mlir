@@ -1,0 +1,53 @@
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose-attention)' --split-input-file | FileCheck %s --check-prefix=UNASKED
+// RUN: not opt-driver %p/Inputs/choose_attention_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-choose-attention)' 2>&1 | FileCheck %s --check-prefix=ERROR
+
+// What was chosen becomes a call of a kernel of ours, which writes in the strides that the library's would have.
+// CHECK-LABEL: func.func @chosen
+// CHECK: %[[OUT:.*]] = "graph.extern"(%arg0, %arg1, %arg1) {args = [
+// CHECK-SAME: [unit, unit, unit]], callee = "lamina.attention_forward"
+// CHECK-SAME: causal = true
+// CHECK-SAME: of = "aten._scaled_dot_product_flash_attention.default"
+// CHECK-SAME: scale = 1.250000e-01
+// CHECK-SAME: schedule = "forward{m=64 n=64 warps=4 stages=3 descriptors=0}"
+// CHECK-SAME: reason = "custom", strides = [array<i64: 32768, 64, 256, 1>]
+// CHECK-NEXT: return %[[OUT]]
+func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> tensor<2x4x128x64xbf16> {
+  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, 0.0, true, false], callee = "aten._scaled_dot_product_flash_attention.default", kwargs = {scale = none}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>], graph.choice = "forward{m=64 n=64 warps=4 stages=3}"} : (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
+  return %0#0 : tensor<2x4x128x64xbf16>
+}
+
+// -----
+
+// Few queries that share keys with a mask: their keys are split, and the parts joined.
+// CHECK-LABEL: func.func @few
+// CHECK: %[[PARTS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg2)
+// CHECK-SAME: callee = "lamina.attention_split"
+// CHECK-SAME: scale = 5.000000e-01 : f64, schedule = "split{
+// CHECK-SAME: -> (tensor<1x8x1x[[N:[0-9]+]]x64xf32>, tensor<1x8x1x[[N]]xf32>)
+// CHECK: "graph.extern"(%[[PARTS]]#0, %[[PARTS]]#1)
+// CHECK-SAME: callee = "lamina.attention_join"
+// UNASKED-LABEL: func.func @few
+// UNASKED: aten._scaled_dot_product_cudnn_attention
+func.func @few(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %m: tensor<1x1x1x4096xi1>) -> tensor<1x8x1x64xf16> {
+  %0:2 = "graph.extern"(%q, %k, %k, %m) {args = [unit, unit, unit, unit, false, 0.0, false], callee = "aten._scaled_dot_product_cudnn_attention.default", kwargs = {scale = 0.5}, reason = "library", strides = [array<i64: 512, 64, 64, 1>, array<i64: 8, 1, 1>]} : (tensor<1x8x1x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x1x1x4096xi1>) -> (tensor<1x8x1x64xf16>, tensor<1x8x1xf32>)
+  return %0#0 : tensor<1x8x1x64xf16>
+}
+
+// -----
+
+// The library keeps what was chosen for it, many queries that nobody has measured, and what a backward graph will read of.
+// CHECK-LABEL: func.func @library
+// CHECK-COUNT-3: aten._scaled_dot_product_flash_attention
+// CHECK-NOT: lamina.attention
+func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: tensor<2x4x128x64xbf16>) -> (tensor<1x8x1x64xf16>, tensor<2x4x128x64xbf16>, tensor<1x8x1x64xf16>, tensor<1x8x1xf32>) {
+  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit], callee = "aten._scaled_dot_product_flash_attention.default", kwargs = {}, reason = "library", strides = [array<i64: 512, 64, 64, 1>, array<i64: 8, 1, 1>], graph.choice = "library"} : (tensor<1x8x1x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x2x4096x64xf16>) -> (tensor<1x8x1x64xf16>, tensor<1x8x1xf32>)
+  %1:2 = "graph.extern"(%x, %x, %x) {args = [unit, unit, unit], callee = "aten._scaled_dot_product_flash_attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>]} : (tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
+  %2:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit], callee = "aten._scaled_dot_product_flash_attention.default", kwargs = {}, reason = "library", strides = [array<i64: 512, 64, 64, 1>, array<i64: 8, 1, 1>]} : (tensor<1x8x1x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x2x4096x64xf16>) -> (tensor<1x8x1x64xf16>, tensor<1x8x1xf32>)
+  return %0#0, %1#0, %2#0, %2#1 : tensor<1x8x1x64xf16>, tensor<2x4x128x64xbf16>, tensor<1x8x1x64xf16>, tensor<1x8x1xf32>
+}
+
+// ERROR: choose_attention_errors.mlir:2{{.*}}error: a block of n=48 (blocks of attention are powers of two from 16)
+// ERROR: choose_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
+// ERROR: choose_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
+// ERROR: choose_attention_errors.mlir:23{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default

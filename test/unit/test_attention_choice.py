@@ -1,0 +1,166 @@
+"""How attention is computed, with no GPU: what is read of a call, what is taken unmeasured, what is asked of tuning, and code."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from attention_programs import aten, cudnn, efficient, flash, graph_level, program_of
+from gpu_programs import TARGET
+from torch import Tensor
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.options import Options
+from lamina.core.program import Call, Launch, Program
+from lamina.passes.attention import Attention
+from lamina.passes.choose import LIBRARY
+from lamina.passes.product_groups import CHOICE, calls
+from lamina.report.choices import default
+from lamina.schedules.attention import Forward, Split
+from lamina.schedules.attention_cost import Work, candidates, unmeasured
+from lamina.targets import named
+from lamina.targets.nvvm import GpuArtifact
+from lamina.targets.triton_user import take
+from lamina.tune import products
+from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.store import Store
+
+BF16 = torch.bfloat16
+HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")
+HERE = Identity("a GPU, 132 SMs", "versions")
+DECODE = Work(32, 32, 4, 1, 8192, 128, 128)
+
+
+def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
+    return torch.zeros(*shape, dtype=dtype)
+
+
+def attention(fn: Callable[..., object], *inputs: Tensor) -> tuple[ir.Module, list[Attention | None]]:
+    """With the module, which they live as long as."""
+    module = graph_level(fn, inputs)
+    return module, [Attention.read(op) for op in calls(module)]
+
+
+def test_what_is_read_of_a_call() -> None:
+    q, k, m = random(2, 4, 5, 16), random(2, 2, 40, 16), random(2, 1, 1, 40)
+    module, (found,) = attention(lambda q, k, m: aten._scaled_dot_product_cudnn_attention(q, k, k, m, False, scale=0.5)[0], q, k, m)
+    assert found is not None and found.scale == 0.5 and not found.causal and found.mask is not None
+    assert found.what == "attention 2x4x5x16 on 2x2x40x16, mask 2x1x1x40"
+    assert found.work == Work(2, 4, 2, 5, 40, 16, 16, masked=True)
+    other, (found,) = attention(lambda q: flash(q, q, q, True), q)
+    assert found is not None and found.causal and found.scale is None and found.what.endswith("16, causal")
+    assert all(len(calls(m)) == 1 for m in (module, other))
+
+
+def with_sums(q: Tensor) -> tuple[Tensor, Tensor]:
+    """As a graph for training has it."""
+    out, sums, *_ = aten._scaled_dot_product_flash_attention(q, q, q)
+    return out, sums
+
+
+LEFT_TO_THE_LIBRARY: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
+    "sums are wanted": (with_sums, (random(1, 2, 8, 16),)),
+    "dropout": (lambda q: aten._scaled_dot_product_flash_attention(q, q, q, 0.5)[0], (random(1, 2, 8, 16),)),
+    "f32": (lambda q: efficient(q, q, q, None), (random(1, 2, 8, 16, dtype=torch.float32),)),
+    "large heads": (lambda q: flash(q, q, q), (random(1, 2, 8, 512),)),
+    "causal from the last key": (lambda q, k: flash(q, k, k, True), (random(1, 2, 8, 16), random(1, 2, 12, 16))),
+    "a negative scale": (lambda q: flash(q, q, q, scale=-1.0), (random(1, 2, 8, 16),)),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_TO_THE_LIBRARY)
+def test_what_is_left_to_the_library(name: str) -> None:
+    fn, inputs = LEFT_TO_THE_LIBRARY[name]
+    assert attention(fn, *inputs)[1] == [None]
+    steps = program_of(graph_level(fn, inputs), "forward{m=16 n=16}").steps
+    assert all(isinstance(s, Call) and s.reason == "library" for s in steps)
+
+
+def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
+    assert isinstance(unmeasured(DECODE, HOPPER), Split)
+    for other in (
+        Work(32, 4, 4, 1, 8192, 128, 128),
+        Work(4, 32, 8, 2048, 2048, 64, 64, causal=True),
+        Work(1, 8, 2, 1, 100, 64, 64),
+        Work(16, 12, 12, 512, 512, 64, 64),
+    ):
+        assert unmeasured(other, HOPPER) is None
+    q, k = random(2, 8, 1, 64), random(2, 2, 600, 64)
+    program = program_of(graph_level(lambda q, k: cudnn(q, k, k, None), (q, k)))
+    assert [s.callee for s in program.steps if isinstance(s, Call)] == ["lamina.attention_split", "lamina.attention_join"]
+    text = default(take(program, {}, HOPPER)[0], "cached")
+    assert text.startswith("1 attention op, 0 by the library, by the cost model (untuned)")
+
+
+def test_programs_fill_the_gpu_once() -> None:
+    first = candidates(DECODE, HOPPER)[0]
+    assert isinstance(first, Split) and 132 <= 32 * 4 * first.parts <= 2 * 132
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    return Store(tmp_path / "store.sqlite")
+
+
+def asked(module: ir.Module, store: Store, monkeypatch: pytest.MonkeyPatch, winner: str) -> list[Question]:
+    """The questions, each answered by the winner."""
+    questions: list[Question] = []
+    monkeypatch.setattr(products, "decide", lambda question, *_, **__: questions.append(question) or Answer(winner))
+    products.annotate(module, named(TARGET), 0, Options(tune="full"), store)
+    return questions
+
+
+def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def layers(q: Tensor, k: Tensor) -> Tensor:
+        return flash(flash(q, k, k) + 1, k, k)
+
+    ours = str(Forward(64, 32, 4, 2))
+    module = graph_level(layers, (random(1, 2, 100, 64), random(1, 2, 100, 64)))
+    (question,) = asked(module, store, monkeypatch, ours)
+    assert question.what == "attention 1x2x100x64 on 1x2x100x64" and question.reference == LIBRARY == question.candidates[0]
+    assert {str(c) for c in candidates(Work(1, 2, 2, 100, 100, 64, 64), HOPPER)} == set(question.candidates[1:])
+    with module.context:
+        assert [str(op.attributes[CHOICE]) for op in calls(module)] == [f'"{ours}"'] * 2
+    steps = [s for s in program_of(module).steps if isinstance(s, Call)]
+    assert [s.callee for s in steps] == ["lamina.attention_forward"] * 2
+    assert all(dict(s.kwargs)["schedule"] == ours for s in steps)
+
+
+def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the cost model would have taken ours."""
+    module = graph_level(lambda q, k: flash(q, k, k), (random(2, 8, 1, 64), random(2, 2, 600, 64)))
+    (question,) = asked(module, store, monkeypatch, LIBRARY)
+    assert question.candidates[0].startswith("split{") and question.candidates[1] == LIBRARY
+    (step,) = program_of(module).steps
+    assert isinstance(step, Call) and step.callee == "aten._scaled_dot_product_flash_attention.default"
+
+
+def compiled(program: Program, gpu: Gpu) -> tuple[Program, GpuArtifact]:
+    program, ready = take(program, {}, gpu)
+    with ir.Context(), ir.Location.unknown():
+        artifact = named(f"nvvm:{gpu.arch}").compile(ir.Module.create(), ready)
+    assert isinstance(artifact, GpuArtifact)
+    return program, artifact
+
+
+@pytest.mark.parametrize("gpu", [HOPPER, AMPERE], ids=["sm_90a", "sm_80"])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
+    """Of each candidate, but for parts that differ in their number alone."""
+    many = random(1, 2, 512, size), random(1, 1, 512, size), random(1, 1, 512, size)
+    few = random(2, 8, 1, size), *(random(2, 2, 4096, size) for _ in range(2))
+    works = [
+        (many, Work(1, 2, 1, 512, 512, size, size, True), lambda q, k, v: flash(q, k, v, True)),
+        (few, Work(2, 8, 2, 1, 4096, size, size), flash),
+    ]
+    for inputs, work, fn in works:
+        for config in {str(c).replace(f"parts={getattr(c, 'parts', 0)}", "parts=4") for c in candidates(work, gpu)}:
+            program, artifact = compiled(program_of(graph_level(fn, inputs), config), gpu)
+            assert all(isinstance(s, Launch) for s in program.steps)
+            assert all(r.spill_stores == r.spill_loads == 0 for r in artifact.resources), (config, artifact.resources)
+            assert all(needs.shared <= gpu.shared_bytes for needs in artifact.needs.values())
