@@ -98,6 +98,16 @@ def test_products(door: Any, dtype: torch.dtype) -> None:
     check(lambda x, y: torch.bmm(x, y) + 1, (x, y), door, slack=8)
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_a_product_on_filled_up_rows(door: Any) -> None:
+    """Its result stays in the memory of the wider one."""
+    x, w = torch.randn(4, 2048, 64, device="cuda").bfloat16(), torch.randn(5003, 64, device="cuda").bfloat16()
+    check(lambda x, w: F.linear(x, w), (x, w), door, slack=8)
+    with torch.no_grad():
+        got = door(lambda x, w: F.linear(x, w), (x, w))(x, w)
+    assert got.stride() == (2048 * 5008, 5008, 1)
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_convolution(layout: torch.memory_format) -> None:
     x = torch.randn(2, 6, 19, 17, device="cuda").to(memory_format=layout)

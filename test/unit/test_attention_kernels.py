@@ -59,7 +59,8 @@ def test_causal_counts_from_the_first_key() -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 5, 16])
 @pytest.mark.parametrize(
-    ("heads", "kv_heads", "queries", "keys", "size", "values"), [(8, 2, 1, 70, 32, 32), (4, 4, 2, 33, 16, 20), (24, 1, 1, 64, 96, 96)]
+    ("heads", "kv_heads", "queries", "keys", "size", "values"),
+    [(8, 2, 1, 70, 32, 32), (4, 4, 2, 33, 16, 20), (24, 1, 1, 64, 96, 96)],
 )
 def test_keys_in_parts(heads: int, kv_heads: int, queries: int, keys: int, size: int, values: int, parts: int) -> None:
     """Also in more parts than there are blocks of keys: some are empty."""

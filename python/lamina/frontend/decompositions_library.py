@@ -10,7 +10,7 @@ from .convolutions import in_another_form
 
 aten = torch.ops.aten
 
-_ALIGNED = 8  # half numbers of 16 bytes, which tensor cores are fed by
+ALIGNED = 8  # half numbers of 16 bytes, which tensor cores are fed by
 _SLOW, _FAST = 95e12, 700e12  # operations a second of cuBLAS's products with and without odd sizes, on an H200
 _BANDWIDTH = 4e12  # bytes a second
 
@@ -66,11 +66,11 @@ def _first_columns(product: Tensor, n: int) -> Tensor:
 
 
 def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The factors with inner and last sizes that are multiples of _ALIGNED; None where they are, or where it does not pay."""
+    """The factors with inner and last sizes that are multiples of ALIGNED; None where they are, or where it does not pay."""
     if not on_gpu(a) or a.dtype not in (torch.float16, torch.bfloat16):
         return None
     (m, k), n = a.shape, b.shape[1]
-    inner, last = -k % _ALIGNED, -n % _ALIGNED
+    inner, last = -k % ALIGNED, -n % ALIGNED
     if not (inner or last):
         return None
     copied = (n * k + (m * k if inner else 0) + (m * n if last else 0)) * a.itemsize

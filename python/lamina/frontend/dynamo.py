@@ -14,6 +14,7 @@ from .attention import keep_whole
 from .backend_error import passed_on
 from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
+from .padded import leave_room
 from .per_size import PerSize, is_symbolic
 from .random_bits import recompute_from_seeds
 from .stages import compile_graph
@@ -72,6 +73,9 @@ def autograd(
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         return compile(graph, inputs, options=options, target=target)
 
+    def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return compiler(leave_room(graph), inputs)
+
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)
         return min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
@@ -79,7 +83,7 @@ def autograd(
     through = aot_autograd(
         fw_compiler=compiler,
         bw_compiler=compiler,
-        inference_compiler=compiler,
+        inference_compiler=without_gradients,
         decompositions=with_kernels(table(), options.kernels, target),
         partition_fn=partition,
         keep_inference_input_mutations=False,

@@ -18,6 +18,7 @@ from lamina.core.errors import CompileError
 
 from .aliases import storage
 from .decompositions import Table, table
+from .padded import leave_room
 from .retrace import decomposed
 from .trace_errors import explain
 from .written_out import recognise
@@ -143,7 +144,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
         raise explain(error) from error
     if gm is not None:
         _restore_aliases(gm, traced.program, _names(traced.program), 0)
-        return Inference(gm, traced.slots, ())
+        return Inference(leave_room(gm), traced.slots, ())
     gm, specs = functional.graph_module, functional.graph_signature.output_specs
     slots = _slots(functional, traced.module)
     names = _names(functional)
@@ -152,7 +153,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
     places = {OutputKind.USER_INPUT_MUTATION: names, OutputKind.BUFFER_MUTATION: targets, OutputKind.PARAMETER_MUTATION: targets}
     mutated = tuple(places[s.kind][s.target] if s.kind in places else None for s in changes)
     _restore_aliases(gm, traced.program, names, len(changes))
-    return Inference(gm, slots, mutated)
+    return Inference(leave_room(gm), slots, mutated)
 
 
 def _names(program: ExportedProgram) -> dict[str, int]:
