@@ -1,0 +1,149 @@
+"""Attention by kernels of ours on a GPU: each schedule against float64, and as lamina.compile and torch.compile choose it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attention_programs import efficient, exact, flash, graph_level, program_of
+from torch import Tensor, nn
+from torch_mlir import ir
+
+import lamina
+from lamina.core.gpu import Gpu
+from lamina.core.program import Program
+from lamina.core.program_needs import with_needs
+from lamina.passes.choose import LIBRARY
+from lamina.runtime.executable import Executable
+from lamina.schedules.attention_cost import Work, candidates
+from lamina.targets import named
+from lamina.targets.triton_user import take
+
+BF16, F16 = torch.bfloat16, torch.float16
+DOORS = ("lamina.compile", "torch.compile")
+
+
+def gpu() -> Gpu:
+    return Gpu.of_capability(*torch.cuda.get_device_capability())
+
+
+def computed(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) -> Tensor:
+    """By a schedule. The function is traced on the CPU, for a GPU."""
+    program: Program = program_of(graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs]), schedule)
+    program, ready = take(program, {}, gpu())
+    with ir.Context(), ir.Location.unknown():
+        artifact = named(f"nvvm:{gpu().arch}").compile(ir.Module.create(), ready)
+    run = Executable(with_needs(program, artifact.needs), artifact)
+    run.load(0)
+    (found,) = run(*inputs)
+    return found
+
+
+def near(found: Tensor, want: Tensor) -> None:
+    assert found.shape == want.shape and bool(found.isfinite().all())
+    far = float((found.double() - want).norm() / want.norm())
+    assert far <= {BF16: 5e-3, F16: 8e-4}[found.dtype], far
+
+
+def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("size", [64, 80, 128, 256])
+def test_each_schedule_of_many_queries(size: int, dtype: torch.dtype) -> None:
+    q, k, v = (random(2, n, 333, size, dtype=dtype) for n in (4, 2, 2))
+    for config in candidates(Work(2, 4, 2, 333, 333, size, size, causal=True), gpu()):
+        near(computed(lambda q, k, v: flash(q, k, v, True), (q, k, v), str(config)), exact(q, k, v, causal=True))
+
+
+@pytest.mark.parametrize("size", [64, 96, 128, 256])
+def test_each_schedule_of_few_queries(size: int) -> None:
+    q, k, v = random(3, 8, 1, size), random(3, 2, 1000, size), random(3, 2, 1000, size)
+    for config in candidates(Work(3, 8, 2, 1, 1000, size, size), gpu()):
+        near(computed(flash, (q, k, v), str(config)), exact(q, k, v))
+
+
+@pytest.mark.parametrize("schedule", ["forward{m=64 n=64}", "split{n=64 parts=5}"])
+def test_masks(schedule: str) -> None:
+    q, k, v = random(2, 4, 9, 64), random(2, 4, 200, 64), random(2, 4, 200, 64)
+    for mask in (random(2, 1, 9, 200), torch.where(torch.rand(2, 1, 1, 200, device="cuda") > 0.5, 0.0, -torch.inf).to(BF16)):
+        near(computed(efficient, (q, k, v, mask), schedule), exact(q, k, v, mask))
+
+
+def test_heads_are_read_where_they_lie() -> None:
+    def fn(x: Tensor) -> Tensor:
+        q, k, v = (t.unflatten(-1, (4, 64)).transpose(1, 2) for t in x.chunk(3, -1))
+        return flash(q, k, v, True).transpose(1, 2).flatten(2)
+
+    x = random(2, 100, 768)
+    q, k, v = (t.unflatten(-1, (4, 64)).transpose(1, 2) for t in x.chunk(3, -1))
+    near(computed(fn, (x,), "forward{m=64 n=64 descriptors=1}"), exact(q, k, v, causal=True).transpose(1, 2).flatten(2))
+
+
+def compiled(door: str, fn: Callable[..., Any], inputs: tuple[Tensor, ...], **options: Any) -> Callable[..., Any]:
+    given = {"strict": True, "cache": False, **options}
+    if door == "lamina.compile":
+        return lamina.compile(fn, inputs, options=given)
+    torch._dynamo.reset()
+    return torch.compile(fn, backend="lamina", options=given)
+
+
+def decode(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+@pytest.mark.parametrize("graphs", [True, False])
+@pytest.mark.parametrize("door", DOORS)
+def test_few_queries_that_share_keys_are_ours(door: str, graphs: bool) -> None:
+    q, k, v = random(2, 32, 1, 128), random(2, 4, 3001, 128), random(2, 4, 3001, 128)
+    with torch.no_grad():
+        run = compiled(door, decode, (q, k, v), cuda_graphs=graphs)
+        for _ in range(4):
+            near(run(q, k, v), exact(q, k, v))
+            q = random(2, 32, 1, 128)
+        found = lamina.explain(decode, (q, k, v), options={"tune": "off"}, show=False)
+    assert [kernel.name for kernel in found.graphs[0].kernels] == ["attention_split", "attention_join"]
+    assert not found.graphs[0].externals
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(256, 768), nn.Linear(256, 256)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.unflatten(-1, (4, 64)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(1, 2).flatten(2))
+
+
+def test_what_is_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    model, x = Layer().cuda().bfloat16(), random(4, 500, 256)
+    with torch.no_grad():
+        want = Layer().cuda().double()
+        want.load_state_dict(model.state_dict())
+        for tune in ("full", "cached"):
+            found = lamina.explain(model, (x,), options={"tune": tune, "cache": False}, show=False)
+            (choice,) = [c for c in found.graphs[0].choices if c.what.startswith("attention")]
+            assert choice.what == "attention 4x4x500x64 on 4x4x500x64, causal"
+            assert LIBRARY in dict(choice.seconds) and any(name.startswith("forward{") for name, _ in choice.seconds)
+            assert not any("wrong numbers" in why for _, why in choice.dropped)
+        far = (lamina.compile(model, (x,), options={"cache": False})(x).double() - want(x.double())).norm() / want(
+            x.double()
+        ).norm()
+    assert float(far) < 5e-3
+
+
+def test_gradients_are_the_librarys() -> None:
+    model, x = Layer().cuda().bfloat16(), random(4, 500, 256).requires_grad_()
+    run = lamina.compile(model, (x,), options={"cache": False})
+    wide = Layer().cuda().double()
+    wide.load_state_dict(model.state_dict())
+    (mine,) = torch.autograd.grad(run(x).float().square().sum(), x)
+    y = x.detach().double().requires_grad_()
+    (want,) = torch.autograd.grad(wide(y).square().sum(), y)
+    assert float((mine.double() - want).norm() / want.norm()) < 2e-2
