@@ -1,7 +1,8 @@
 """The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
 
-A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
-them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0.
+A strip's sums are in registers. For each row of the window the program reads pixels and weights, and adds every product of them
+that belongs to a sum. Rows of large windows are a loop, which leaves out those outside of the image; small windows are written out,
+for strips of several rows, and what is outside of the image is 0, as columns are.
 """
 
 from functools import partial
@@ -17,6 +18,7 @@ from .space import Space
 from .strips import Strips
 
 Change = dict[Axis, Affine]
+Place = tuple[int, int]  # row and column of a strip
 
 
 class StripBlocks(Blocks):
@@ -32,11 +34,11 @@ class StripBlocks(Blocks):
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Only the bound that can fail is looked at."""
-        conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
-        both = conditions[0]
-        for c in conditions[1:]:
-            both = arith.andi(both, c)
-        return self.widen(both) if wide else both
+        one = self.memoised(("inside", guard[0]), 0, partial(self._inside, guard[0]))
+        if len(guard) > 1:
+            rest = self._condition(guard[1:], False)
+            one = self.memoised(("inside", guard), 0, lambda: arith.andi(one, rest))
+        return self.widen(one) if wide else one
 
     def _inside(self, b: Bound) -> ir.Value:
         (low, high), at = b.at.bounds(), self.index(b.at)
@@ -61,8 +63,8 @@ class StripProgram:
     def emit(self, program: ir.Value) -> None:
         self._place(program)
         sums = self._sums()
-        for j, total in enumerate(sums):
-            change = {self.plan.column: self._column(j)}
+        for place, total in sums.items():
+            change = self._place_of(*place)
             self.b.stack[-1].memo[self._at(self.plan.product, change)] = total
             for r, flat in self.results:
                 self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
@@ -71,61 +73,68 @@ class StripProgram:
         """Binds the axes to this program's place: neighbours have neighbouring channels, up to some, then strips, then rows."""
         b, p, rest = self.b, self.plan, program
         places = []
-        for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
+        for n in (p.inner, p.strips.extent, p.bands.extent, p.outer):
             places.append(arith.remui(rest, b.number(n)) if n > 1 else b.number(0))
             rest = arith.divui(rest, b.number(n)) if n > 1 else rest
-        inner, strip, row, outer = places
+        inner, strip, band, outer = places
         block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
-        for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
+        for axis, value in ((p.strips, strip), (p.bands, band), (p.batch, rest)):
             b.bind(axis, value)
         b.bind(p.channel, arith.muli(block, b.number(p.config.lanes)))
         b.vector = p.channel
 
-    def _column(self, j: int) -> Affine:
-        return Affine.of(self.plan.strips, self.plan.length) + j
+    def _place_of(self, i: int, j: int) -> Change:
+        """Row i and column j of the strip."""
+        p = self.plan
+        return {p.row: Affine.of(p.bands, p.height) + i, p.column: Affine.of(p.strips, p.length) + j}
 
-    def _sums(self) -> list[ir.Value]:
+    def _sums(self) -> dict[Place, ir.Value]:
         b, p = self.b, self.plan
         zero = b.splat(0.0, ir.F32Type.get())
+        sums = {(i, j): zero for i in range(p.height) for j in range(p.length)}
+        if p.unrolled:
+            return self._added(sums, [{p.down: Affine(k)} for k in range(p.down.extent)])
         low, high = self._rows()
         with b.point():
-            loop = scf.ForOp(low, high, b.number(1), [zero] * p.length)
+            loop = scf.ForOp(low, high, b.number(1), list(sums.values()))
         with b.scope(loop.body, anchor=loop.operation):
             b.bind(p.down, loop.induction_variable)
-            sums = self._row(list(loop.inner_iter_args))
+            inside = self._added(dict(zip(sums, loop.inner_iter_args, strict=True)), [{}])
             with ir.InsertionPoint(loop.body):
-                scf.YieldOp(sums)
-        return list(loop.results)
+                scf.YieldOp(list(inside.values()))
+        return dict(zip(sums, loop.results, strict=True))
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
         """The first row of the window that is in the image, and the one after the last."""
         b, p = self.b, self.plan
         first, last = b.number(0), b.number(p.down.extent)
-        if p.height is None:
+        if p.inside is None:
             return first, last
-        top = p.height.at + Affine.of(p.down, -1)  # the image's row that the window begins with
-        if top.bounds()[0] < p.height.low:
-            first = arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top)))
-        if top.bounds()[1] + p.down.extent > p.height.high:
-            last = arith.minsi(last, arith.subi(b.number(p.height.high), b.index(top)))
+        top = (p.inside.at + Affine.of(p.down, -1)).rename(self._place_of(0, 0))  # the image's row that the window begins with
+        if top.bounds()[0] < p.inside.low:
+            first = arith.maxsi(first, arith.subi(b.number(p.inside.low), b.index(top)))
+        if top.bounds()[1] + p.down.extent > p.inside.high:
+            last = arith.minsi(last, arith.subi(b.number(p.inside.high), b.index(top)))
         return first, last
 
-    def _row(self, sums: list[ir.Value]) -> list[ir.Value]:
-        """The sums with a row of the window added, one pixel of it after the other."""
+    def _added(self, sums: dict[Place, ir.Value], rows: list[Change]) -> dict[Place, ir.Value]:
+        """The sums with rows of the window added, one pixel after the other: each is read and converted once for all its sums."""
         p = self.plan
-        terms: dict[Expr, list[tuple[int, Expr]]] = {}  # pixel -> sums that it is a part of, with its weight
-        for j in range(p.length):
-            for k in range(p.across.extent):
-                pixel, weight = self._factors(self._at(p.product.arg, {p.column: self._column(j), p.across: Affine(k)}))
-                if not (isinstance(pixel, Const) and pixel.value == 0):
-                    terms.setdefault(pixel, []).append((j, weight))
-        for e in (*terms, *dict.fromkeys(weight for uses in terms.values() for _, weight in uses)):
-            self.b.block(e)
-        out = list(sums)
+        terms: dict[Expr, list[tuple[Place, Expr]]] = {}  # pixel -> sums that it is a part of, with its weight
+        for i in range(p.height):
+            for row in rows:
+                for j in range(p.length):
+                    for k in range(p.across.extent):
+                        here = {**self._place_of(i, j), **row, p.across: Affine(k)}
+                        pixel, weight = self._factors(self._at(p.product.arg, here))
+                        if not (isinstance(pixel, Const) and pixel.value == 0):
+                            terms.setdefault(pixel, []).append(((i, j), weight))
+        out = dict(sums)
         for pixel, uses in terms.items():
-            for j, weight in uses:
+            for place, weight in uses:
+                x, w = self.b.block(pixel), self.b.block(weight)
                 with self.b.point():
-                    out[j] = arith.addf(out[j], arith.mulf(self.b.block(pixel), self.b.block(weight)))
+                    out[place] = arith.addf(out[place], arith.mulf(x, w))
         return out
 
     def _factors(self, product: Expr) -> tuple[Expr, Expr]:
@@ -137,7 +146,7 @@ class StripProgram:
     # -- expressions at a column of the strip and of the window
 
     def _at(self, e: Expr, change: Change) -> Expr:
-        """`e` where `change` says what axes are. The rows of the window are those in the image."""
+        """`e` where `change` says what axes are."""
         make = self.make
         match e:
             case Load():
@@ -155,6 +164,7 @@ class StripProgram:
         raise AssertionError(f"{type(e).__name__} in a strip")
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
-        """The bounds that may fail; None where one always does."""
-        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
+        """The bounds that may fail; None where one always does. The loop over the window's rows keeps those of rows."""
+        p = self.plan
+        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if p.unrolled or not b.at.coefficient(p.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)

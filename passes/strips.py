@@ -22,15 +22,15 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Strips:
-    """A program computes `strip.length` neighbouring columns of a row, for as many channels as it has lanes.
+    """A program computes `length` neighbouring columns of `height` neighbouring rows, for as many channels as it has lanes.
 
     batch, row, column, channel  axes of the results
     down, across                 axes of the window
-    length                       columns of a strip
-    strips                       the axis of strips of a row
+    bands, strips                axes of the programs' first rows and columns
+    unrolled                     the rows of the window are written out, else they are a loop, in strips of one row
     inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
     product                      the sum over the window
-    height                       bounds on the row of the image; None where no row of a window is outside of it
+    inside                       bounds on the row of the image; None where no row of a window is outside of it
     """
 
     config: nvvm.Config
@@ -41,11 +41,14 @@ class Strips:
     column: Axis
     down: Axis
     across: Axis
+    height: int
     length: int
+    bands: Axis
     strips: Axis
+    unrolled: bool
     inner: int
     product: Reduce
-    height: Bound | None
+    inside: Bound | None
 
     @property
     def outer(self) -> int:
@@ -54,7 +57,7 @@ class Strips:
 
     @property
     def grid(self) -> int:
-        return self.batch.extent * self.outer * self.row.extent * self.strips.extent * self.inner
+        return self.batch.extent * self.outer * self.bands.extent * self.strips.extent * self.inner
 
 
 def strips_of(space: Space, aligned: Aligned, results: list[int], gpu: Gpu) -> Strips:
@@ -68,18 +71,20 @@ def strips_of(space: Space, aligned: Aligned, results: list[int], gpu: Gpu) -> S
     if product.op != "arith.addf" or any(r.full for r in space.results):
         raise Unfit("not one sum over a window of images")
     _check(space, (channel, row, column))
-    length = nvvm.strip(column.extent)
-    if length is None:
+    taps = down.extent * across.extent
+    found = nvvm.strip(row.extent, column.extent, taps)
+    if found is None:
         raise Unfit(f"rows of {column.extent} columns are no whole strips")
+    height, length = found
+    bands, strips = Axis(row.extent // height, "band"), Axis(column.extent // length, "strip")
     vec = _width(space, channel, aligned, results)
-    ctas = batch.extent * row.extent * (column.extent // length)
-    config, inner = nvvm.strips(channel.extent, vec, ctas, gpu.sm_count)
+    config, inner = nvvm.strips(channel.extent, vec, batch.extent * bands.extent * strips.extent, gpu.sm_count)
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are no whole blocks")
     merged = Merged(space.rows, space.columns, {}, {})
     return Strips(
-        config, merged, batch, channel, row, column, down, across, length, Axis(column.extent // length, "strip"), inner, product,
-        _height(product, down, channel),
+        config, merged, batch, channel, row, column, down, across, height, length, bands, strips, taps <= nvvm.WRITTEN_OUT, inner,
+        product, _inside(product, down),
     )  # fmt: skip
 
 
@@ -125,7 +130,7 @@ def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool
     return start * 8 % access == 0 and all(n % width == 0 for n in steps)
 
 
-def _height(product: Reduce, down: Axis, channel: Axis) -> Bound | None:
+def _inside(product: Reduce, down: Axis) -> Bound | None:
     """The bound that the rows of windows have, of all that is read for the sum."""
     found: dict[Bound, None] = {}
     for e in walk(product.arg):

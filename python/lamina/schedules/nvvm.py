@@ -22,6 +22,8 @@ STRIP_VEC = 4  # channels of a thread that sums over windows: it has registers f
 STRIP_THREADS = 256  # of a CTA that does: it reads the rows that its windows share once
 STRIP_CHANNELS = 32  # neighbours in memory that such threads read: whole sectors
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread
+WRITTEN_OUT = 25  # taps of a window up to which a program holds them all; it computes several rows then
+STRIP_ROWS, STRIP_SUMS = 2, 14  # rows of such a program, and sums of each channel that it has registers for
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,13 @@ def column_scan(extent: int) -> Config:
     return Config(min(WARP, power_of_two(extent)), 1, 1)
 
 
-def strip(columns: int) -> int | None:
-    """Columns of a strip: the most that divide a row, so that little of what a thread reads is read by its neighbours too."""
+def strip(rows: int, columns: int, taps: int) -> tuple[int, int] | None:
+    """Rows and columns of a strip: the most columns that divide a row, so that little of what a thread reads is read by its
+    neighbours too."""
+    height = STRIP_ROWS if taps <= WRITTEN_OUT and rows % STRIP_ROWS == 0 else 1
     fitting = [n for n in range(SHORTEST_STRIP, LONGEST_STRIP + 1) if columns % n == 0]
-    return max(fitting, default=None)
+    few = [n for n in fitting if n * height <= STRIP_SUMS]
+    return (height, max(few)) if few else (1, max(fitting)) if fitting else None
 
 
 def strips(channels: int, vec: int, places: int, sms: int) -> tuple[Config, int]:
