@@ -45,6 +45,7 @@ class Extern(Op):
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
     needs   strides that every operand must have, where the routine counts on them
+    tf32    a product of f32 may round its factors to tf32
 
     Pure unless it carries `graph.effect` (random numbers): then it is never merged, dropped or reordered among its kind.
     """

@@ -9,7 +9,7 @@ from .coalesce import Merged, coalesce
 from .expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
 from .space import Result, Space
 
-FACTORS = ("f16", "bf16")  # element types in memory that tensor cores multiply
+FACTORS = ("f16", "bf16")  # element types in memory that tensor cores multiply as they are
 MOST = 2  # products whose sums a block holds at a time
 
 
@@ -72,6 +72,13 @@ def contraction_of(space: Space, dtype_of: dict[object, str], summed: Sequence[i
     return Contraction(merged, batch, m, n, merged.columns[0], a, bs, space.reductions, results, tuple(summed))
 
 
+def _rounded(e: Expr) -> Expr:
+    """What is rounded to tf32 and taken as f32 again, as tensor cores do by themselves; another expression as it is."""
+    if isinstance(e, Apply) and e.op == "arith.extf" and isinstance(e.operands[0], Apply) and e.operands[0].dtype == "tf32":
+        return e.operands[0].operands[0]
+    return e
+
+
 class _Factors(NamedTuple):
     """Of one product; see Contraction."""
 
@@ -84,12 +91,13 @@ class _Factors(NamedTuple):
 
 def _factors(product: Reduce, merged: Merged, dtype_of: dict[object, str]) -> _Factors:
     factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
-    if product.op != "arith.addf" or len(factors) != 2 or not all(isinstance(f, Load) and not f.guard for f in factors):
+    loads = [load for load in map(_rounded, factors) if isinstance(load, Load) and not load.guard]
+    if product.op != "arith.addf" or len(factors) != 2 or len(loads) != 2:
         raise Unfit("a reduction that is no sum of products of elements")
-    a, b = (f for f in factors if isinstance(f, Load))
-    types = {dtype_of[a.tensor], dtype_of[b.tensor]}
-    if len(types) != 1 or not types <= set(FACTORS):
-        raise Unfit(f"factors of {' and '.join(sorted(types))}: tensor cores take two of f16 or two of bf16")
+    a, b = loads
+    types = {dtype_of[load.tensor] if load is f else "tf32" for load, f in zip(loads, factors, strict=True)}
+    if len(types) != 1 or not types <= {*FACTORS, "tf32"}:
+        raise Unfit(f"factors of {' and '.join(sorted(types))}: tensor cores take two of f16, of bf16, or rounded to tf32")
     of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
     rows = [x for x in merged.rows if x.extent != 1]
     if neither := [x for x in rows if x not in of_a | of_b]:

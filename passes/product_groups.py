@@ -17,6 +17,7 @@ from .products import Product
 from .reading import Untraceable, element_type, producer, shape_of
 from .realise import COST, bytes_of, given_strides
 from .row_sums import BlockSums
+from .schedule import bits
 from .space import find_space
 from .split_groups import Halves, split_at_sums
 
@@ -212,7 +213,8 @@ def _work(made: Made, follows: bool) -> Work:
         elif isinstance(e, Load):
             reads[e.tensor] = bytes_of(e.tensor)
     writes = sum(bytes_of(v) for v in made.group.results)
-    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, len(product.products))
+    item = bits(element_type(product.a.tensor)) // 8
+    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, len(product.products), item)
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from .generics import empty, filled, generic, with_body
 
 PRODUCTS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 _FACTORS = ("f16", "bf16")
+TF32 = "tf32"  # the attribute of calls that may round factors of f32 to it
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class Product:
             return None
         *added, a, b = op.operands
         element = str(ir.RankedTensorType(a.type).element_type)
+        allowed = (*_FACTORS, "f32") if TF32 in op.attributes else _FACTORS
         plain = all(isinstance(x, ir.UnitAttr) for x in op.attributes["args"])
-        if element not in _FACTORS or len(op.operands) > 3 or not plain:
+        if element not in allowed or len(op.operands) > 3 or not plain:
             return None
         given = {named.name: float(named.attr.value) for named in op.attributes["kwargs"]}
         result = ir.RankedTensorType(op.results[0].type)
@@ -48,7 +50,8 @@ class Product:
         return batch, self.result.shape[-2], self.result.shape[-1], ir.RankedTensorType(self.a.type).shape[-1]
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
-        """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type."""
+        """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type. Factors of f32
+        are rounded to tf32."""
         *added, a, b = operands
         rank = self.result.rank
         *outer, i, j, k = (ir.AffineDimExpr.get(d) for d in range(rank + 1))
@@ -56,7 +59,7 @@ class Product:
         maps = [[*outer, i, k], [*outer, k, j], [*outer, i, j]]
         total = generic(wide, [a, b, filled(wide, 0.0)], maps, rank + 1, [False] * rank + [True])
         f32 = ir.F32Type.get()
-        acc = with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(arith.extf(f32, x), arith.extf(f32, y))))
+        acc = with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(_factor(x), _factor(y))))
         inner = [*outer, i, j]
         terms, term_maps = [acc], [inner]
         if added and self.beta:
@@ -70,10 +73,20 @@ class Product:
         def epilogue(s: ir.Value, *rest: ir.Value) -> ir.Value:
             value = _scaled(s, self.alpha)
             if len(rest) > 1:
-                value = arith.addf(value, _scaled(arith.extf(f32, rest[0]), self.beta))
-            return arith.truncf(self.result.element_type, value)
+                value = arith.addf(value, _scaled(_wide(rest[0]), self.beta))
+            return value if self.result.element_type == f32 else arith.truncf(self.result.element_type, value)
 
         return with_body(out, epilogue)
+
+
+def _wide(x: ir.Value) -> ir.Value:
+    f32 = ir.F32Type.get()
+    return x if x.type == f32 else arith.extf(f32, x)
+
+
+def _factor(x: ir.Value) -> ir.Value:
+    f32 = ir.F32Type.get()
+    return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
 
 
 def _scaled(x: ir.Value, by: float) -> ir.Value:

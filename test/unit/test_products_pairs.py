@@ -12,7 +12,7 @@ from torch import Tensor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds
+from lamina.schedules.product_cost import PAIRS, Work, candidates
 from lamina.targets import triton_text
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import compile_kernel, join
@@ -84,13 +84,13 @@ def test_code(config: int) -> None:
     assert needs.spill_stores + needs.spill_loads == 0
 
 
-def test_cost_model() -> None:
-    """A pair is worth a kernel of its own, of blocks half as wide as those of one product."""
+def test_schedules_fit() -> None:
     gpu = Gpu.named("sm_90a")
-    work = Work(1, 8192, 8192, 2048, 10, 0, 8192 * 8192 * 2, True, 2)
-    best = candidates(work, gpu)[0]
-    assert (best.m, best.n) == (128, 128) and Config.read(str(best)) == best
-    assert our_seconds(best, work, gpu) < library_seconds(work, gpu)
+    for config in PAIRS:
+        config.check()
+        assert Config.read(str(config)) == config
+    assert max(c.m for c in candidates(Work(1, 16, 8192, 2048, products=2), gpu)) == 16
+    assert all(candidates(Work(1, m, n, k, products=2), gpu) for m in (1, 17, 4096) for n in (1, 300) for k in (2, 64))
 
 
 def test_the_library_computes_both() -> None:

@@ -59,10 +59,15 @@ def destination(target: str | None, gm: fx.GraphModule) -> Destination:
     if target is None:
         target = "cpu" if gpu is None else f"nvvm:{_architecture(gpu)}"
     device: Device = "cpu" if target.partition(":")[0] == "cpu" else "cuda"
-    identity = _identity(target)
+    identity = _identity(target) + (", tf32" if device == "cuda" and rounds_to_tf32() else "")
     if gpu is not None and device == "cpu":
         raise CompileError(f"target {target!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
     return Destination(target, device, identity, gpu)
+
+
+def rounds_to_tf32() -> bool:
+    """Whether torch lets products of f32 on GPUs round their factors to tf32 (torch.set_float32_matmul_precision)."""
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def check_devices(gm: fx.GraphModule) -> None:

@@ -8,8 +8,10 @@ from torch import fx
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.passes.products import PRODUCTS, TF32
 
 from . import support
+from .destination import rounds_to_tf32
 from .dtypes import CODES, NAMED
 from .locations import where
 
@@ -80,6 +82,8 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
     tensors = [t for t in results if t is not None]
     if any(CODES[t.dtype] in NAMED for t in tensors):
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
+    if found["callee"].value in PRODUCTS and tensors[0].dtype == torch.float32 and rounds_to_tf32():
+        found[TF32] = ir.UnitAttr.get()
     if support.has_effect(node):
         found["effect"] = ir.UnitAttr.get()
     return found

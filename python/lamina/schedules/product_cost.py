@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
 
-from .contraction import LEAST, Config
+from .contraction import Config
 
 SCHEDULES: dict[Config, float] = {
     Config(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
@@ -29,6 +29,20 @@ SCHEDULES: dict[Config, float] = {
     Config(16, 32, 128, 2, 5, descriptors=0): 0.10,
 }
 """The share of the peak that each reaches on large products."""
+PAIRS: dict[Config, float] = {
+    Config(128, 128, 64, 8, 4, 8, 0): 0.60,
+    Config(256, 64, 64, 8, 3, 8, 0): 0.59,
+    Config(128, 128, 64, 8, 4, 8, 1, 2): 0.57,
+    Config(128, 128, 64, 8, 3, 8, 1, 4): 0.56,
+    Config(128, 64, 64, 4, 3, 8, 2, 2): 0.48,
+    Config(128, 64, 128, 8, 3): 0.40,
+    Config(64, 64, 64, 4, 4): 0.35,
+    Config(64, 64, 64, 4, 4, descriptors=0): 0.35,
+    Config(32, 64, 64, 4, 4, descriptors=0): 0.20,
+    Config(16, 64, 128, 4, 4, descriptors=0): 0.11,
+    Config(16, 32, 128, 2, 4, descriptors=0): 0.10,
+}
+"""The same of two products that share their left factor, whose blocks lie side by side."""
 
 WORTH = 0.92  # of the library's time, from which on a schedule of ours is taken unmeasured
 _KNOWN = 90  # the compute capability from which on these figures say anything
@@ -51,6 +65,7 @@ class Work:
     writes    bytes of all results
     follows   whether that is more than the bias, which the library adds, too
     products  that share the left factor: so many calls of the library
+    item      bytes of an element of the factors and the product: 2, or 4 of f32 that are rounded to tf32
     """
 
     batch: int
@@ -62,38 +77,45 @@ class Work:
     writes: int = 0
     follows: bool = True
     products: int = 1
+    item: int = 2
 
     @property
     def elements(self) -> int:
         return self.batch * self.m * self.n
 
+    def peak(self, gpu: Gpu) -> float:
+        return gpu.peak("bf16" if self.item == 2 else "tf32")
+
 
 def library_seconds(work: Work, gpu: Gpu) -> float:
     """The vendor's product, and a pass of ours over its result where anything follows."""
-    product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (gpu.peak("bf16") * _LIBRARY_SHARE)
-    read = 2 * work.products * work.elements + work.reads
+    product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
+    read = work.item * work.products * work.elements + work.reads
     passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
     return work.products * (_LIBRARY + product) + passed
 
 
 def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
-    """Rounds of blocks, as many as run at once, and the epilogue, which little hides. Blocks of two products side by side work as
-    one twice as wide, of SCHEDULES, does."""
-    wide = replace(config, n=config.n * work.products)
+    """Rounds of blocks, as many as run at once, and the epilogue, which little hides."""
     blocks = work.batch * -(-work.m // config.m) * -(-work.n // config.n)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
     steps = -(-work.k // config.k)
-    rate = gpu.peak("bf16") * SCHEDULES[wide] / slots
-    block = max(2 * wide.m * wide.n * wide.k * steps / rate, steps * _STEP)
+    rate = work.peak(gpu) * _schedules(work)[config] / slots
+    block = max(2 * work.products * config.m * config.n * config.k * steps / rate, steps * _STEP)
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), (work.reads + work.writes) / gpu.bandwidth)
     hidden = _OVERLAP if blocks > slots and config.resident > 1 else 1.0
     return _LAUNCH + config.descriptors * _DESCRIPTORS + -(-blocks // slots) * block + after * hidden
 
 
+def _schedules(work: Work) -> dict[Config, float]:
+    """By the share of the peak. As many bytes of f32 as of half types are multiplied at a time."""
+    table = PAIRS if work.products > 1 else SCHEDULES
+    return table if work.item == 2 else {replace(c, k=c.k // 2): share for c, share in table.items()}
+
+
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     """The schedules that suit the sizes, the most promising first."""
-    known = [replace(c, n=c.n // work.products) for c in SCHEDULES if c.n // work.products // c.split >= LEAST]
-    fitting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
+    fitting = [c for c in _schedules(work) if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
     return tuple(sorted(fitting, key=lambda c: our_seconds(c, work, gpu)))
 
 
@@ -101,4 +123,4 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     """The schedule to take where nothing was measured; None for the library."""
     best = candidates(work, gpu)[0]
     worth = our_seconds(best, work, gpu) < WORTH * library_seconds(work, gpu)
-    return best if worth and work.follows and gpu.capability >= _KNOWN else None
+    return best if worth and work.follows and work.item == 2 and gpu.capability >= _KNOWN else None

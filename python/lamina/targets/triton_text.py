@@ -184,7 +184,8 @@ class _Printer(Memory):
 
     def _contract(self, op: ir.Operation) -> None:
         a, b, acc = (self._value(v) for v in op.operands)
-        self._set(op.result, f"tl.dot({a}, {b}, {acc})")
+        rounding = ', input_precision="tf32"' if str(_element(op.operands[0].type)) == "f32" else ""
+        self._set(op.result, f"tl.dot({a}, {b}, {acc}{rounding})")
 
     def _for(self, op: ir.Operation) -> None:
         low, high, step, *inits = op.operands
