@@ -18,6 +18,7 @@ from lamina.targets.triton import defined
 from lamina.targets.triton_text import Printed
 
 _TRUNCATED = interpreter._convert_float
+_PATCHED = interpreter._patch_lang_tensor
 
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
@@ -55,8 +56,16 @@ def _calling() -> Iterator[None]:
 
 @contextmanager
 def _interpreting() -> Iterator[None]:
-    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), mock.patch.object(interpreter, "_convert_float", _rounded):
+    rounding = mock.patch.object(interpreter, "_convert_float", _rounded)
+    indices = mock.patch.object(interpreter, "_patch_lang_tensor", _with_indices)
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), rounding, indices:
         yield
+
+
+def _with_indices(tensor: Any, scope: Any) -> None:
+    """Scalars are bounds of loops also where triton is 3.6 and NumPy 2.4, which makes no number of an array of one element."""
+    _PATCHED(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
 
 def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndarray:
