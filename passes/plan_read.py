@@ -143,7 +143,9 @@ class _Reader:
         if CHOICE in op.attributes:
             ins, layouts = self._for_product(op, ins, layouts)
         if WINDOW in op.attributes:
-            ins[0] = self._with_strides(op.operands[0], channels_last(shape_of(op.operands[0])), op)
+            for i, image in enumerate(op.operands):
+                if len(shape_of(image)) == 4:
+                    ins[i] = self._with_strides(image, channels_last(shape_of(image)), op)
             layouts = [Layout.of(layout.shape, channels_last(layout.shape)) for layout in layouts]
         outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
         self._step(GroupStep(op, ins, outs))

@@ -1,5 +1,6 @@
 """Sums over windows of images as strips: which axes are rows, columns and channels, and what one program computes."""
 
+import math
 from dataclasses import dataclass
 
 from lamina.core.gpu import Gpu
@@ -7,8 +8,9 @@ from lamina.schedules import nvvm
 
 from .affine import Affine, Axis
 from .coalesce import Merged
-from .expressions import Apply, Bound, InBounds, Load, Position, Reduce, Scan
+from .expressions import Apply, Bound, Const, Expr, InBounds, Load, Position, Reduce, Scan
 from .grouping import walk
+from .realise import COST
 from .schedule import bits
 from .space import Space
 from .widths import Aligned
@@ -27,6 +29,7 @@ class Strips:
     batch, row, column, channel  axes of the results
     down, across                 axes of the window
     bands, strips                axes of the programs' first rows and columns
+    steps                        rows and columns of the image between windows
     unrolled                     the rows of the window are written out, else they are a loop, in strips of one row
     inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
     product                      the sum over the window
@@ -45,6 +48,7 @@ class Strips:
     length: int
     bands: Axis
     strips: Axis
+    steps: tuple[int, int]
     unrolled: bool
     inner: int
     product: Reduce
@@ -54,6 +58,24 @@ class Strips:
     def outer(self) -> int:
         """Groups of `inner` blocks of channels."""
         return self.channel.extent // (self.config.lanes * self.inner)
+
+    @property
+    def pixels(self) -> int:
+        """Pixels that all programs read, for each channel."""
+        reads = [
+            (n - 1) * step + taps if written else n * taps
+            for n, step, taps, written in (
+                (self.height, self.steps[0], self.down.extent, self.unrolled),
+                (self.length, self.steps[1], self.across.extent, True),
+            )
+        ]
+        return self.grid * self.config.lanes * math.prod(reads)
+
+    @property
+    def operations(self) -> int:
+        """Of one pixel, before it is multiplied by a weight."""
+        made = [e for e in dict.fromkeys(walk(self.product.arg)) if isinstance(e, Apply) and self.column in e.free]
+        return sum(COST.get(e.op, 1) for e in made if e is not self.product.arg)
 
     @property
     def grid(self) -> int:
@@ -83,8 +105,8 @@ def strips_of(space: Space, aligned: Aligned, results: list[int], gpu: Gpu) -> S
         raise Unfit(f"{channel.extent} channels are no whole blocks")
     merged = Merged(space.rows, space.columns, {}, {})
     return Strips(
-        config, merged, batch, channel, row, column, down, across, height, length, bands, strips, taps <= nvvm.WRITTEN_OUT, inner,
-        product, _inside(product, down),
+        config, merged, batch, channel, row, column, down, across, height, length, bands, strips,
+        _steps(product, (row, column), (down, across)), taps <= nvvm.WRITTEN_OUT, inner, product, _inside(product, down),
     )  # fmt: skip
 
 
@@ -130,6 +152,15 @@ def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool
     return start * 8 % access == 0 and all(n % width == 0 for n in steps)
 
 
+def _steps(product: Reduce, image: tuple[Axis, Axis], window: tuple[Axis, Axis]) -> tuple[int, int]:
+    """How far the windows of neighbouring rows and columns are apart."""
+    for e in walk(product.arg):
+        if isinstance(e, Load) and all(e.at.coefficient(a) for a in (*image, *window)):
+            down, across = (abs(e.at.coefficient(a)) // abs(e.at.coefficient(w)) for a, w in zip(image, window, strict=True))
+            return down, across
+    raise Unfit("a sum over a window of what has none")
+
+
 def _inside(product: Reduce, down: Axis) -> Bound | None:
     """The bound that the rows of windows have, of all that is read for the sum."""
     found: dict[Bound, None] = {}
@@ -146,9 +177,16 @@ def _inside(product: Reduce, down: Axis) -> Bound | None:
 
 
 def _is_zero_outside(product: Reduce) -> bool:
-    """Whether the product is nothing where the image is not: one of its factors is a load under the bounds."""
+    """Whether the product is nothing where the image is not: one of its factors is 0 outside of the bounds."""
     arg = product.arg
-    return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
+    return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(map(_is_guarded, arg.operands))
+
+
+def _is_guarded(e: Expr) -> bool:
+    if isinstance(e, Apply) and e.op == "arith.select":
+        wanted, _, otherwise = e.operands
+        return isinstance(wanted, InBounds) and isinstance(otherwise, Const) and repr(otherwise.value) in ("0", "0.0")
+    return isinstance(e, Load) and bool(e.guard)
 
 
 __all__ = ["WINDOW", "Strips", "Unfit", "strips_of"]
