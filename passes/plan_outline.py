@@ -31,7 +31,7 @@ _C_LIBRARY = set(
     sinh sqrt tan tanh tgamma trunc""".split()
 )
 # What the text of Triton kernels has a meaning for: a model's own op may have any name.
-_TRITON = {*keyword.kwlist, "erf_beside_one", "float", "range", "tl", "triton"}
+_TRITON = {*keyword.kwlist, "erf_beside_one", "erf_gelu", "float", "range", "tl", "triton"}
 _ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty")
 _OWN = ("sym_name", "graph.strides")
 

@@ -86,6 +86,24 @@ def test_activations(name: str) -> None:
     check(lambda b, x, w: ACTIVATIONS[name](torch.addmm(b, x, w.t())), random(48), random(40, 64), random(48, 64))
 
 
+@pytest.mark.parametrize(
+    ("activation", "called"),
+    [
+        (F.gelu, ["erf_gelu"]),
+        (lambda x: 0.5 * x * (1.0 + torch.erf(x * 0.5**0.5)), ["erf_gelu"]),
+        (ACTIVATIONS["gelu_tanh"], []),
+        (lambda x: x * torch.erf(x * 0.5**0.5), ["erf"]),
+        (lambda x: 0.5 * x * (1.0 + torch.erf(x * 0.7)), ["erf_beside_one"]),
+        (lambda x: F.gelu(x) + torch.erf(x * 0.5**0.5), ["erf"]),
+    ],
+)
+def test_activations_as_functions(activation: Callable[[Tensor], Tensor], called: list[str]) -> None:
+    """With fewer instructions where a sum with 1 loses what they leave out."""
+    module, _ = tiled(lambda x, w: activation((x @ w).float()), (random(40, 64), random(64, 48)), products=SMALL_BLOCKS)
+    (printed,) = triton_text.take(module, True)
+    assert list(printed.calls) == called
+
+
 def test_residual_of_three_dimensions() -> None:
     def block(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
         return F.linear(x, w, b) * 0.5 + r
@@ -241,3 +259,15 @@ def test_math(name: str, bound: float) -> None:
     scale = 1 if "beside" in name else want.abs().clamp_min(1e-30)
     wrong = ((found.double() - want) / scale).abs()
     assert found[-1].isnan() and wrong[:-1].max() < bound
+
+
+def test_gelu_as_one_function() -> None:
+    """Nearer to GELU below zero than its formula in float32, which has lost 1 + erf(x) there; at -inf its limit."""
+    x = torch.cat([torch.linspace(-9, 9, 20001), torch.tensor([0.0, -0.0, 1e-30, 3e38, torch.inf, -torch.inf, torch.nan])])
+    found = call_function("erf_gelu", x).double()
+    want = x.double() * torch.special.ndtr(x.double())
+    wrong = (found - want).abs()[:-3]
+    assert (wrong <= 3e-7 * (1 + x.double().abs())[:-3]).all()
+    middle = (x[:-3] > -6) & (x[:-3] != 0)
+    assert (wrong / want.abs()[:-3].clamp_min(1e-45))[middle].max() < 1e-3
+    assert found[-3] == torch.inf and found[-2].abs() < 1e-30 and found[-1].isnan()

@@ -20,6 +20,7 @@ from lamina.schedules.contraction import Config
 from .triton_math import FUNCTIONS
 from .triton_memory import INDENT, Memory
 from .triton_ops import applied
+from .triton_patterns import BESIDE_ONE, GELU, activations, meets_one
 
 HEADER = "import triton\nimport triton.language as tl\n"
 
@@ -111,8 +112,13 @@ class _Printer(Memory):
             "func.return": lambda op: None,
             "scf.yield": lambda op: None,
         }
-        for op in block.operations:
-            handlers.get(op.operation.name, self._apply)(op.operation)
+        known = activations(block)
+        for op in (o.operation for o in block.operations):
+            if op in known.gelus:
+                self.calls[GELU] = None
+                self._set(op.result, f"{GELU}({self._value(known.gelus[op])})")
+            elif op not in known.parts:
+                handlers.get(op.name, self._apply)(op)
 
     def _program_id(self, op: ir.Operation) -> None:
         self.names[op.result] = "program"
@@ -138,15 +144,10 @@ class _Printer(Memory):
         text = applied(op.name, [self._value(v) for v in op.operands], dtype, predicate)
         if text is None:
             raise self._refuse(op)
-        if text.startswith("erf(") and self._meets_one(op.result):
-            text = f"erf_beside_one{text.removeprefix('erf')}"
+        if op.name in BESIDE_ONE and meets_one(op.result):
+            text = f"{BESIDE_ONE[op.name]}{text[text.index('(') :]}"
         self.calls.update(dict.fromkeys(name for name in FUNCTIONS if text.startswith(f"{name}(")))
         self._set(op.result, text)
-
-    def _meets_one(self, v: ir.Value) -> bool:
-        """Whether a value is added to 1 and used for nothing else."""
-        users = [use.owner.operation for use in v.uses]
-        return all(u.name == "arith.addf" and any(map(_is_one, u.operands)) for u in users)
 
     def _broadcast(self, op: ir.Operation) -> None:
         if op.operands[0] in self.literals:
@@ -216,14 +217,6 @@ class _Printer(Memory):
 
 def _only_reader(v: ir.Value, op: ir.Operation) -> bool:
     return [use.owner.operation for use in v.uses] == [op]
-
-
-def _is_one(v: ir.Value) -> bool:
-    op = None if isinstance(v, ir.BlockArgument) else v.owner.operation
-    if op is not None and op.name == "vector.broadcast":
-        return _is_one(op.operands[0])
-    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
-    return isinstance(value, ir.DenseElementsAttr) and value.is_splat and value.get_splat_value().value == 1
 
 
 def _element(type_: ir.Type) -> ir.Type:
