@@ -34,9 +34,10 @@ class Depthwise(Pass):
 
     Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
     has the channels last, is a group marked `graph.window`: a sum over the window in f32. It takes the group that alone reads it
-    where that computes element by element, and the group that makes its image for it alone where it is cheaper to compute that again
-    for each strip than to store it. Its weight is put in order by a group of its own, with the channels last and in f32: threads have
-    channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it (passes/strips.py).
+    where that computes element by element, and the group that makes its image for it alone where it is cheaper to compute that
+    again for each strip than to store it. Its weight is put in order by a group of its own, with the channels last and in f32:
+    threads have channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it
+    (passes/strips.py).
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
      -> %1 = "graph.group"(%w) ({ transposed, in f32 })
