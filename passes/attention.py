@@ -10,6 +10,7 @@ from lamina.schedules.attention import Config, Split
 from lamina.schedules.attention_cost import MOST, Work
 
 from .affine import row_major
+from .attention_operands import narrowed, unrepeated
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
 _FORMS = {
@@ -31,8 +32,9 @@ _MASKS = ("i1", "f16", "bf16", "f32")
 class Attention:
     """softmax(scale * query @ key.T, masked) @ value, of tensors (batch, heads, length, size).
 
-    mask   of four dimensions, each that of the scores or 1: bool (true: seen) or added to the scores
-    scale  None: one over the square root of the size
+    mask     of four dimensions, each that of the scores or 1: bool (true: seen) or added to the scores
+    scale    None: one over the square root of the size
+    repeats  ops that repeat heads of `key` and `value` for the call, which kernels of ours do without
     """
 
     callee: str
@@ -43,6 +45,7 @@ class Attention:
     causal: bool
     scale: float | None
     result: ir.Value
+    repeats: tuple[ir.Operation, ...] = ()
 
     @staticmethod
     def read(op: ir.Operation) -> "Attention | None":
@@ -60,8 +63,13 @@ class Attention:
         wants_more = any(True for result in list(op.results)[1:] for _ in result.uses)
         if wants_more or given.get("dropout") or given.get("debug") or not known.issuperset(given):
             return None
-        causal, scale = bool(given.get("causal")), given.get("scale")
-        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0])
+        causal, scale, repeats = bool(given.get("causal")), given.get("scale"), ()
+        with op.context:
+            one, other = unrepeated(key), unrepeated(value)
+        if one is not None and other is not None:
+            (key, before), (value, after) = one, other
+            repeats = before if key == value else (*before, *after)
+        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats)
         return found if found._fits() else None
 
     def _fits(self) -> bool:
@@ -97,15 +105,18 @@ class Attention:
         mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
         return f"attention {sizes}{', causal' if self.causal else ''}{mask}"
 
-    def emit(self, config: Config, strides: Sequence[int]) -> ir.Value:
-        """The result by kernels of ours, here, in these strides unless its readers want others."""
+    def emit(self, config: Config, strides: Sequence[int], masks: dict[ir.Value, ir.Value]) -> ir.Value:
+        """The result by kernels of ours, here, in these strides unless its readers want others. masks: what became of those of
+        earlier calls."""
         work = self.work
         said = {
             "of": ir.StringAttr.get(self.callee),
             "schedule": ir.StringAttr.get(str(config)),
             "scale": ir.FloatAttr.get_f64(work.size**-0.5 if self.scale is None else self.scale),
         }
-        taken = [v for v in (self.query, self.key, self.value, self.mask) if v is not None]
+        if self.mask is not None and self.mask not in masks:
+            masks[self.mask] = narrowed(self.mask)
+        taken = [self.query, self.key, self.value, *([] if self.mask is None else [masks[self.mask]])]
         if isinstance(config, Split):
             f32 = ir.F32Type.get()
             sizes = [work.batch, work.heads, work.queries, config.parts, work.values]

@@ -11,10 +11,12 @@ from lamina.schedules import attention_cost
 from lamina.schedules.attention import Config, Split, read
 
 from .attention import LIBRARY_ATTENTION, Attention
+from .attention_operands import drop
 from .base import Pass
 from .choose import LIBRARY
 from .locations import where
 from .product_groups import CHOICE, calls
+from .reading import producer
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class ChooseAttention(Pass):
      -> %0 = "graph.extern"(%q, %k, %v) {callee = "lamina.attention_forward", reason = "custom", kwargs = {schedule = ...}, ...}
 
     target    the GPU whose cost model decides on attention without graph.choice ("": it stays)
-    schedule  for all attention without graph.choice that it suits ("": as the cost model has it)
+    schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
     """
 
     name: ClassVar[str] = "lamina-choose-attention"
@@ -38,6 +40,7 @@ class ChooseAttention(Pass):
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
+        masks: dict[ir.Value, ir.Value] = {}
         for op in calls(module):
             if CHOICE in op.attributes:
                 config = _chosen(op)
@@ -46,27 +49,34 @@ class ChooseAttention(Pass):
             else:
                 continue
             if config is not None:
-                _take(op, config)
+                _take(op, config, masks)
 
     def _config(self, attention: Attention) -> Config | None:
         """The schedule of attention without graph.choice."""
         if self.schedule:
-            config = read(self.schedule)
+            config = _known(self.schedule)
             return None if isinstance(config, Split) and not attention.work.is_few else config
         if not self.target:
             return None
         return attention_cost.unmeasured(attention.work, Gpu.named(self.target.partition(":")[2]))
 
 
+def _known(choice: str) -> Config | None:
+    """A candidate as it is written, None for the library's; CompileError for none."""
+    return None if choice == LIBRARY else read(choice)
+
+
 def _chosen(op: ir.Operation) -> Config | None:
     """What graph.choice says of attention; None for other calls, and for the library."""
     callee, choice = (ir.StringAttr(op.attributes[name]).value for name in ("callee", CHOICE))
-    if callee not in LIBRARY_ATTENTION or choice == LIBRARY:
+    if callee not in LIBRARY_ATTENTION:
         return None
     try:
-        config = read(choice)
+        config = _known(choice)
     except CompileError as e:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
+    if config is None:
+        return None
     attention = Attention.read(op)
     if attention is None:
         raise CompileError(
@@ -81,10 +91,13 @@ def _chosen(op: ir.Operation) -> Config | None:
     return config
 
 
-def _take(op: ir.Operation, config: Config) -> None:
+def _take(op: ir.Operation, config: Config, masks: dict[ir.Value, ir.Value]) -> None:
     attention = Attention.read(op)
     assert attention is not None
     with op.location, ir.InsertionPoint(op):
-        made = attention.emit(config, list(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
+        made = attention.emit(config, list(ir.DenseI64ArrayAttr(op.attributes["strides"][0])), masks)
     attention.result.replace_all_uses_with(made)
+    sources = [producer(v) for v in op.operands]
     op.erase()
+    for source in {o.results[0]: o for o in sources if o is not None}.values():
+        drop(source)

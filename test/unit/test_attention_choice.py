@@ -14,9 +14,10 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
+from lamina.frontend.heads import repeated
 from lamina.passes.attention import Attention
 from lamina.passes.choose import LIBRARY
-from lamina.passes.product_groups import CHOICE, calls
+from lamina.passes.product_groups import CHOICE, Bundle, calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Forward, Split
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
@@ -24,6 +25,7 @@ from lamina.targets import named
 from lamina.targets.nvvm import GpuArtifact
 from lamina.targets.triton_user import take
 from lamina.tune import products
+from lamina.tune.cut import Cut
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store import Store
 
@@ -138,6 +140,20 @@ def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     assert question.candidates[0].startswith("split{") and question.candidates[1] == LIBRARY
     (step,) = program_of(module).steps
     assert isinstance(step, Call) and step.callee == "aten._scaled_dot_product_flash_attention.default"
+
+
+def test_heads_repeated_for_the_library_are_part_of_the_question() -> None:
+    """It is timed with what repeats them, kernels of ours without."""
+    inputs = random(2, 8, 1, 64), random(2, 2, 600, 64)
+    module, (found,) = attention(lambda q, k: efficient(q, repeated(k, 8), repeated(k, 8), None), *inputs)
+    assert found is not None and found.what == "attention 2x8x1x64 on 2x2x600x64" and len(found.repeats) == 2
+    cut = Cut(Bundle(tuple(calls(module)), None), found.what, before=found.repeats)
+    assert {tuple(type_.shape) for type_, _ in cut.inputs} == {(2, 8, 1, 64), (2, 2, 600, 64)}
+    with module.context:
+        (once,) = program_of(ir.Module.parse(cut.text), "forward{m=16 n=16}").steps
+    assert isinstance(once, Call) and once.callee == "lamina.attention_forward"
+    spread, library = program_of(module, LIBRARY).steps
+    assert isinstance(spread, Launch) and isinstance(library, Call) and library.reason == "library"
 
 
 def compiled(program: Program, gpu: Gpu) -> tuple[Program, GpuArtifact]:

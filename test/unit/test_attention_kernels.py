@@ -2,8 +2,11 @@
 
 import pytest
 import torch
-from attention_programs import compute, cudnn, efficient, exact, flash
+from attention_programs import compute, cudnn, efficient, exact, flash, graph_level, program_of
 from torch import Tensor
+
+from lamina.core.program import Launch
+from lamina.frontend.heads import repeated
 
 BF16, F16 = torch.bfloat16, torch.float16
 FORWARD, SPLIT = "forward{m=32 n=16}", "split{n=16 parts=3}"
@@ -123,6 +126,27 @@ def test_between_kernels_of_ours() -> None:
     (found,), names = compute(fn, (x, w), FORWARD)
     near(found, torch.relu(exact(x.double() * w.double(), x, x.double() + 1, causal=True) * 2))
     assert "attention_forward" in names
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_what_is_repeated_for_libraries_is_read_once(schedule: str) -> None:
+    """Heads of keys and values, and a mask for all layers, spread over heads and queries."""
+
+    def fn(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+        mask = torch.where(seen[:, None, None], 0.0, -torch.inf).to(q.dtype).expand(2, 4, 3, 40)
+        y = efficient(q, repeated(k, 4), repeated(v, 4), mask)
+        return efficient(y, repeated(k, 4), repeated(k, 4), mask)
+
+    q, k, v, seen = random(2, 4, 3, 16), random(2, 2, 40, 16), random(2, 2, 40, 16), torch.rand(2, 40) > 0.4
+    (found,), names = compute(fn, (q, k, v, seen), schedule)
+    seen = seen[:, None, None]
+    near(found, exact(exact(q, k, v, seen).to(BF16), k, k, seen))
+    mask, *ours = names
+    assert "expand" in mask and ours == [*SCHEDULES[schedule]] * 2
+    spread = [
+        s.args[-1].shape for s in program_of(graph_level(fn, (q, k, v, seen[:, 0, 0])), schedule).steps if isinstance(s, Launch)
+    ]
+    assert spread == [(2, 1, 1, 40)]
 
 
 @pytest.mark.parametrize("strides", [(1, 3, 7, 300), (4000, 1000, 40, 2), (0, 0, 16, 1)])

@@ -37,15 +37,18 @@ class Cut:
     """Calls and their reader as the module `text`, whose @main takes what they read.
 
     what    for people; "": by the shapes
+    before  ops that are there for the calls alone, in order
     rounds  kernels of ours round intermediate values of half types, as eager does
     """
 
-    def __init__(self, bundle: Bundle, what: str = "", *, rounds: bool = False) -> None:
+    def __init__(self, bundle: Bundle, what: str = "", *, before: Sequence[ir.Operation] = (), rounds: bool = False) -> None:
         ops, group = bundle.ops, bundle.group
         self.rounds = rounds
         sums = [op.results[0] for op in ops]
         outside = [v for v in (group.operands if group else ()) if v not in sums]
-        operands = list(dict.fromkeys([*(v for op in ops for v in op.operands), *outside]))
+        made = [v for op in before for v in op.results]
+        read = [*(v for op in (*before, *ops) for v in op.operands if v not in made), *outside]
+        operands = list(dict.fromkeys(read))
         results = list(group.results) if group else sums  # of attention, its result alone
         callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
         name = _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value) if group else ""
@@ -71,7 +74,7 @@ class Cut:
             block = main.regions[0].blocks.append(*signature.inputs)
             values = dict(zip(operands, block.arguments, strict=True))
             with ir.InsertionPoint(block):
-                for part in (*ops, group) if group else ops:
+                for part in (*before, *ops, group) if group else (*before, *ops):
                     _copy(part, values)
                 if group:
                     values[group.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(name)

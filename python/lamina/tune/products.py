@@ -86,7 +86,8 @@ def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundl
 def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
     for op in calls(module):
         if CHOICE not in op.attributes and (attention := Attention.read(op)) is not None:
-            cut, work = Cut(bundle := Bundle((op,), None), attention.what, rounds=rounds), attention.work
+            bundle, work = Bundle((op,), None), attention.work
+            cut = Cut(bundle, attention.what, before=attention.repeats, rounds=rounds)
             yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
 
 
