@@ -13,9 +13,11 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import PAIRS, Work, candidates
-from lamina.targets import triton_text
+from lamina.targets import triton_pairs, triton_text
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import compile_kernel, join
+
+JOINT = "triton{m=32 n=32 k=32 warps=4 stages=2 joint=1}"
 
 
 def swiglu(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
@@ -35,6 +37,30 @@ def test_sizes(m: int, n: int, k: int, descriptors: bool) -> None:
 @pytest.mark.parametrize("schedule", [SMALL_BLOCKS, "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"])
 def test_biases_and_three_dimensions(schedule: str) -> None:
     check(geglu, random(2, 20, 64), random(100, 64), random(100, 64), random(100), random(100), schedule=schedule)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(40, 96, 64), (3, 127, 128), (65, 1, 40), (1, 40, 1000), (64, 96, 2)])
+def test_one_dot(m: int, n: int, k: int) -> None:
+    """Also where the weights cannot come by a descriptor: then there are two."""
+    x, gate, up = random(m, k), random(n, k), random(n, k)
+    check(swiglu, x, gate, up, schedule=JOINT)
+    check(swiglu, x, up, gate, schedule=JOINT)
+    check(swiglu, x, gate, gate.clone(), schedule=f"{JOINT.removesuffix('}')} split=2 n=64}}")
+
+
+def test_one_dot_reads_both_by_one_descriptor() -> None:
+    _, simulated = run(swiglu, random(40, 64), random(96, 64), random(96, 64), schedule=JOINT)
+    (kernel,) = simulated.printed.values()
+    near, apart, either = kernel.kernel.split("@triton.jit")[1:]
+    assert near.count("tl.dot(") == 1 and "[2, 32, 32])" in near and apart.count("tl.dot(") == 2 and "1099511627776" in either
+    for fn in (lambda x, a, b: torch.tanh(x @ a) * (x @ b), lambda x, a, b: torch.tanh(x @ a.t()) * (x @ b)):
+        _, simulated = run(fn, random(40, 64), random(64, 64), random(64, 64), schedule=JOINT)
+        assert all("both" not in k.kernel for k in simulated.printed.values())
+
+
+def test_weights_far_apart_are_multiplied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_pairs, "FARTHEST", 1)
+    check(swiglu, random(40, 64), random(96, 64), random(96, 64), schedule=JOINT)
 
 
 def test_one_kernel_reads_what_they_share_once() -> None:
@@ -71,17 +97,16 @@ def test_what_is_no_pair(name: str) -> None:
     check(OTHERS[name], *inputs)
 
 
-@pytest.mark.parametrize("config", [0, 1, -4])
-def test_code(config: int) -> None:
+@pytest.mark.parametrize("config", list(PAIRS)[:8], ids=str)
+def test_code(config: Config) -> None:
     """Pairs of sums fit into the registers, and tensor cores are fed by descriptors."""
     gpu = Gpu.named("sm_90a")
-    work = Work(1, 8192, 8192, 2048, 10, 0, 8192 * 8192 * 2, True, 2)
-    chosen = candidates(work, gpu)[config]
-    module, _ = tiled(swiglu, (random(256, 512), random(384, 512), random(384, 512)), products=str(chosen))
+    module, _ = tiled(swiglu, (random(256, 512), random(384, 512), random(384, 512)), products=str(config))
     (printed,) = triton_text.take(module, True)
     made = compile_kernel(printed, gpu)
     (needs,) = assemble(join([made.ptx]), "sm_90a").resources
     assert needs.spill_stores + needs.spill_loads == 0
+    assert (f"wgmma.mma_async.sync.aligned.m64n{2 * config.n}k16" in made.ptx) == bool(config.joint)
 
 
 def test_schedules_fit() -> None:

@@ -21,6 +21,7 @@ class Config:
     split        parts of a block, side by side, in which what follows the product is computed: fewer registers hold it at a time
     descriptors  1: factors come by descriptors (TMA) where the chip and their layout allow it; 0: by pointers. Making descriptors
                  takes a kernel about a microsecond
+    joint        1: two products that share their left factor are one dot where the others come by descriptors
     """
 
     m: int = 128
@@ -32,6 +33,7 @@ class Config:
     resident: int = 0
     split: int = 1
     descriptors: int = 1
+    joint: int = 0
 
     def __str__(self) -> str:
         """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""
@@ -66,7 +68,7 @@ class Config:
             raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
         if self.stages < 1 or self.group < 1:
             raise CompileError(f"stages={self.stages} group={self.group}", remedy="both are at least 1")
-        if self.descriptors not in (0, 1):
-            raise CompileError(f"descriptors={self.descriptors}", remedy="it is 0 or 1")
+        if self.descriptors not in (0, 1) or self.joint not in (0, 1):
+            raise CompileError(f"descriptors={self.descriptors} joint={self.joint}", remedy="each is 0 or 1")
         if self.split not in (1, 2, 4) or self.n // self.split < LEAST:
             raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")

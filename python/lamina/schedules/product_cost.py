@@ -30,6 +30,10 @@ SCHEDULES: dict[Config, float] = {
 }
 """The share of the peak that each reaches on large products."""
 PAIRS: dict[Config, float] = {
+    Config(128, 128, 64, 8, 3, 8, 1, joint=1): 0.64,
+    Config(128, 128, 64, 8, 4, 8, 0, joint=1): 0.63,
+    Config(128, 128, 64, 8, 3, 8, 1, 2, joint=1): 0.62,
+    Config(128, 64, 64, 4, 3, 8, 2, joint=1): 0.55,
     Config(128, 128, 64, 8, 4, 8, 0): 0.60,
     Config(256, 64, 64, 8, 3, 8, 0): 0.59,
     Config(128, 128, 64, 8, 4, 8, 1, 2): 0.57,

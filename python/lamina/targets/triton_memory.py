@@ -1,5 +1,8 @@
 """Loads and stores of printed Triton kernels, and the lines that they are written in."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from torch_mlir import ir
 
 from .triton_ops import TYPES
@@ -8,6 +11,25 @@ STEP = 16  # bytes that a descriptor's rows begin at multiples of
 DIMENSIONS = 5  # of a descriptor, at most
 WIDE = 1 << 31  # elements from which on offsets need 64 bits
 INDENT = "    "
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of memory as a descriptor has it, the dimension of neighbours last.
+
+    source         the parameter
+    sizes, steps   of memory, in elements
+    blocks         the block's sizes
+    places         where it begins
+    across         the program wants its last two dimensions in the other order
+    """
+
+    source: str
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    blocks: tuple[int, ...]
+    places: tuple[str, ...]
+    across: bool
 
 
 class Memory:
@@ -45,6 +67,28 @@ class Memory:
 
     def _by_descriptor(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> str | None:
         """A load of a block by the tensor memory accelerator; None where memory does not allow it."""
+        found = self._tile(op, view, where_, type_)
+        if found is None:
+            return None
+        blocks = self._descriptor(found.source, found.source, found.sizes, found.steps, found.blocks)
+        text = f"{blocks}.load([{', '.join(found.places)}])"
+        if len(found.blocks) > 2:
+            text = f"{text}.reshape({', '.join(str(n) for n in found.blocks[-2:])})"
+        return f"{text}.T" if found.across else text
+
+    def _descriptor(self, name: str, source: str, sizes: Sequence[int], steps: Sequence[object], blocks: Sequence[int]) -> str:
+        """The name of a descriptor, made before the loops. name: what its own begins with."""
+        listed = f"[{', '.join(map(str, steps))}]"
+        made = f"tl.make_tensor_descriptor({source}, {list(sizes)}, {listed}, {list(blocks)})"
+        if made not in self.blocks:
+            self.blocks[made] = f"{name}_blocks"
+            if list(self.blocks.values()).count(self.blocks[made]) > 1:
+                self.blocks[made] += str(len(self.blocks))
+            self.head.append(f"{INDENT}{self.blocks[made]} = {made}")
+        return self.blocks[made]
+
+    def _tile(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> "Tile | None":
+        """A block as a descriptor sees it; None where memory does not allow it."""
         memory = ir.MemRefType(view.type)
         strides, offset = memory.get_strides_and_offset()
         item = type_.element_type.width // 8
@@ -63,16 +107,8 @@ class Memory:
         sizes, steps, blocks = ([x[d] for d in order] for x in (memory.shape, strides, block))
         row = -(-sizes[-1] * item // STEP) * STEP // item
         steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
-        made = f"tl.make_tensor_descriptor({self.names[source]}, {sizes}, {steps}, {blocks})"
-        if made not in self.blocks:
-            self.blocks[made] = f"{self.names[source]}_blocks"
-            if list(self.blocks.values()).count(self.blocks[made]) > 1:
-                self.blocks[made] += str(len(self.blocks))
-            self.head.append(f"{INDENT}{self.blocks[made]} = {made}")
-        text = f"{self.blocks[made]}.load([{', '.join(self._value(where_[d]) for d in order)}])"
-        if len(order) > 2:
-            text = f"{text}.reshape({', '.join(str(n) for n in blocks[-2:])})"
-        return text if order[-1] == len(order) - 1 else f"{text}.T"
+        places = tuple(self._value(where_[d]) for d in order)
+        return Tile(self.names[source], tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
 
     def _pointers(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], shape: list[int]) -> tuple[str, str]:
         """Of the elements of a block, and the mask of those that lie inside, "" for all."""

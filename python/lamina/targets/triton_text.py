@@ -9,7 +9,7 @@ Blocks of a row or a column keep their dimension of 1, which Triton broadcasts b
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
@@ -18,8 +18,9 @@ from lamina.passes.locations import where
 from lamina.schedules.contraction import Config
 
 from .triton_math import FUNCTIONS
-from .triton_memory import INDENT, Memory
+from .triton_memory import INDENT
 from .triton_ops import applied
+from .triton_pairs import Pairs, either
 from .triton_patterns import BESIDE_ONE, GELU, activations, meets_one
 
 HEADER = "import triton\nimport triton.language as tl\n"
@@ -65,14 +66,25 @@ def take(module: ir.Module, descriptors: bool) -> list[Printed]:
 
 def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     """A tile program with `tile.triton`. descriptors: whether the chip has a tensor memory accelerator (sm_90 and newer)."""
-    return _Printer(function, descriptors).run()
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    near = _Printer(function, descriptors, f"{name}_near", joint=True)
+    joint = near.run()
+    if near.near is None:
+        return _Printer(function, descriptors, name).run()
+    apart = _Printer(function, descriptors, f"{name}_apart").run()
+    parameters = [near.names[a] for a in near.block.arguments]
+    text = either(name, parameters, near.near, (joint.name, apart.name))
+    calls = tuple(dict.fromkeys((*joint.calls, *apart.calls)))
+    return replace(joint, name=name, kernel="\n\n\n".join((joint.kernel, apart.kernel, text)), calls=calls)
 
 
-class _Printer(Memory):
-    def __init__(self, function: ir.Operation, descriptors: bool) -> None:
+class _Printer(Pairs):
+    """joint: two products may be one dot."""
+
+    def __init__(self, function: ir.Operation, descriptors: bool, name: str, *, joint: bool = False) -> None:
         self.config = Config.read(ir.StringAttr(function.attributes["tile.triton"]).value)
         super().__init__(function, descriptors and bool(self.config.descriptors))
-        self.name = ir.StringAttr(function.attributes["sym_name"]).value
+        self.name, self.joint = name, joint and bool(self.config.joint)
         self.programs = ir.IntegerAttr(function.attributes["tile.grid"]).value
         self.ctas = ir.IntegerAttr(function.attributes["tile.ctas"]).value
         self.parts: dict[ir.Value, list[str]] = {}  # of blocks that are cut
@@ -96,6 +108,15 @@ class _Printer(Memory):
     # -- ops
 
     def _body(self, block: ir.Block) -> None:
+        known = activations(block)
+        for op in (o.operation for o in block.operations):
+            if op in known.gelus:
+                self.calls[GELU] = None
+                self._set(op.result, f"{GELU}({self._value(known.gelus[op])})")
+            elif op not in known.parts:
+                self._op(op)
+
+    def _op(self, op: ir.Operation) -> None:
         handlers: dict[str, Callable[[ir.Operation], None]] = {
             "tile.program_id": self._program_id,
             "arith.constant": self._constant,
@@ -112,13 +133,7 @@ class _Printer(Memory):
             "func.return": lambda op: None,
             "scf.yield": lambda op: None,
         }
-        known = activations(block)
-        for op in (o.operation for o in block.operations):
-            if op in known.gelus:
-                self.calls[GELU] = None
-                self._set(op.result, f"{GELU}({self._value(known.gelus[op])})")
-            elif op not in known.parts:
-                handlers.get(op.name, self._apply)(op)
+        handlers.get(op.name, self._apply)(op)
 
     def _program_id(self, op: ir.Operation) -> None:
         self.names[op.result] = "program"
@@ -189,9 +204,13 @@ class _Printer(Memory):
         self._set(op.result, f"tl.dot({a}, {b}, {acc}{rounding})")
 
     def _for(self, op: ir.Operation) -> None:
-        low, high, step, *inits = op.operands
+        _, _, _, *inits = op.operands
         body = op.regions[0].blocks[0]
         counter, *carried = body.arguments
+        self.names[counter] = f"k{self.loops}" if self.loops else "k"
+        self.loops += 1
+        if self.joint and self._joined(op):
+            return
         for init, inner, out in zip(inits, carried, op.results, strict=True):
             name = "acc" if "acc" not in self.names.values() else self._fresh()
             self._line(f"{name} = {self._full(init)}")
@@ -199,9 +218,7 @@ class _Printer(Memory):
         for inner, value in zip(carried, list(body.operations)[-1].operands, strict=True):
             if not isinstance(value, ir.BlockArgument) and _only_reader(inner, value.owner.operation):
                 self.names[value] = self.names[inner]
-        self.names[counter] = f"k{self.loops}" if self.loops else "k"
-        self.loops += 1
-        self._line(f"for {self.names[counter]} in range({', '.join(self._value(v) for v in (low, high, step))}):")
+        self._line(self._head_of(op))
         self.depth += 1
         outside = dict(self.lanes)
         self._body(body)

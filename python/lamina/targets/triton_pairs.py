@@ -1,0 +1,89 @@
+"""Two products that share their left factor as one dot: a tensor core reads the left block once for twice as many columns.
+
+The blocks of both right factors come by one descriptor, whose outermost dimension steps from one factor to the other: by what their
+addresses differ, which the kernel knows when it runs. Factors that are further apart than a descriptor can step are multiplied one
+by one, by a second form of the kernel.
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from .triton_memory import DIMENSIONS, INDENT, Memory, Tile
+
+FARTHEST = 1 << 40  # bytes that a descriptor steps, at least
+
+
+class Pairs(Memory):
+    """near: two parameters whose blocks come by one descriptor, once they do."""
+
+    def __init__(self, function: ir.Operation, descriptors: bool) -> None:
+        super().__init__(function, descriptors)
+        self.near: tuple[str, str] | None = None
+
+    def _op(self, op: ir.Operation) -> None:
+        raise NotImplementedError
+
+    def _joined(self, loop: ir.Operation) -> bool:
+        """Writes a loop of two products, its counter and bounds being known; False, and nothing is written, for another."""
+        body = loop.regions[0].blocks[0]
+        dots = [o.operation for o in body.operations if o.operation.name == "vector.contract"]
+        if len(dots) != 2 or dots[0].operands[0] != dots[1].operands[0] or any(v not in self.literals for v in loop.operands[3:]):
+            return False
+        reads = [dot.operands[1].owner.operation for dot in dots]
+        tiles = [self._tile(r, r.operands[0], list(r.operands)[1:-1], ir.VectorType(r.result.type)) for r in reads]
+        first, second = tiles
+        if first is None or second is None or not _alike(first, second):
+            return False
+        rows, columns = ir.VectorType(dots[0].result.type).shape
+        self._line(f"acc = tl.full(({rows}, {2 * columns}), {self.literals[loop.operands[3]]}, tl.float32)")
+        self._line(self._head_of(loop))
+        self.depth += 1
+        outside = dict(self.lanes)
+        for o in body.operations:
+            if o.operation == dots[0]:
+                self._line(f"acc = tl.dot({self._value(dots[0].operands[0])}, {self._both(first, second)}, acc)")
+            elif o.operation != dots[1] and o.operation not in reads:
+                self._op(o.operation)
+        self.depth -= 1
+        self.lanes = outside
+        one, other = self._fresh(), self._fresh()
+        self._line(f"{one}, {other} = acc.reshape({rows}, 2, {columns}).permute(0, 2, 1).split()")
+        for result, (a, b) in zip(loop.results, ((one, other), (other, one)), strict=True):
+            self._set(result, f"tl.where(at0 < at1, {a}, {b})")
+        return True
+
+    def _head_of(self, loop: ir.Operation) -> str:
+        """The line that a loop begins with."""
+        counter = loop.regions[0].blocks[0].arguments[0]
+        return f"for {self.names[counter]} in range({', '.join(self._value(v) for v in list(loop.operands)[:3])}):"
+
+    def _both(self, first: Tile, second: Tile) -> str:
+        """The blocks of both factors, beside each other."""
+        self.near = first.source, second.source
+        self.head.append(f"{INDENT}at0, at1 = {first.source}.to(tl.int64), {second.source}.to(tl.int64)")
+        low = f"tl.minimum(at0, at1).to({first.source}.dtype)"
+        step = f"tl.abs(at1 - at0) // ({first.source}.dtype.element_ty.primitive_bitwidth // 8)"
+        blocks = self._descriptor("both", low, (2, *first.sizes), (step, *first.steps), (2, *first.blocks))
+        columns, k = first.blocks[-2:]
+        return f"{blocks}.load([{', '.join(('0', *first.places))}]).reshape({2 * columns}, {k}).T"
+
+
+def _alike(first: Tile, second: Tile) -> bool:
+    """Whether two blocks differ by where their memory is, and lie so that they can be side by side."""
+    same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
+    return same and first.source != second.source and first.across and second.across and len(first.blocks) < DIMENSIONS
+
+
+def either(name: str, parameters: Sequence[str], near: tuple[str, str], forms: tuple[str, str]) -> str:
+    """A kernel that does what the first of two functions does where two of its parameters are near, else what the other does."""
+    given = ", ".join(parameters)
+    apart = f"tl.abs({near[0]}.to(tl.int64) - {near[1]}.to(tl.int64))"
+    lines = [
+        f"apart = {apart}",
+        f"if (apart > 0) & (apart < {FARTHEST}):",
+        f"{INDENT}{forms[0]}({given})",
+        "else:",
+        f"{INDENT}{forms[1]}({given})",
+    ]
+    return "\n".join([f"@triton.jit\ndef {name}({given}):", *(INDENT + line for line in lines)])
