@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, scf
+from torch_mlir.dialects import arith, math, scf
 
 from .affine import Affine, Axis
 from .emit_tile import Blocks, Memory
@@ -120,27 +120,33 @@ class StripProgram:
     def _added(self, sums: dict[Place, ir.Value], rows: list[Change]) -> dict[Place, ir.Value]:
         """The sums with rows of the window added, one pixel after the other: each is read and converted once for all its sums."""
         p = self.plan
-        terms: dict[Expr, list[tuple[Place, Expr]]] = {}  # pixel -> sums that it is a part of, with its weight
+        pixels: dict[Place, Expr] = {}
+        uses: dict[Place, list[tuple[Place, Expr]]] = {}  # pixel -> sums that it is a part of, with its weight
+        weights: dict[Place, Expr] = {}
         for i in range(p.height):
-            for row in rows:
+            for n, row in enumerate(rows):
                 for j in range(p.length):
                     for k in range(p.across.extent):
-                        here = {**self._place_of(i, j), **row, p.across: Affine(k)}
-                        pixel, weight = self._factors(self._at(p.product.arg, here))
-                        if not (isinstance(pixel, Const) and pixel.value == 0):
-                            terms.setdefault(pixel, []).append(((i, j), weight))
+                        at = (i * p.steps[0] + n, j * p.steps[1] + k)
+                        if at not in pixels or (n, k) not in weights:
+                            here = {**self._place_of(i, j), **row, p.across: Affine(k)}
+                            pixels[at], weights[n, k] = self._factors(here)
+                        uses.setdefault(at, []).append(((i, j), weights[n, k]))
         out = dict(sums)
-        for pixel, uses in terms.items():
-            for place, weight in uses:
+        for at, pixel in pixels.items():
+            if isinstance(pixel, Const) and pixel.value == 0:
+                continue
+            for place, weight in uses[at]:
                 x, w = self.b.block(pixel), self.b.block(weight)
                 with self.b.point():
-                    out[place] = arith.addf(out[place], arith.mulf(x, w))
+                    out[place] = math.fma(x, w, out[place])
         return out
 
-    def _factors(self, product: Expr) -> tuple[Expr, Expr]:
-        """Of a product, the pixel and the weight."""
+    def _factors(self, here: Change) -> tuple[Expr, Expr]:
+        """The pixel and the weight of a product."""
+        product = self.plan.product.arg
         assert isinstance(product, Apply)
-        one, two = product.operands
+        one, two = (self._at(x, here) for x in product.operands)
         return (one, two) if self.pixel_first else (two, one)
 
     # -- expressions at a column of the strip and of the window

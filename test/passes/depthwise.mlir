@@ -29,8 +29,8 @@
 // TILE-SAME: tile.vec = 4
 // TILE-NOT: scf.for
 // TILE: vector.transfer_read {{.*}}vector<32xbf16>
-// TILE-COUNT-90: arith.mulf
-// TILE-NOT: arith.mulf
+// TILE-COUNT-90: math.fma
+// TILE-NOT: math.fma
 // TILE-COUNT-10: vector.transfer_write
 func.func @main(%x: tensor<2x64x20x20xbf16> {graph.strides = array<i64: 25600, 1, 1280, 64>}, %w: tensor<64x1x3x3xbf16>, %bias: tensor<64xbf16>) -> (tensor<2x64x10x20xbf16> {graph.strides = array<i64: 12800, 1, 1280, 64>}) {
   %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [2, 1], [1, 1], [1, 1], false, [0, 0], 64], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [array<i64: 12800, 1, 1280, 64>]} : (tensor<2x64x20x20xbf16>, tensor<64x1x3x3xbf16>) -> tensor<2x64x10x20xbf16>
@@ -57,8 +57,8 @@ func.func @main(%x: tensor<2x64x20x20xbf16> {graph.strides = array<i64: 25600, 1
 // CHECK: sym_name = "sum"
 // TILE: func.func private @convolution
 // TILE: %[[SUMS:.*]]:8 = scf.for
-// TILE-COUNT-44: arith.mulf
-// TILE-NOT: arith.mulf
+// TILE-COUNT-44: math.fma
+// TILE-NOT: math.fma
 // TILE: scf.yield
 // TILE-COUNT-8: vector.transfer_write
 func.func @main(%x: tensor<2x64x8x8xf16> {graph.strides = array<i64: 4096, 1, 512, 64>}, %w: tensor<64x1x7x7xf16>) -> tensor<2x64xf32> {
