@@ -22,7 +22,7 @@ from . import attention
 from .triton import Compiled, define, renamed
 from .triton_stages import ALIGNED, to_ptx
 
-REASON = "custom"  # of calls that stand for users' kernels
+REASON = "custom"  # of calls that stand for Triton kernels: of users, and for attention
 _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
     "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",

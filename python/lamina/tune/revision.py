@@ -12,6 +12,7 @@ _GENERATORS = (  # in the package
     "passes/row_sums.py",
     "passes/split_groups.py",
     "schedules/contraction.py",
+    "targets/attention.py",
     "targets/triton_*.py",
 )
 
