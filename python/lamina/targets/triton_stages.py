@@ -4,6 +4,7 @@
 whose key is a hash of Triton's library of 460 MB: together they take more than the stages.
 """
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,10 @@ from .ptx import ptxas, release
 EXTRA_POINTERS = 2  # parameters that every kernel has after its own
 ALIGNED = 16  # bytes; Triton distinguishes memory that is aligned to them from other memory
 LANES = 32  # of a warp
+
+_READING = threading.Lock()
+"""Python 3.11's `ast`, which Triton reads functions by, fails at times where two threads are in it ("recursion depth mismatch"). It
+needs the interpreter's lock all the while, so one after the other takes no longer."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    made = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    with _READING:
+        made = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     below: dict[str, Any] = {}
     backend.add_stages(below, options, source.language)
     meta: dict[str, Any] = {"target": target, **options.__dict__}
