@@ -30,6 +30,8 @@ def pinned(model: Function, given: tuple[Tensor, Tensor, Tensor], file: Path, mo
     monkeypatch.setenv("LAMINA_TUNE_STORE", str(file))
     lamina.compile(model, given, options={"tune": "quick", "cache": False})
     (record,) = Store().records()
+    if "loses NaN" in dict(record.answer.dropped).get(CUBLASLT, ""):
+        pytest.skip("cuBLASLt's ReLU loses NaN on this GPU, so it is not chosen")
     assert CUBLASLT in dict(record.answer.times), record.answer.dropped
     Store().pin(record.id, CUBLASLT)
     compiled = lamina.compile(model, given, options={"tune": "cached", "cache": False})

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
@@ -35,7 +37,7 @@ from lamina.schedules.product_cost import Work, candidates
 from lamina.targets import named
 from lamina.tune import products
 from lamina.tune.choice import Choice
-from lamina.tune.cut import Cut, random_inputs
+from lamina.tune.cut import Built, Cut, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.revision import revision
 from lamina.tune.store import Store
@@ -252,3 +254,23 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
     by_export, by_dynamo = asked
     assert by_export == by_dynamo
     assert by_export[0] == by_export[2] and by_export[1] == by_export[3]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_library_that_loses_nan_is_dropped(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates are compared on finite numbers: what cuBLASLt makes of others is its own."""
+
+    class Loaded:
+        def __init__(self, *_: object) -> None: ...
+        def load(self, index: int) -> None: ...
+        def __call__(self, bias: Tensor, x: Tensor, w: Tensor) -> list[Tensor]:
+            return [(bias + x @ w).relu().nan_to_num(0 if not keeps else float("nan"))]
+
+    monkeypatch.setattr("lamina.tune.cut.Executable", Loaded)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    module = graph_level(*inputs(), fn=partial(mlp, activation=F.relu))
+    cut = Cut(next(bundles(module)))
+    given = random_inputs(cut, torch.device("cpu"))
+    with nullcontext() if keeps else pytest.raises(CompileError, match="loses NaN"):
+        Built(cut, CUBLASLT, named(TARGET), Options(), module.context, given).compile()
+    assert not any(x.isnan().any() for x in given)

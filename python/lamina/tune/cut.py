@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
+from lamina.passes.library_epilogues import CUBLASLT
 from lamina.passes.locations import op_word
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
@@ -134,10 +136,23 @@ class Built:
             artifact = self.target.compile(module, ready) if launched else Artifact(self.target.name, b"", ())
         self._run = Executable(with_needs(program, artifact.needs), artifact)
         self._run.load(self.inputs[0].device.index)
+        if self.name == CUBLASLT:
+            with torch.cuda.device(self.inputs[0].device):
+                if not self.keeps_nan():
+                    raise CompileError("what cuBLASLt computes after the product loses NaN, which eager keeps")
+
+    def keeps_nan(self) -> bool:
+        """Whether all results of inputs that are NaN are: candidates are compared on finite numbers."""
+        found = self._run(*(_nan_like(x) if x.is_floating_point() else x for x in self.inputs))
+        return all(bool(x.isnan().all()) for x in found)
 
     def run(self) -> Sequence[Tensor]:
         found: Sequence[Tensor] = self._run(*self.inputs)
         return found
+
+
+def _nan_like(x: Tensor) -> Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).fill_(float("nan"))
 
 
 def random_inputs(cut: Cut, device: torch.device) -> list[Tensor]:
