@@ -89,7 +89,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
         Work(16, 12, 12, 512, 512, 64, 64),
     ):
         assert unmeasured(other, HOPPER) is None
-    q, k = random(2, 8, 1, 64), random(2, 2, 600, 64)
+    q, k = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     program = program_of(graph_level(lambda q, k: cudnn(q, k, k, None), (q, k)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["lamina.attention_split", "lamina.attention_join"]
     text = default(take(program, {}, HOPPER)[0], "cached")
@@ -135,7 +135,7 @@ def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.Monkey
 
 def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the cost model would have taken ours."""
-    module = graph_level(lambda q, k: flash(q, k, k), (random(2, 8, 1, 64), random(2, 2, 600, 64)))
+    module = graph_level(lambda q, k: flash(q, k, k), (random(2, 8, 1, 64), random(2, 2, 1200, 64)))
     (question,) = asked(module, store, monkeypatch, LIBRARY)
     assert question.candidates[0].startswith("split{") and question.candidates[1] == LIBRARY
     (step,) = program_of(module).steps
@@ -144,11 +144,11 @@ def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_heads_repeated_for_the_library_are_part_of_the_question() -> None:
     """It is timed with what repeats them, kernels of ours without."""
-    inputs = random(2, 8, 1, 64), random(2, 2, 600, 64)
+    inputs = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     module, (found,) = attention(lambda q, k: efficient(q, repeated(k, 8), repeated(k, 8), None), *inputs)
-    assert found is not None and found.what == "attention 2x8x1x64 on 2x2x600x64" and len(found.repeats) == 2
+    assert found is not None and found.what == "attention 2x8x1x64 on 2x2x1200x64" and len(found.repeats) == 2
     cut = Cut(Bundle(tuple(calls(module)), None), found.what, before=found.repeats)
-    assert {tuple(type_.shape) for type_, _ in cut.inputs} == {(2, 8, 1, 64), (2, 2, 600, 64)}
+    assert {tuple(type_.shape) for type_, _ in cut.inputs} == {(2, 8, 1, 64), (2, 2, 1200, 64)}
     with module.context:
         (once,) = program_of(ir.Module.parse(cut.text), "forward{m=16 n=16}").steps
     assert isinstance(once, Call) and once.callee == "lamina.attention_forward"
