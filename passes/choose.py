@@ -20,6 +20,8 @@ from .product_groups import CHOICE, Bundle, bundles, calls, joined, work_of
 from .products import Product
 
 LIBRARY = "library"
+HALF = "half "  # before a schedule: of two products that meet in a group, the first is computed with it, the other by the library
+_HALVES = 2  # of these candidates
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 
 
@@ -29,7 +31,8 @@ class Choose(Pass):
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
-    that share their left factor and meet in one group, as those of SwiGLU do, become one with it. A call without the attribute
+    that share their left factor and meet in one group, as those of SwiGLU do, become one with it; where "half " stands before the
+    schedule, the first of them alone does, and the other stays. A call without the attribute
     stays, and so does one with "library". With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU
     that the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
     behind it sums these. lamina-tile turns such a group into a program over blocks of the result.
@@ -47,7 +50,7 @@ class Choose(Pass):
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
-        unmeasured: dict[str, Config | None] = {}
+        unmeasured: dict[str, str] = {}
         given = _known(self.schedule) if self.schedule else ""
         for op in calls(module):
             if CHOICE in op.attributes:
@@ -55,26 +58,41 @@ class Choose(Pass):
         for bundle in bundles(module):
             if CHOICE in bundle.ops[0].attributes:
                 _must_take(bundle)
-            elif choice := given or str(self._config(bundle, unmeasured) or ""):
+            elif choice := given or self._default(bundle, unmeasured):
                 with suppress(Unfit):
                     _take(bundle, choice)
 
-    def _config(self, bundle: Bundle, unmeasured: dict[str, Config | None]) -> Config | None:
-        """The schedule of calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
+    def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
+        """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
         if not self.target or bundle.group is None:
-            return None
+            return ""
         values = [*(v for op in bundle.ops for v in op.operands), *bundle.group.operands, *bundle.group.results]
         name = _NUMBER.sub("", ir.StringAttr(bundle.group.attributes["sym_name"]).value)
         alike = " ".join((str(len(bundle.ops)), *(str(v.type) for v in values), name))
         if alike not in unmeasured:
-            work = work_of(bundle)
-            unmeasured[alike] = None if work is None else product_cost.unmeasured(work, Gpu.named(self.target.partition(":")[2]))
+            _, unmeasured[alike] = kernels_of(bundle, Gpu.named(self.target.partition(":")[2]))
         return unmeasured[alike]
+
+
+def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
+    """The candidates that are kernels of ours, the most promising first, and which of them is taken unmeasured, "" for none. No
+    candidates where blocks cannot compute the product."""
+    work = work_of(bundle)
+    if work is None:
+        return (), ""
+    ours = [str(c) for c in product_cost.candidates(work, gpu)]
+    default = str(product_cost.unmeasured(work, gpu) or "")
+    if len(bundle.ops) > 1 and (half := work_of(bundle.half())) is not None:
+        ours += [f"{HALF}{c}" for c in product_cost.candidates(half, gpu)[:_HALVES]]
+        best = product_cost.unmeasured(half, gpu)
+        default = default or (f"{HALF}{best}" if best is not None else "")
+    return tuple(ours), default
 
 
 def _known(choice: str) -> str:
     """A candidate as it is written; CompileError for none."""
-    return choice if choice in (LIBRARY, CUBLASLT) else str(Config.read(choice))
+    half = HALF if choice.startswith(HALF) else ""
+    return choice if choice in (LIBRARY, CUBLASLT) else half + str(Config.read(choice.removeprefix(half)))
 
 
 def _check(op: ir.Operation) -> None:
@@ -104,5 +122,7 @@ def _take(bundle: Bundle, choice: str) -> None:
     if choice == CUBLASLT:
         take_activation(bundle)
     elif choice != LIBRARY:
-        group = joined(bundle, Config.read(choice).n)
-        group.attributes[CHOICE] = ir.StringAttr.get(choice, group.context)
+        half = choice.startswith(HALF)
+        schedule = choice.removeprefix(HALF)
+        group = joined(bundle.half() if half else bundle, Config.read(schedule).n)
+        group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)

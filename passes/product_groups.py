@@ -40,8 +40,12 @@ class Bundle:
         return self.group or self.ops[-1]
 
     def alone(self) -> "Bundle":
-        """Without what reads it."""
+        """The first call, without what reads it."""
         return Bundle(self.ops[:1], None)
+
+    def half(self) -> "Bundle":
+        """The first call, with what reads it."""
+        return Bundle(self.ops[:1], self.group)
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
@@ -213,8 +217,8 @@ def _work(made: Made, follows: bool) -> Work:
         elif isinstance(e, Load):
             reads[e.tensor] = bytes_of(e.tensor)
     writes = sum(bytes_of(v) for v in made.group.results)
-    item = bits(element_type(product.a.tensor)) // 8
-    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, len(product.products), item)
+    item, count = bits(element_type(product.a.tensor)) // 8, len(product.products)
+    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, count, item, made.halves is not None)
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from gpu_programs import TARGET
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
@@ -27,7 +28,7 @@ from lamina.frontend.dynamo import autograd
 from lamina.frontend.export import inference_graph
 from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_products
-from lamina.passes.choose import LIBRARY
+from lamina.passes.choose import LIBRARY, kernels_of
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
 from lamina.passes.library_epilogues import CUBLASLT
@@ -181,6 +182,23 @@ def test_a_pair_is_one_question(store: Store) -> None:
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         assert [type(step) for step in program_from(module, "cuda").steps] == [Launch]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "ours"), [(8192, 3072, 768, True), (8192, 8192, 2048, False)])
+def test_half_of_a_pair_may_be_the_default(m: int, n: int, k: int, ours: bool, store: Store) -> None:
+    """The other product is one more thing to read after one that is worth a kernel of its own."""
+    with FakeTensorMode():
+        given = [torch.empty(*shape, dtype=torch.bfloat16) for shape in ((m, k), (k, n), (k, n))]
+        module = graph_level(*given, fn=lambda x, w, v: F.gelu(x @ w) * (x @ v))
+    (bundle,) = bundles(module)
+    names, default = kernels_of(bundle, Gpu.named("sm_90a"))
+    assert default.startswith("half ") == ours and (default in names) == ours
+    store.put(Question("another", "another", (LIBRARY, OURS)), HERE, Answer(OURS))
+    assert [answer.winner for _, answer in annotated(module, store)] == [default or LIBRARY]
+    run(pipeline("graph", "tile", target=TARGET), module)
+    with module.context:
+        kinds = [type(step) for step in program_from(module, "cuda").steps]
+    assert kinds == ([Call, Launch] if ours else [Call, Call, Launch])
 
 
 def test_layers_are_asked_about_once() -> None:

@@ -10,10 +10,10 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.attention import Attention
-from lamina.passes.choose import LIBRARY
+from lamina.passes.choose import LIBRARY, kernels_of
 from lamina.passes.library_epilogues import CUBLASLT, has_activation
-from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls, work_of
-from lamina.schedules import attention_cost, product_cost
+from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls
+from lamina.schedules import attention_cost
 from lamina.targets import Target
 
 from .clocks import CudaClock
@@ -77,10 +77,11 @@ def annotate(
 
 def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
     for bundle in bundles(module):
-        if CHOICE not in bundle.ops[0].attributes and (work := work_of(bundle)) is not None:
-            cut = Cut(bundle, rounds=rounds)
+        if CHOICE not in bundle.ops[0].attributes and (kernels := kernels_of(bundle, gpu))[0]:
+            cut, (ours, default) = Cut(bundle, rounds=rounds), kernels
             libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
-            yield bundle, cut, _question(cut, product_cost.candidates(work, gpu), product_cost.unmeasured(work, gpu), libraries)
+            first = sorted(ours, key=lambda name: name != default)
+            yield bundle, cut, _question(cut, first, default or None, libraries)
 
 
 def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
