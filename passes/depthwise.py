@@ -8,24 +8,19 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.gpu import Gpu
-
 from .base import Pass
 from .generics import empty, filled, generic, with_body
 from .layout import CONVOLUTION, channels_last
 from .locations import fused, model_ops, op_word
-from .product_groups import CHOICE, calls, copy_body, reader, strides_of
-from .reading import Untraceable, producer, shape_of
-from .realise import bytes_of
+from .product_groups import calls, copy_body, reader, strides_of
+from .reading import Untraceable, shape_of
 from .space import find_space
-from .strips import WINDOW, Strips, Unfit, strips_of
+from .strips import WINDOW, Unfit, strips_of
 
 _TYPES = ("f16", "bf16")
 _STRIDES = (1, 2)
 _TAPS = (4, 64)  # of a window
 _SMALLEST = 8  # channels
-_LAUNCH = 2e-6  # seconds that one kernel less saves
-_BUSY = 0.6  # of the peak, that arithmetic beside loads and conversions reaches
 
 
 @dataclass(frozen=True)
@@ -33,11 +28,9 @@ class Depthwise(Pass):
     """Turn calls of depthwise convolutions into kernels of ours.
 
     Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
-    has the channels last, is a group marked `graph.window`: a sum over the window in f32. It takes the group that alone reads it
-    where that computes element by element, and the group that makes its image for it alone where it is cheaper to compute that
-    again for each strip than to store it. Its weight is put in order by a group of its own, with the channels last and in f32:
-    threads have channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it
-    (passes/strips.py).
+    has the channels last, is a group marked `graph.window`: a sum over the window in f32, with the group that alone reads it where
+    that computes element by element. Its weight is put in order by a group of its own, with the channels last and in f32: threads
+    have channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it (passes/strips.py).
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
      -> %1 = "graph.group"(%w) ({ transposed, in f32 })
@@ -53,13 +46,12 @@ class Depthwise(Pass):
     target: str = ""
 
     def run(self, module: ir.Module) -> None:
-        if not self.target:
+        if not self.target.startswith("nvvm:"):
             return
-        gpu = Gpu.named(self.target.partition(":")[2])
         for op in calls(module):
             found = Convolution.read(op)
             if found is not None:
-                _replace(op, found, gpu)
+                _replace(op, found)
 
 
 @dataclass(frozen=True)
@@ -142,49 +134,23 @@ def _pair(numbers: ir.Attribute) -> tuple[int, int]:
     return (given[0], given[-1])
 
 
-@dataclass(frozen=True)
-class _Around:
-    """What is computed with a convolution: the group that makes its image for it alone, and the one that alone reads its result."""
-
-    before: ir.Operation | None
-    after: ir.Operation | None
-
-
-def _replace(op: ir.Operation, convolution: Convolution, gpu: Gpu) -> None:
-    """The group of a call, with as much of what is around it as strips can compute. The call stays where they cannot compute the
-    convolution alone."""
-    before, after = _maker(op, convolution.image), reader(op)
+def _replace(op: ir.Operation, convolution: Convolution) -> None:
+    """The group of a call, with its reader, or by itself where strips cannot compute both. The call stays where they cannot compute
+    the convolution either."""
+    group = reader(op)
     with op.context:
         weight = _weight(op, convolution.weight)
-        for around in dict.fromkeys(_Around(b, a) for b in (before, None) for a in (after, None)):
-            new = _made(op, around, convolution, weight.results[0])
-            plan = _plan(new, gpu)
-            if plan is not None and (around.before is None or _pays(around.before, plan, gpu)):
-                for old, now in zip((around.after or op).results, new.results, strict=True):
+        for after in [group, None] if group is not None else [None]:
+            new = _made(op, after, convolution, weight.results[0])
+            if _fits(new):
+                for old, now in zip((after or op).results, new.results, strict=True):
                     old.replace_all_uses_with(now)
-                for gone in (around.after, op, around.before):
-                    if gone is not None:
-                        gone.erase()
+                if after is not None:
+                    after.erase()
+                op.erase()
                 return
             new.erase()
         weight.erase()
-
-
-def _maker(op: ir.Operation, image: ir.Value) -> ir.Operation | None:
-    """The group that makes an image for `op` alone, element by element."""
-    group = producer(image)
-    if group is None or group.name != "graph.group" or len(group.results) != 1 or len(list(image.uses)) != 1:
-        return None
-    if WINDOW in group.attributes or CHOICE in group.attributes or list(op.operands).count(image) != 1:
-        return None
-    ops = [o.operation for o in group.regions[0].blocks[0].operations]
-    return None if any("reduction" in str(o.attributes["iterator_types"]) for o in ops if o.name == "linalg.generic") else group
-
-
-def _pays(before: ir.Operation, plan: Strips, gpu: Gpu) -> bool:
-    """Whether it takes less time to make each pixel as often as strips read it than to write and read all of them."""
-    again = plan.operations * plan.pixels / (gpu.peak("f32") / 2 * _BUSY)
-    return again < 2 * bytes_of(before.results[0]) / gpu.bandwidth + _LAUNCH
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
@@ -202,39 +168,27 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
         return _group([weight], [type_], "weight", op.location, transposed)
 
 
-def _made(op: ir.Operation, around: _Around, convolution: Convolution, weight: ir.Value) -> ir.Operation:
-    """The group that would stand for a call and what is around it, beside them."""
-    before, after = around.before, around.after
-    image = [convolution.image] if before is None else list(before.operands)
+def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:
+    """The group that would stand for a call and its reader, beside them."""
+    after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     bias = [] if convolution.bias is None else [convolution.bias]
-    rest = [] if after is None else [v for v in after.operands if v != op.results[0]]
-    operands = list(dict.fromkeys([*image, weight, *bias, *rest]))
-    results = [convolution.result] if after is None else [v.type for v in after.results]
-    location = fused([o.location for o in (before, op, after) if o is not None])
+    operands = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
+    results = [convolution.result] if group is None else [v.type for v in group.results]
+    location = fused([o.location for o in ([op] if group is None else [op, group])])
     words = dict.fromkeys(op_word(name) for name in model_ops(location))
 
     def body(values: Sequence[ir.Value]) -> ir.Value | None:
         inner = dict(zip(operands, values, strict=True))
-        pixels = inner[convolution.image] if before is None else _copied(before, inner)
-        made = convolution.emit(pixels, inner[weight], *(inner[v] for v in bias))
-        if after is None:
+        made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
+        if group is None:
             return made
-        copy_body(after, {**inner, op.results[0]: made})
+        copy_body(group, {**inner, op.results[0]: made})
         return None
 
-    with ir.InsertionPoint(after or op):
+    with ir.InsertionPoint(group or op):
         new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", location, body)
     new.attributes[WINDOW] = ir.UnitAttr.get()
     return new
-
-
-def _copied(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Value:
-    """The result of a group, computed at the end of the current block."""
-    copy_body(group, values)
-    end = list(ir.InsertionPoint.current.block.operations)[-1].operation
-    result = end.operands[0]
-    end.erase()
-    return result
 
 
 def _group(
@@ -261,14 +215,15 @@ def _group(
     return new
 
 
-def _plan(group: ir.Operation, gpu: Gpu) -> Strips | None:
-    """The strips of a group on images that have their channels last; None where there are none."""
+def _fits(group: ir.Operation) -> bool:
+    """Whether strips can compute a group on images that have their channels last."""
     block = group.regions[0].blocks[0]
     last = {v: channels_last(shape_of(v)) for v in (*group.operands, *group.results) if len(shape_of(v)) == 4}
     strides = {a: last.get(v) or strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
     outs = [last.get(v) or strides_of(v) for v in group.results]
     try:
         space = find_space(block, strides, outs, divide=True)
-        return strips_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs), gpu)
+        strips_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
     except (Unfit, Untraceable):
-        return None
+        return False
+    return True

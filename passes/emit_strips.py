@@ -1,8 +1,7 @@
 """The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
 
-A strip's sums are in registers. For each row of the window the program reads pixels and weights, and adds every product of them
-that belongs to a sum. Rows of large windows are a loop, which leaves out those outside of the image; small windows are written out,
-for strips of several rows, and what is outside of the image is 0, as columns are.
+A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
+them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0.
 """
 
 from functools import partial
@@ -18,7 +17,6 @@ from .space import Space
 from .strips import Strips
 
 Change = dict[Axis, Affine]
-Place = tuple[int, int]  # row and column of a strip
 
 
 class StripBlocks(Blocks):
@@ -34,11 +32,11 @@ class StripBlocks(Blocks):
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Only the bound that can fail is looked at."""
-        one = self.memoised(("inside", guard[0]), 0, partial(self._inside, guard[0]))
-        if len(guard) > 1:
-            rest = self._condition(guard[1:], False)
-            one = self.memoised(("inside", guard), 0, lambda: arith.andi(one, rest))
-        return self.widen(one) if wide else one
+        conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
+        both = conditions[0]
+        for c in conditions[1:]:
+            both = arith.andi(both, c)
+        return self.widen(both) if wide else both
 
     def _inside(self, b: Bound) -> ir.Value:
         (low, high), at = b.at.bounds(), self.index(b.at)
@@ -63,8 +61,8 @@ class StripProgram:
     def emit(self, program: ir.Value) -> None:
         self._place(program)
         sums = self._sums()
-        for place, total in sums.items():
-            change = self._place_of(*place)
+        for j, total in enumerate(sums):
+            change = {self.plan.column: self._column(j)}
             self.b.stack[-1].memo[self._at(self.plan.product, change)] = total
             for r, flat in self.results:
                 self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
@@ -73,73 +71,66 @@ class StripProgram:
         """Binds the axes to this program's place: neighbours have neighbouring channels, up to some, then strips, then rows."""
         b, p, rest = self.b, self.plan, program
         places = []
-        for n in (p.inner, p.strips.extent, p.bands.extent, p.outer):
+        for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
             places.append(arith.remui(rest, b.number(n)) if n > 1 else b.number(0))
             rest = arith.divui(rest, b.number(n)) if n > 1 else rest
-        inner, strip, band, outer = places
+        inner, strip, row, outer = places
         block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
-        for axis, value in ((p.strips, strip), (p.bands, band), (p.batch, rest)):
+        for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
             b.bind(axis, value)
         b.bind(p.channel, arith.muli(block, b.number(p.config.lanes)))
         b.vector = p.channel
 
-    def _place_of(self, i: int, j: int) -> Change:
-        """Row i and column j of the strip."""
-        p = self.plan
-        return {p.row: Affine.of(p.bands, p.height) + i, p.column: Affine.of(p.strips, p.length) + j}
+    def _column(self, j: int) -> Affine:
+        return Affine.of(self.plan.strips, self.plan.length) + j
 
-    def _sums(self) -> dict[Place, ir.Value]:
+    def _sums(self) -> list[ir.Value]:
         b, p = self.b, self.plan
         zero = b.splat(0.0, ir.F32Type.get())
-        sums = {(i, j): zero for i in range(p.height) for j in range(p.length)}
-        if p.unrolled:
-            return self._added(sums, [{p.down: Affine(k)} for k in range(p.down.extent)])
         low, high = self._rows()
         with b.point():
-            loop = scf.ForOp(low, high, b.number(1), list(sums.values()))
+            loop = scf.ForOp(low, high, b.number(1), [zero] * p.length)
         with b.scope(loop.body, anchor=loop.operation):
             b.bind(p.down, loop.induction_variable)
-            inside = self._added(dict(zip(sums, loop.inner_iter_args, strict=True)), [{}])
+            sums = self._row(list(loop.inner_iter_args))
             with ir.InsertionPoint(loop.body):
-                scf.YieldOp(list(inside.values()))
-        return dict(zip(sums, loop.results, strict=True))
+                scf.YieldOp(sums)
+        return list(loop.results)
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
         """The first row of the window that is in the image, and the one after the last."""
         b, p = self.b, self.plan
         first, last = b.number(0), b.number(p.down.extent)
-        if p.inside is None:
+        if p.height is None:
             return first, last
-        top = (p.inside.at + Affine.of(p.down, -1)).rename(self._place_of(0, 0))  # the image's row that the window begins with
-        if top.bounds()[0] < p.inside.low:
-            first = arith.maxsi(first, arith.subi(b.number(p.inside.low), b.index(top)))
-        if top.bounds()[1] + p.down.extent > p.inside.high:
-            last = arith.minsi(last, arith.subi(b.number(p.inside.high), b.index(top)))
+        top = p.height.at + Affine.of(p.down, -1)  # the image's row that the window begins with
+        if top.bounds()[0] < p.height.low:
+            first = arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top)))
+        if top.bounds()[1] + p.down.extent > p.height.high:
+            last = arith.minsi(last, arith.subi(b.number(p.height.high), b.index(top)))
         return first, last
 
-    def _added(self, sums: dict[Place, ir.Value], rows: list[Change]) -> dict[Place, ir.Value]:
-        """The sums with rows of the window added, one pixel after the other: each is read and converted once for all its sums."""
+    def _row(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """The sums with a row of the window added, one pixel of it after the other."""
         p = self.plan
-        pixels: dict[Place, Expr] = {}
-        uses: dict[Place, list[tuple[Place, Expr]]] = {}  # pixel -> sums that it is a part of, with its weight
-        weights: dict[Place, Expr] = {}
-        for i in range(p.height):
-            for n, row in enumerate(rows):
-                for j in range(p.length):
-                    for k in range(p.across.extent):
-                        at = (i * p.steps[0] + n, j * p.steps[1] + k)
-                        if at not in pixels or (n, k) not in weights:
-                            here = {**self._place_of(i, j), **row, p.across: Affine(k)}
-                            pixels[at], weights[n, k] = self._factors(here)
-                        uses.setdefault(at, []).append(((i, j), weights[n, k]))
-        out = dict(sums)
-        for at, pixel in pixels.items():
-            if isinstance(pixel, Const) and pixel.value == 0:
-                continue
-            for place, weight in uses[at]:
-                x, w = self.b.block(pixel), self.b.block(weight)
+        pixels: dict[int, Expr] = {}
+        weights: dict[int, Expr] = {}
+        uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> sums that it is a part of, with its place in their windows
+        for j in range(p.length):
+            for k in range(p.across.extent):
+                at = j * p.step + k
+                if at not in pixels or k not in weights:
+                    pixels[at], weights[k] = self._factors({p.column: self._column(j), p.across: Affine(k)})
+                uses.setdefault(at, []).append((j, k))
+        inside = {at: e for at, e in pixels.items() if not (isinstance(e, Const) and e.value == 0)}
+        out = list(sums)
+        for e in (*inside.values(), *weights.values()):
+            self.b.block(e)
+        for at, pixel in inside.items():
+            for j, k in uses[at]:
+                x, w = self.b.block(pixel), self.b.block(weights[k])
                 with self.b.point():
-                    out[place] = math.fma(x, w, out[place])
+                    out[j] = math.fma(x, w, out[j])
         return out
 
     def _factors(self, here: Change) -> tuple[Expr, Expr]:
@@ -152,7 +143,7 @@ class StripProgram:
     # -- expressions at a column of the strip and of the window
 
     def _at(self, e: Expr, change: Change) -> Expr:
-        """`e` where `change` says what axes are."""
+        """`e` where `change` says what axes are. The rows of the window are those in the image."""
         make = self.make
         match e:
             case Load():
@@ -170,7 +161,6 @@ class StripProgram:
         raise AssertionError(f"{type(e).__name__} in a strip")
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
-        """The bounds that may fail; None where one always does. The loop over the window's rows keeps those of rows."""
-        p = self.plan
-        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if p.unrolled or not b.at.coefficient(p.down)]
+        """The bounds that may fail; None where one always does."""
+        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)

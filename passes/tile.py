@@ -218,7 +218,7 @@ def _lower_strips(
     outs = list(list(block.operations)[-1].operands)
     n_in = len(block.arguments)
     try:
-        plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], _gpu(target))
+        plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
     except NoStrips as e:
         raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f)) from None
     with ir.InsertionPoint(f):

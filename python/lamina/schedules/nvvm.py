@@ -18,12 +18,10 @@ MOST_TEAMS = 32  # each reads what all have found
 FILLED = 0.85  # of a program's threads, at least
 SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
-STRIP_VEC = 4  # channels of a thread that sums over windows: it has registers for many columns then
-STRIP_THREADS = 256  # of a CTA that does: it reads the rows that its windows share once
+LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread that sums over windows
 STRIP_CHANNELS = 32  # neighbours in memory that such threads read: whole sectors
-LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread
-WRITTEN_OUT = 25  # taps of a window up to which a program holds them all; it computes several rows then
-STRIP_ROWS, STRIP_SUMS = 2, 14  # rows of such a program, and sums of each channel that it has registers for
+STRIP_THREADS = 256  # of a CTA of them: it reads the rows that its windows share once
+LARGE_WINDOW = 25  # elements, above which there is enough to do for smaller CTAs to share it evenly
 
 
 @dataclass(frozen=True)
@@ -126,23 +124,27 @@ def column_scan(extent: int) -> Config:
     return Config(min(WARP, power_of_two(extent)), 1, 1)
 
 
-def strip(rows: int, columns: int, taps: int) -> tuple[int, int] | None:
-    """Rows and columns of a strip: the most columns that divide a row, so that little of what a thread reads is read by its
-    neighbours too."""
-    height = STRIP_ROWS if taps <= WRITTEN_OUT and rows % STRIP_ROWS == 0 else 1
+def strip(columns: int) -> int | None:
+    """Columns of a strip: the most that divide a row, so that little of what a thread reads is read by its neighbours too."""
     fitting = [n for n in range(SHORTEST_STRIP, LONGEST_STRIP + 1) if columns % n == 0]
-    few = [n for n in fitting if n * height <= STRIP_SUMS]
-    return (height, max(few)) if few else (1, max(fitting)) if fitting else None
+    return max(fitting, default=None)
 
 
-def strips(channels: int, vec: int, places: int, sms: int) -> tuple[Config, int]:
-    """Sums over windows for `channels` neighbouring elements, at so many places. The second: how many programs share the columns of
-    a strip, one beside the other."""
+def strip_width(length: int) -> int:
+    """Channels of a thread, at most. Where images are so small that strips are short, there are few threads, and more are worth
+    more than wide accesses."""
+    return 4 if 2 * length > LONGEST_STRIP else 2
+
+
+def strips(channels: int, vec: int, window: int) -> tuple[Config, int]:
+    """Sums over windows of so many elements, for `channels` neighbouring elements. The second: how many programs share the columns
+    of a strip, one beside the other."""
     accesses = channels // vec
     wanted = STRIP_CHANNELS // vec
     neighbours = min((n for n in range(1, accesses + 1) if accesses % n == 0), key=lambda n: abs(n - wanted))
     threads = neighbours & -neighbours
-    return Config(threads, vec, 1, pack=STRIP_THREADS // threads), neighbours // threads
+    cta = STRIP_THREADS // 2 if window > LARGE_WINDOW else STRIP_THREADS
+    return Config(threads, vec, 1, pack=cta // threads, resident=2 * STRIP_THREADS // cta), neighbours // threads
 
 
 def squares(vec: int) -> Config:
