@@ -84,3 +84,32 @@ def test_columns_that_a_model_takes_itself_are_copied() -> None:
     gm = graph(lambda x, w: [(x @ w)[:, :8].clone()], x, w)
     (got,) = gm(x, w)
     assert copies(gm) == 1 and got.is_contiguous()
+
+
+WIDER = torch.randn(8, WIDE, dtype=torch.float16)
+
+
+@pytest.mark.parametrize(
+    ("fn", "weight"),
+    [
+        (lambda x, w: [(y := x[0] @ w), y[:, :WIDTH].clone()], WIDER),
+        (lambda x, w: [(y := x[0] @ w)[:, :WIDTH].clone(), y[:, :WIDTH].clone()], WIDER),
+        (lambda x, w: [(y := x[0] @ w)[:, 2:5], y[:, :WIDTH].clone()], WIDER),
+        (lambda x, w: [(y := F.linear(x, w)), y.clone()], W),
+        (lambda x, w: [(y := F.linear(x, w)), y.flatten()], W),
+        (lambda x, w: [(y := F.linear(x, w)), y.transpose(1, 2)], W),
+        (lambda x, w: [(y := F.linear(x, w)), y.view(10, WIDTH)], W),
+    ],
+)
+def test_results_share_memory_as_in_eager(fn: Callable[..., list[Tensor]], weight: Tensor) -> None:
+    """What a caller writes to one is in those that eager has it in, and in no other."""
+    one, other = graph(fn, X, weight)(X, weight)
+    first, second = fn(X, weight)
+    alike = first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+    assert (one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()) is alike
+
+
+def test_every_second_column_is_no_first_one() -> None:
+    x, w = torch.randn(8, 8), torch.randn(8, 8)
+    (got,) = graph(lambda x, w: [(x @ w)[:, ::2].clone()], x, w)(x, w)
+    assert got.is_contiguous()

@@ -10,29 +10,41 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from .aliases import storage
 from .decompositions_library import ALIGNED
 
 aten = torch.ops.aten
 
 _PRODUCTS = frozenset({aten.mm.default, aten.addmm.default})
+_FIRST = ((1, 0), (1, 0, 1))  # a slice of the first columns: dimension, start, and the step if it is said
 _VIEWS = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unsqueeze.default})
 
 
 def leave_room(gm: fx.GraphModule) -> fx.GraphModule:
-    """`gm`, whose results that copy the first columns of a product are views of it now. For graphs without gradients: what flows
-    back would have to come in the same strides."""
+    """`gm`, whose results that copy the first columns of a product are views of it now, where they still share memory with the same
+    other results. For graphs without gradients: what flows back would have to come in the same strides."""
     graph = gm.graph
     end = next(node for node in graph.nodes if node.op == "output")
-    changed = False
-    for result in dict.fromkeys(end.all_input_nodes):
-        views = _views_of_columns(result)
-        if views is not None:
-            end.replace_input_with(result, _again(graph, views))
-            changed = True
+    results = [node for node in end.all_input_nodes if isinstance(node.meta.get("val"), Tensor)]
+    found = {result: views for result in results if (views := _views_of_columns(result)) is not None}
+    changed = {result: views for result, views in found.items() if _share_as_before(result, found, results)}
+    for result, views in changed.items():
+        end.replace_input_with(result, _again(graph, views))
     if changed:
         graph.eliminate_dead_code()
         gm.recompile()
     return gm
+
+
+def _share_as_before(result: fx.Node, found: dict[fx.Node, list[fx.Node]], results: list[fx.Node]) -> bool:
+    """Whether all results that are views of this one's copy or of its product are to be views of the product, of this copy's
+    columns. found: of each such result, its views."""
+    product = found[result][0].args[0]
+    assert isinstance(product, fx.Node)
+    copy, whole = storage(result.meta["val"]), storage(product.meta["val"])
+    of_it = {node for node, (columns, *_) in found.items() if columns.args[0] is product}
+    beside = [node for node in results if node in of_it or storage(node.meta["val"]) in (copy, whole)]
+    return all(node in of_it and storage(node.meta["val"]) == copy for node in beside)
 
 
 def _views_of_columns(result: fx.Node) -> list[fx.Node] | None:
@@ -47,7 +59,7 @@ def _views_of_columns(result: fx.Node) -> list[fx.Node] | None:
     if not isinstance(columns, fx.Node) or columns.target is not aten.slice.Tensor:
         return None
     product, dim, first = columns.args[:3]
-    if not isinstance(product, fx.Node) or product.target not in _PRODUCTS or (dim, first) != (1, 0):
+    if not isinstance(product, fx.Node) or product.target not in _PRODUCTS or (dim, first, *columns.args[4:]) not in _FIRST:
         return None
     wide, width = product.meta["val"].shape[-1], result.meta["val"].shape[-1]
     keeps_rows = all(view.meta["val"].shape[-1] == columns.meta["val"].shape[-1] for view in views)
