@@ -99,6 +99,22 @@ def test_an_answer_makes_the_product_ours(store: Store) -> None:
     assert kinds == [Launch, Call]
 
 
+def test_sums_along_rows_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ours_first(question: Question, *_: object, **__: object) -> Answer:
+        return Answer(next(name for name in question.candidates if name != LIBRARY))
+
+    def relu_sum(x: Tensor, w: Tensor) -> Tensor:
+        return torch.relu(x @ w + 1).sum(1)
+
+    monkeypatch.setattr(products, "decide", ours_first)
+    module = graph_level(torch.randn(256, 64).bfloat16(), torch.randn(64, 512).bfloat16(), fn=relu_sum)
+    ((question, answer),) = annotated(module, store, "quick")
+    assert question.what.startswith("mm 256x64 by 64x512 and ") and answer.winner != LIBRARY
+    run(pipeline("graph", "tile", target=TARGET), module)
+    with module.context:
+        assert all(isinstance(step, Launch) for step in program_from(module, "cuda").steps)
+
+
 def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[object] = []
 

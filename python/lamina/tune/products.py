@@ -54,7 +54,8 @@ def annotate(
     known: dict[str, Answer] = {}
     gpu = Gpu.named(target.name.partition(":")[2])
     rounds = options.round_intermediates
-    found = [*_products(module, gpu, rounds), *_attention(module, gpu, rounds)]
+    with module.context, ir.Location.unknown():
+        found = [*_products(module, gpu, rounds), *_attention(module, gpu, rounds)]
     of = len({cut.key for _, cut, _ in found})
     for bundle, cut, question in found:
         if cut.key not in known:
