@@ -77,12 +77,19 @@ def annotate(
 
 
 def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    asked: dict[str, Question | None] = {}  # layers repeat
     for bundle in bundles(module):
-        if CHOICE not in bundle.ops[0].attributes and (kernels := kernels_of(bundle, gpu))[0]:
-            cut, (ours, default) = Cut(bundle, rounds=rounds), kernels
+        if CHOICE in bundle.ops[0].attributes:
+            continue
+        cut = Cut(bundle, rounds=rounds)
+        if cut.key not in asked:
+            ours, default = kernels_of(bundle, gpu)
             libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
             first = sorted(ours, key=lambda name: name != default)
-            yield bundle, cut, _question(cut, first, default or None, libraries)
+            asked[cut.key] = _question(cut, first, default or None, libraries) if ours else None
+        question = asked[cut.key]
+        if question is not None:
+            yield bundle, cut, question
 
 
 def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
