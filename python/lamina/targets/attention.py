@@ -46,7 +46,7 @@ def _forward(call: Call) -> dict[str, Any]:
     wide = {"D": _power(size), "E": _power(values)}
     constants = {
         **_shared(query, key, value, masks, given), "OUT": _strides(out), "BATCH": batch, "CAUSAL": bool(given["causal"]),
-        "TOGETHER": max(1, min(batch * heads, _SIDE_BY_SIDE // head)), "M": config.m, "N": config.n, **wide,
+        "TOGETHER": max(1, min(batch * heads, _SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values) // (2 if given["causal"] else 1)
