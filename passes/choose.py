@@ -120,9 +120,17 @@ def _must_take(bundle: Bundle) -> None:
 def _take(bundle: Bundle, choice: str) -> None:
     """Unfit where the candidate cannot compute the bundle, and nothing has changed."""
     if choice == CUBLASLT:
-        take_activation(bundle)
+        if not _went_before(bundle):
+            take_activation(bundle)
     elif choice != LIBRARY:
         half = choice.startswith(HALF)
         schedule = choice.removeprefix(HALF)
         group = joined(bundle.half() if half else bundle, Config.read(schedule).n)
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
+
+
+def _went_before(bundle: Bundle) -> bool:
+    """Whether what reads a call is a kernel of ours with another product: tuning answers for each product with the group that reads
+    both, and the first takes it. The library computes the other as it is."""
+    users = [use.owner.operation for use in bundle.ops[0].results[0].uses]
+    return any(user.name == "graph.group" and CHOICE in user.attributes for user in users)

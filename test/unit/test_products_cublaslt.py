@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_programs import Simulated, distribute, tiled
+from attention_programs import graph_level
+from gpu_programs import TARGET, Simulated, distribute, tiled
 from torch import Tensor
+from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.program import Call, Launch
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline import run
+from lamina.passes.product_groups import CHOICE
+from lamina.passes.product_groups import calls as externs
 from lamina.runtime.resolve import out_variant
 
 FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
@@ -80,3 +87,17 @@ def test_what_the_library_does_not_compute(fn: Callable[..., Any]) -> None:
 def test_a_bad_choice() -> None:
     with pytest.raises(CompileError, match="'cublas' is no schedule of products"):
         tiled(lambda x, w, b: torch.relu(F.linear(x, w, b)), inputs(), products="cublas")
+
+
+def test_another_product_has_its_reader() -> None:
+    """Tuning answers for each of two products that one group reads; where the first takes the group, the library computes the other
+    alone."""
+    module = graph_level(lambda x, w, b: F.linear(x, w + 1, b) * 2 + torch.relu(F.linear(x * 2, w, b)), inputs())
+    with module.context:
+        for op, choice in zip(externs(module), ("triton{m=32 n=32 k=32}", "cublaslt"), strict=True):
+            op.attributes[CHOICE] = ir.StringAttr.get(choice)
+    run(pipeline("graph", "tile", target=TARGET), module)
+    with module.context:
+        steps = program_from(module, "cuda").steps
+    assert [step.callee for step in steps if isinstance(step, Call)] == [PLAIN]
+    assert any("tile.triton" in op.operation.attributes for op in module.body.operations)
