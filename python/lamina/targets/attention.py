@@ -125,9 +125,10 @@ def _strides(ref: Ref) -> tuple[int, ...]:
 
 
 def _suits_descriptors(ref: Ref) -> bool:
+    """Whether rows begin at multiples of 16 bytes, each at a place of its own."""
     *outer, last = _strides(ref)
     offset = fixed(ref.offset, "attention")
-    return last == 1 and all(n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in (*outer, offset // ITEM_BYTES[ref.dtype]))
+    return last == 1 and offset % _ALIGNED == 0 and all(n and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
 
 
 def _power(n: int) -> int:

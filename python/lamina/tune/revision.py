@@ -6,11 +6,14 @@ from pathlib import Path
 
 _GENERATORS = (  # in the package
     "kernels/attention/*.py",
+    "passes/*attention*.py",
     "passes/*product*.py",
     "passes/contraction.py",
     "passes/emit_dot.py",
+    "passes/library_epilogues.py",
     "passes/row_sums.py",
     "passes/split_groups.py",
+    "schedules/attention*.py",
     "schedules/contraction.py",
     "targets/attention.py",
     "targets/triton_*.py",
