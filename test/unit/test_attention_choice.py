@@ -1,8 +1,6 @@
 """How attention is computed, with no GPU: what is read of a call, what is taken unmeasured, what is asked of tuning, and code."""
 
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,12 +24,11 @@ from lamina.targets.nvvm import GpuArtifact
 from lamina.targets.triton_user import take
 from lamina.tune import products
 from lamina.tune.cut import Cut
-from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.question import Answer, Question
 from lamina.tune.store import Store
 
 BF16 = torch.bfloat16
 HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")
-HERE = Identity("a GPU, 132 SMs", "versions")
 DECODE = Work(32, 32, 4, 1, 8192, 128, 128)
 
 
@@ -99,14 +96,6 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
 def test_programs_fill_the_gpu_once() -> None:
     first = candidates(DECODE, HOPPER)[0]
     assert isinstance(first, Split) and 132 <= 32 * 4 * first.parts <= 2 * 132
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    return Store(tmp_path / "store.sqlite")
 
 
 def asked(module: ir.Module, store: Store, monkeypatch: pytest.MonkeyPatch, winner: str) -> list[Question]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -44,7 +43,6 @@ from lamina.tune.revision import revision
 from lamina.tune.store import Store
 
 OURS = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
-HERE = Identity("a GPU, 132 SMs", "versions")
 FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
 
 
@@ -69,26 +67,18 @@ def graph_level(*given: Tensor, layers: int = 1, fn: Callable[..., Tensor] = mlp
     return module
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    return Store(tmp_path / "store.sqlite")
-
-
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
     heard: list[tuple[Question, Answer]] = []
     products.annotate(module, named(TARGET), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
     return heard
 
 
-def test_an_answer_makes_the_product_ours(store: Store) -> None:
+def test_an_answer_makes_the_product_ours(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
     first, second = calls(module)
     cut = Cut(bundle_of(first))
     assert cut.what.startswith("addmm 80x64 by 64x96 and ")
-    store.put(Question(cut.key, cut.what, (LIBRARY, OURS), LIBRARY), HERE, Answer(OURS, ((OURS, 1e-5), (LIBRARY, 2e-5))))
+    store.put(Question(cut.key, cut.what, (LIBRARY, OURS), LIBRARY), here, Answer(OURS, ((OURS, 1e-5), (LIBRARY, 2e-5))))
     heard = annotated(module, store)
     assert [answer.winner for _, answer in heard] == [OURS, LIBRARY]
     with module.context:
@@ -163,13 +153,15 @@ def test_equal_surroundings_are_one_question(store: Store) -> None:
     assert keys[0] == keys[1] and keys[0][0] != keys[0][1] and not set(keys[0]) & set(keys[2])
 
 
-def test_answers_hold_for_these_kernels_of_ours(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_hold_for_these_kernels_of_ours(
+    store: Store, here: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not for those that round elsewhere, nor for those of another revision."""
     bundle = bundle_of(calls(module := graph_level(*inputs()))[0])
     cut, rounded = Cut(bundle), Cut(bundle, rounds=True)
     assert cut.key != rounded.key and Cut(bundle).key == cut.key
     other = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[1])
-    store.put(Question(rounded.key, cut.what, (LIBRARY, other), LIBRARY), HERE, Answer(other))
+    store.put(Question(rounded.key, cut.what, (LIBRARY, other), LIBRARY), here, Answer(other))
     assert other not in {answer.winner for _, answer in annotated(module, store)}
     here = Path(products.__file__).parents[1]
     for folder in ("passes", "targets", "schedules", "kernels/attention"):
@@ -180,7 +172,7 @@ def test_answers_hold_for_these_kernels_of_ours(store: Store, tmp_path: Path, mo
     assert revision(tmp_path) != revision()
 
 
-def test_a_pair_is_one_question(store: Store) -> None:
+def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
     """Of products that share their left factor and meet in a group; the library then computes both."""
 
     def swiglu(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
@@ -193,7 +185,7 @@ def test_a_pair_is_one_question(store: Store) -> None:
     assert len(bundle.ops) == 2 and cut.what.startswith("2 x mm 80x64 by 64x96 and silu")
     assert [len(random_inputs(Cut(b), torch.device("cpu"))) for b in bundles(module)] == [3]
     ours = str(candidates(Work(1, 80, 96, 64, products=2), Gpu.named("sm_90a"))[0])
-    store.put(Question(cut.key, cut.what, (LIBRARY, ours), LIBRARY), HERE, Answer(ours, ((ours, 1e-5), (LIBRARY, 2e-5))))
+    store.put(Question(cut.key, cut.what, (LIBRARY, ours), LIBRARY), here, Answer(ours, ((ours, 1e-5), (LIBRARY, 2e-5))))
     assert [answer.winner for _, answer in annotated(module, store)] == [ours]
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
@@ -201,7 +193,7 @@ def test_a_pair_is_one_question(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("m", "n", "k", "ours"), [(8192, 3072, 768, True), (8192, 8192, 2048, False)])
-def test_half_of_a_pair_may_be_the_default(m: int, n: int, k: int, ours: bool, store: Store) -> None:
+def test_half_of_a_pair_may_be_the_default(m: int, n: int, k: int, ours: bool, store: Store, here: Identity) -> None:
     """The other product is one more thing to read after one that is worth a kernel of its own."""
     with FakeTensorMode():
         given = [torch.empty(*shape, dtype=torch.bfloat16) for shape in ((m, k), (k, n), (k, n))]
@@ -209,7 +201,7 @@ def test_half_of_a_pair_may_be_the_default(m: int, n: int, k: int, ours: bool, s
     (bundle,) = bundles(module)
     names, default = kernels_of(bundle, Gpu.named("sm_90a"))
     assert default.startswith("half ") == ours and (default in names) == ours
-    store.put(Question("another", "another", (LIBRARY, OURS)), HERE, Answer(OURS))
+    store.put(Question("another", "another", (LIBRARY, OURS)), here, Answer(OURS))
     assert [answer.winner for _, answer in annotated(module, store)] == [default or LIBRARY]
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
@@ -226,30 +218,30 @@ def test_layers_are_asked_about_once() -> None:
     assert [cut.key for cut in last] == [down.key, up.key, down.key]
 
 
-def test_an_empty_store_changes_nothing(store: Store) -> None:
+def test_an_empty_store_changes_nothing(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
     assert annotated(module, store) == [] and all(CHOICE not in op.attributes for op in calls(module))
-    assert not store.path.exists() and store.state(HERE) == ""
+    assert not store.path.exists() and store.state(here) == ""
 
 
-def test_state_follows_the_answers(store: Store) -> None:
+def test_state_follows_the_answers(store: Store, here: Identity) -> None:
     question = Question("key", "what", (LIBRARY, OURS))
-    store.put(question, HERE, Answer(OURS))
-    first = store.state(HERE)
-    store.put(question, HERE, Answer(LIBRARY))
-    assert first and store.state(HERE) not in ("", first)
+    store.put(question, here, Answer(OURS))
+    first = store.state(here)
+    store.put(question, here, Answer(LIBRARY))
+    assert first and store.state(here) not in ("", first)
     assert store.state(Identity("another", "versions")) == ""
 
 
-def test_off_does_not_look(store: Store) -> None:
+def test_off_does_not_look(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
     cut = Cut(next(bundles(module)))
-    store.put(Question(cut.key, cut.what, (LIBRARY, OURS)), HERE, Answer(OURS))
+    store.put(Question(cut.key, cut.what, (LIBRARY, OURS)), here, Answer(OURS))
     assert annotated(module, store, "off") == []
 
 
-def test_products_of_f32_are_not_asked_about(store: Store) -> None:
-    store.put(Question("key", "what", (LIBRARY, OURS)), HERE, Answer(OURS))
+def test_products_of_f32_are_not_asked_about(store: Store, here: Identity) -> None:
+    store.put(Question("key", "what", (LIBRARY, OURS)), here, Answer(OURS))
     assert annotated(graph_level(*inputs(torch.float32)), store) == []
 
 
