@@ -9,10 +9,12 @@ from gpu_programs import TARGET
 from torch import Tensor
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.frontend.heads import repeated
+from lamina.frontend.levels import emit
 from lamina.passes.attention import Attention
 from lamina.passes.choose import LIBRARY
 from lamina.passes.product_groups import CHOICE, Bundle, calls
@@ -169,3 +171,20 @@ def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
             assert all(isinstance(s, Launch) for s in program.steps)
             assert all(r.spill_stores == r.spill_loads == 0 for r in artifact.resources), (config, artifact.resources)
             assert all(needs.shared <= gpu.shared_bytes for needs in artifact.needs.values())
+
+
+class Decode(torch.nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def test_its_text_at_every_level() -> None:
+    inputs = (random(2, 32, 1, 128), random(2, 4, 2048, 128), random(2, 4, 2048, 128))
+    texts = {level: emit(Decode(), inputs, target=TARGET, level=level, options=Options()) for level in ("triton", "ptx")}
+    assert "def custom_attention_split(x0, x1, x2, y0, y1):" in texts["triton"] and "\ndef split(" in texts["triton"]
+    assert ".entry custom_attention_split(" in texts["ptx"] and ".entry custom_attention_join(" in texts["ptx"]
+
+
+def test_a_model_without_kernels_says_so() -> None:
+    with pytest.raises(CompileError, match="every step is a call of a library"):
+        emit(torch.nn.Linear(64, 64, bias=False).bfloat16(), (random(256, 64),), target=TARGET, level="ptx", options=Options())

@@ -11,7 +11,7 @@ from .custom.substitute import with_registered
 from .destination import destination
 from .export import inference_graph
 from .normalise import normalise
-from .stages import import_linalg, keep_kernels, run_passes, with_users_patterns
+from .stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -65,8 +65,9 @@ def _levels(model: Any, example_inputs: Any, target: str | None, options: Option
         run_passes(module, reached, level, code, options, {}, verify_each=True)
         reached = level
         yield level, lambda: _text(module)
+    ready = users_kernels(module, graph, code, options, goal)
     keep_kernels(module)
-    yield from code.below(module)
+    yield from code.below(module, ready)
 
 
 def _text(module: "ir.Module") -> str:

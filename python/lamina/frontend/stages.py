@@ -204,6 +204,16 @@ def _custom(
     return *take(program, functions, Gpu.named(goal.target.partition(":")[2])), choices
 
 
+def users_kernels(module: "ir.Module", graph: Normalised, target: "Target", options: Options, goal: Destination) -> Sequence[Any]:
+    """What the program of a module at the tile level calls of kernels that are given as Triton functions, compiled."""
+    from lamina.passes.emit_program import program_from
+
+    with module.context:
+        program = with_outputs(program_from(module, goal.device), graph.interface)
+    _, ready, _ = _custom(program, target, options, goal, UNSEEN)
+    return ready
+
+
 def keep_kernels(module: "ir.Module") -> None:
     """Leaves the tile programs alone in the module: the host program has been read."""
     for op in list(module.body.operations):

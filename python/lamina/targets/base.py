@@ -49,8 +49,11 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
-        """The levels under tile by name, each reached when it is asked for, with their texts. The module is consumed."""
+    def below(self, module: ir.Module, ready: Sequence[Any] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
+        """The levels under tile by name, each reached when it is asked for, with their texts. The module is consumed.
+
+        ready  as of `compile`
+        """
 
     @abstractmethod
     def assembly(self, artifact: Artifact) -> str:

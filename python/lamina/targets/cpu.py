@@ -95,7 +95,7 @@ class CpuTarget(Target):
             code = machine.emit_object(parsed)
         return Artifact(self.name, code, kernels, messages, text, clock.seconds)
 
-    def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
+    def below(self, module: ir.Module, ready: Sequence[Any] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
         artifact = self.compile(module)
         yield "llvm", lambda: str(module.operation.get_asm(enable_debug_info=True))
         yield "asm", lambda: self.assembly(artifact)

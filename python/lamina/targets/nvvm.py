@@ -107,16 +107,18 @@ class NvvmTarget(Target):
         needs = {k.name: k.needs for k in hot}
         return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, needs, source, resources)
 
-    def below(self, module: ir.Module) -> Iterator[tuple[str, Callable[[], str]]]:
+    def below(self, module: ir.Module, ready: Sequence[triton.Compiled] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
         def text() -> str:
             return str(module.operation.get_asm(enable_debug_info=True))
 
         clock = Clock()
         printed = triton_text.take(module, self.gpu.capability >= TMA)
-        if printed:
-            yield "triton", lambda: triton_text.together(printed)
+        if not (printed or ready or has_programs(module)):
+            raise CompileError("there are no kernels: every step is a call of a library", remedy="--emit=plan shows the calls")
+        if printed or ready:
+            yield "triton", lambda: "\n\n\n".join([triton_text.together(printed).rstrip(), *(k.text for k in ready)]) + "\n"
         texts = []
-        if has_programs(module) or not printed:
+        if has_programs(module):
             self.to_gpu(module, clock)
             yield "gpu", text
             llvm = self.to_llvm(module, clock)
@@ -124,7 +126,7 @@ class NvvmTarget(Target):
             yield "llvm", lambda: llvm
             texts.append(self.to_ptx(llvm, clock))
         with self._by_triton(printed, clock) as by_triton:
-            source = triton.join([*texts, *(k.ptx for k in by_triton())])
+            source = triton.join([*texts, *(k.ptx for k in (*by_triton(), *ready))])
         yield "ptx", lambda: source
         yield "sass", lambda: disassemble(self._assemble(source, module, 1).cubin)
 

@@ -30,9 +30,12 @@ _VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Compiled:
+    """text: of a user's kernel, as Triton reads it."""
+
     name: str
     ptx: str
     needs: Needs
+    text: str = ""
 
 
 def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:

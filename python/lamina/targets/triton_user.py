@@ -21,6 +21,7 @@ from lamina.core.program_needs import fixed
 from . import attention
 from .triton import Compiled, define, renamed
 from .triton_stages import ALIGNED, to_ptx
+from .triton_text import HEADER
 
 REASON = "custom"  # of calls that stand for Triton kernels: of users, and for attention
 _POINTER = {
@@ -52,8 +53,7 @@ class UserKernel:
     def text(self) -> str:
         n_in = len(self.arguments) - self.outputs
         names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(self.outputs))]
-        head = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
-        return f"{head}def {self.symbol}({', '.join(names)}):\n    kernel({self.call})\n"
+        return f"{HEADER}\n\n@triton.jit\ndef {self.symbol}({', '.join(names)}):\n    kernel({self.call})\n"
 
 
 def launched(program: Program) -> tuple[Program, list[UserKernel]]:
@@ -131,7 +131,8 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
         made = to_ptx(defined(kernel, function), pointers, gpu, warps=kernel.warps, stages=kernel.stages)
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
-    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs)
+    text = f"# {_start(function)}\n@triton.jit\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
+    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:
