@@ -1,6 +1,7 @@
 """How attention is computed, with no GPU: what is read of a call, what is taken unmeasured, what is asked of tuning, and code."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -80,8 +81,11 @@ def test_what_is_left_to_the_library(name: str) -> None:
 
 
 def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
-    assert isinstance(unmeasured(DECODE, HOPPER), Split)
+    for taken in (replace(DECODE, batch=8), replace(DECODE, batch=1), replace(DECODE, masked=True)):
+        assert isinstance(unmeasured(taken, HOPPER), Split)
+    assert isinstance(unmeasured(DECODE, AMPERE), Split)
     for other in (
+        DECODE,  # fills the GPU
         Work(32, 4, 4, 1, 8192, 128, 128),
         Work(4, 32, 8, 2048, 2048, 64, 64, causal=True),
         Work(1, 8, 2, 1, 100, 64, 64),

@@ -11,6 +11,7 @@ _ROWS = 64  # of queries that share a head of keys, up to which keys are split
 _RESIDENT = 2  # CTAs of `split` that an SM holds
 _START = 2e-6  # of a CTA: the latency of its first loads, and its stores
 _JOIN, _JOINED = 3e-6, 2e-8  # of the kernel that joins, and of each part of a row
+_PAYS = 4  # parts, from which on cuDNN's kernel is not faster
 _LONG = 1024  # keys from which on splitting them is worth two kernels
 _WITH_TMA = 90
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
@@ -103,9 +104,10 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     Of 32 heads of queries on 4 of keys, 8192 of 128 elements, batches of 32, 8 and 1 took 138, 48 and 16 us in as many parts as
     fill an H200 once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. Libraries' kernels
-    that take a mask read each of these heads eight times.
+    that take a mask read each of these heads eight times. So cuDNN's kernel is taken where hardly a part fills the GPU.
     """
     if work.heads == work.kv_heads or not work.is_few or work.keys < _LONG:
         return None
-    found = candidates(work, gpu)
-    return found[0] if found else None
+    found = next((c for c in candidates(work, gpu) if isinstance(c, Split)), None)
+    full = found is not None and found.parts < _PAYS and not work.masked and gpu.capability >= _WITH_TMA
+    return None if full else found
