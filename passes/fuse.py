@@ -11,6 +11,7 @@ from lamina.dialects import graph
 
 from .affine import row_major
 from .base import Pass
+from .copying import copy_ops
 from .grouping import Group, Grouping, Node, trace_node
 from .locations import decomposed_op, fused, model_ops, op_word, where
 from .reading import Generic, Untraceable, producer, shape_of
@@ -182,10 +183,7 @@ class _Rewrite:
         with ir.InsertionPoint(block):
             for v in unread:
                 local[v] = tensor.empty(shape_of(v), ir.ShapedType(v.type).element_type)
-            for o in body:
-                copy = o.clone()
-                _remap(copy, local)
-                local.update(zip(o.results, copy.results, strict=True))
+            copy_ops(body, local)
             ir.Operation.create(graph.Yield.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
         return op, outs, body
 
@@ -268,16 +266,6 @@ def _captured(op: ir.Operation) -> list[ir.Value]:
                 used += list(o.operation.operands)
                 own.update(o.operation.results)
     return [v for v in used if v not in own]
-
-
-def _remap(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    for i, v in enumerate(op.operands):
-        if v in values:
-            op.operands[i] = values[v]
-    for region in op.regions:
-        for block in region.blocks:
-            for o in block.operations:
-                _remap(o.operation, values)
 
 
 __all__ = ["Fuse", "_reads", "find_groups"]
