@@ -159,6 +159,22 @@ def test_what_is_never_recorded(gpu: FakeGpu, callee: str, args: Any, why: str) 
         assert gpu["graph_launches"] == 0 and run.status() == Status("off", "a single step gains nothing by it")
 
 
+def test_a_count_that_no_step_reads_stops_no_recording(gpu: FakeGpu) -> None:
+    """As BatchNorm's num_batches_tracked in evaluation; what a call reads as a tensor may be a number on the CPU."""
+    program, (x, w) = p.product()
+    count = torch.tensor(7)
+    bufs = (*program.buffers, *p.buffers(("input", 8)))
+    bufs = (*bufs[:-1], replace(bufs[-1], index=2))
+    like = p.program([x, w, count], bufs, program.steps, program.outputs)
+    assert not why_not_recorded(on_gpu(like), "cpu")
+    run = gpu.executable(like, recorder=gpu.recorder())
+    for _ in range(6):
+        torch.testing.assert_close(run(x, w, count)[0], (x + 1) @ w)
+    assert gpu["graph_launches"] == 4
+    reads = Call("aten.digamma.default", "fallback", ((p.ref(len(bufs) - 1, count),),), (), (p.ref(2, x),), (), "reads")
+    assert "argument 2 may lie on the CPU" in why_not_recorded(on_gpu(replace(like, steps=(*like.steps, reads))), "cpu")
+
+
 def test_calls_of_torch_that_only_read_and_write_memory_are_recorded(gpu: FakeGpu) -> None:
     x = torch.rand(64)
     bufs = p.buffers(("input", 256), ("output", 256), ("output", 256))

@@ -1,5 +1,6 @@
 """Which programs may be recorded as CUDA graphs, and what of them runs ahead of each replay."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,11 +36,22 @@ def drawn(program: Program) -> list[int]:
 def _is_draw(step: Call | Launch) -> bool:
     if isinstance(step, Launch) or not step.callee.startswith("aten.") or step.outs or None in step.owned:
         return False
-    return not _reads(step.args) and not _reads(tuple(value for _, value in step.kwargs))
+    return not _read(step)
 
 
-def _reads(value: Any) -> bool:
-    return isinstance(value, Ref) or (isinstance(value, tuple) and any(map(_reads, value)))
+def _read(step: Call | Launch) -> set[int]:
+    """The buffers that it names as arguments."""
+    if isinstance(step, Launch):
+        return {ref.buffer for ref in step.args}
+    return set(_buffers((step.args, step.kwargs)))
+
+
+def _buffers(value: Any) -> Iterator[int]:
+    if isinstance(value, Ref):
+        yield value.buffer
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _buffers(part)
 
 
 def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
@@ -51,10 +63,10 @@ def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
             found = _why_not(step)
             if found:
                 return found
+    by_calls, by_kernels = (set().union(*(_read(s) for s in program.steps if isinstance(s, kind))) for kind in (Call, Launch))
     for index, given in enumerate(program.inputs):
         buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
-        small = given.dtype in ("i64", "u64") and _count(given.shape) <= 2
-        if small and not any(r.buffer == buffer for s in program.steps if isinstance(s, Launch) for r in s.args):
+        if given.dtype in ("i64", "u64") and _count(given.shape) <= 2 and buffer in by_calls - by_kernels:
             return f"argument {index} may lie on the CPU, where a replay would not look again"
     return ""
 
