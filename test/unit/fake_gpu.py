@@ -38,6 +38,7 @@ class Launched:
     grid: int
     grid_yz: tuple[int, int]
     threads: int
+    threads_yz: tuple[int, int]
     shared: int
     cluster: int
     dependent: bool
@@ -79,6 +80,7 @@ class FakeGpu:
                 grid=r.grid[0],
                 grid_yz=(r.grid[1], r.grid[2]),
                 threads=r.block[0],
+                threads_yz=(r.block[1], r.block[2]),
                 shared=r.shared,
                 cluster=r.cluster,
                 dependent=bool(r.dependent),

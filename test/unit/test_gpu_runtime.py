@@ -73,6 +73,14 @@ def test_grids_of_three_dimensions(gpu: FakeGpu) -> None:
     assert [(x.grid, x.grid_yz) for x in gpu.launches()] == [(3, (1, 1)), (3, (5, 7))]
 
 
+def test_blocks_of_three_dimensions(gpu: FakeGpu) -> None:
+    program = p.inc_chain(192, 2)
+    steps = tuple(replace(s, threads_yz=yz) for s, yz in zip(program.steps, ((1, 1), (4, 2)), strict=True))
+    run = gpu.executable(Program.from_json(replace(program, steps=steps).to_json()))
+    assert run(torch.zeros(192))[0].sum() == 384
+    assert [(x.threads, x.threads_yz) for x in gpu.launches()] == [(64, (1, 1)), (64, (4, 2))]
+
+
 def test_kernels_that_wait_by_themselves_start_early(gpu: FakeGpu) -> None:
     program = p.inc_chain(192, 3)
     kinds = ((False, 1), (True, 1), (True, 3))

@@ -87,13 +87,14 @@ class Launch:
     where    source lines of the ops it holds, "file.py:12"
     ops      names of the ops it holds, "aten.add.Tensor"
     inplace  (input, output) pairs of arg positions that share memory; all else is disjoint from the outputs
-    threads  of a block; 0 on the CPU
+    threads  of a block, along x; 0 on the CPU
     cluster  blocks of a cluster
     shared   bytes of dynamic shared memory of a block
     scratch  what a kernel takes after its arguments and nobody else reads: descriptors of memory that it keeps
     dependent  the kernel waits (griddepcontrol.wait) before it touches global memory, so it may be launched before what runs ahead
                of it on the stream has ended; of sm_90 and newer
     grid_yz  on a GPU: blocks along y and z
+    threads_yz  on a GPU: threads of a block along y and z
     """
 
     kernel: str
@@ -112,6 +113,7 @@ class Launch:
     dependent: bool = False
     scratch: tuple[Ref, ...] = ()
     grid_yz: tuple[int, int] = (1, 1)
+    threads_yz: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)

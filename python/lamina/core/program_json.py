@@ -23,7 +23,7 @@ from .program import (
 from .size import size_from_json as _size
 from .size import size_to_json as _js
 
-VERSION = 4
+VERSION = 5
 
 
 def dumps(program: Program) -> str:
@@ -90,6 +90,7 @@ def _step_to_json(s: Step) -> dict[str, Any]:
             "ops": list(s.ops),
             "inplace": [list(pair) for pair in s.inplace],
             "threads": s.threads,
+            "threads_yz": list(s.threads_yz),
             "cluster": s.cluster,
             "shared": s.shared,
             "dependent": s.dependent,
@@ -122,6 +123,7 @@ def _step_from_json(d: dict[str, Any]) -> Step:
             ops=tuple(map(str, d["ops"])),
             inplace=tuple((int(i), int(o)) for i, o in d["inplace"]),
             threads=int(d["threads"]),
+            threads_yz=_pair(d["threads_yz"]),
             cluster=int(d["cluster"]),
             shared=int(d["shared"]),
             dependent=bool(d["dependent"]),

@@ -73,6 +73,7 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
         "bytes": step.bytes,
         "flops": step.flops,
         "threads": step.threads,
+        "threads_yz": step.threads_yz,
         "cluster": step.cluster,
         "shared": step.shared,
         "dependent": step.dependent,

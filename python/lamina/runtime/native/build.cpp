@@ -63,6 +63,7 @@ Launch read_launch(nb::handle h, Plan &plan, Step &step) {
     launch.function = get<int>(h, "kernel");
     std::tie(launch.grid_y, launch.grid_z) = get<std::pair<uint32_t, uint32_t>>(h, "grid_yz");
     launch.threads = get<int64_t>(h, "threads");
+    std::tie(launch.threads_y, launch.threads_z) = get<std::pair<uint32_t, uint32_t>>(h, "threads_yz");
     launch.cluster = get<uint32_t>(h, "cluster");
     launch.shared = get<uint32_t>(h, "shared");
     launch.dependent = get<bool>(h, "dependent");

@@ -102,8 +102,8 @@ public:
     if (launch.grid == 0) return;
     const Loaded &here = *static_cast<const Loaded *>(context.loaded);
     cuda::LaunchAttribute attributes[2];
-    cuda::LaunchConfig config{unsigned(launch.grid),    launch.grid_y, launch.grid_z,  unsigned(launch.threads), 1, 1,
-                              launch.shared, context.stream, attributes,     0};
+    cuda::LaunchConfig config{unsigned(launch.grid),    launch.grid_y,    launch.grid_z, unsigned(launch.threads), launch.threads_y,
+                              launch.threads_z, launch.shared, context.stream, attributes,              0};
     auto add = [&](int id) -> cuda::LaunchAttribute & { return attributes[config.attribute_count++] = {id, {}, {}}; };
     if (launch.cluster > 1) add(cuda::kClusterDimension).value.cluster = {launch.cluster, 1, 1};
     if (launch.dependent) add(cuda::kDependentLaunch).value.allowed = 1;
@@ -139,7 +139,7 @@ public:
 private:
   [[noreturn]] void fail(cuda::Result result, const Launch &launch, const std::string &name) const {
     int64_t blocks = launch.grid * launch.grid_y * launch.grid_z;
-    std::string geometry = std::to_string(blocks) + " blocks of " + std::to_string(launch.threads) + " threads";
+    std::string geometry = std::to_string(blocks) + " blocks of " + std::to_string(launch.threads * launch.threads_y * launch.threads_z) + " threads";
     if (launch.cluster > 1) geometry += " in clusters of " + std::to_string(launch.cluster);
     if (launch.shared) geometry += ", " + std::to_string(launch.shared) + " bytes of shared memory each";
     throw std::runtime_error("the launch of " + name + " (kernel " + code_.kernels[size_t(launch.function)].name + ", " + geometry +

@@ -60,7 +60,8 @@ struct Launch {
   uint32_t slots, count; // its addresses are slots[slots .. slots+count), then the address of the error slot
   int64_t grid;
   int64_t threads;         // worth using, before torch's own limit; on a GPU those of a block
-  uint32_t grid_y = 1, grid_z = 1; // on a GPU: blocks in further dimensions
+  uint32_t grid_y = 1, grid_z = 1;       // on a GPU: blocks in further dimensions
+  uint32_t threads_y = 1, threads_z = 1; // on a GPU: threads of a block in further dimensions
   uint32_t cluster, shared; // on a GPU: blocks of a cluster, bytes of dynamic shared memory
   bool dependent;           // on a GPU: it waits for the work before it by itself
 };
