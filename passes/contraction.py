@@ -1,6 +1,6 @@
 """Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ class Contraction:
 
     batch     axes that all factors vary over, from 0
     m, n      the axis that a varies over, and that each b does; None where it has one element
-    a, bs     what is multiplied
+    a, bs     what is multiplied: elements of memory, or what is computed of them
+    factors   the element type that these are rounded to: of FACTORS, or tf32
     products  the sums themselves, one of each b, among the expressions of `results`
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
     """
@@ -29,8 +30,9 @@ class Contraction:
     m: Axis | None
     n: Axis | None
     inner: Axis | None
-    a: Load
-    bs: tuple[Load, ...]
+    a: Expr
+    bs: tuple[Expr, ...]
+    factors: str
     products: tuple[Reduce, ...]
     results: tuple[Result, ...]
     summed: tuple[int, ...]
@@ -52,8 +54,9 @@ def extent(axis: Axis | None) -> int:
     return 1 if axis is None else axis.extent
 
 
-def contraction_of(space: Space, dtype_of: dict[object, str], summed: Sequence[int]) -> Contraction:
-    """The products of a space that has them; Unfit says why it has none that blocks can compute. dtype_of: of the tensors."""
+def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contraction:
+    """The products of a space that has them; Unfit says why it has none that blocks can compute. factors: their element type, f32
+    where they are rounded to tf32."""
     if not 1 <= len(space.reductions) <= MOST:
         raise Unfit(f"{len(space.reductions)} reductions, not one product or two")
     _check_surroundings(space)
@@ -62,14 +65,17 @@ def contraction_of(space: Space, dtype_of: dict[object, str], summed: Sequence[i
         raise Unfit(f"the inner dimension of the product is no one axis: {', '.join(map(str, merged.columns))}")
     if not merged.columns:
         raise Unfit("an inner dimension of 1")
-    found = [_factors(product, merged, dtype_of) for product in space.reductions]
+    if factors not in (*FACTORS, "f32"):
+        raise Unfit(f"factors of {factors}: tensor cores take two of f16, of bf16, or rounded to tf32")
+    found = [_factors(product, merged, factors) for product in space.reductions]
     a, _, batch, m, n = found[0]
     if any((one.a, one.batch, one.m, one.n) != (a, batch, m, n) for one in found):
         raise Unfit("products that share no left factor")
     if any(summed) and n is None:
         raise Unfit("sums along rows of one element")
     bs, results = tuple(one.b for one in found), space.results
-    return Contraction(merged, batch, m, n, merged.columns[0], a, bs, space.reductions, results, tuple(summed))
+    rounded = "tf32" if factors == "f32" else factors
+    return Contraction(merged, batch, m, n, merged.columns[0], a, bs, rounded, space.reductions, results, tuple(summed))
 
 
 def _rounded(e: Expr) -> Expr:
@@ -82,22 +88,22 @@ def _rounded(e: Expr) -> Expr:
 class _Factors(NamedTuple):
     """Of one product; see Contraction."""
 
-    a: Load
-    b: Load
+    a: Expr
+    b: Expr
     batch: tuple[Axis, ...]
     m: Axis | None
     n: Axis | None
 
 
-def _factors(product: Reduce, merged: Merged, dtype_of: dict[object, str]) -> _Factors:
+def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
     factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
-    loads = [load for load in map(_rounded, factors) if isinstance(load, Load) and not load.guard]
-    if product.op != "arith.addf" or len(factors) != 2 or len(loads) != 2:
+    if product.op != "arith.addf" or len(factors) != 2:
         raise Unfit("a reduction that is no sum of products of elements")
-    a, b = loads
-    types = {dtype_of[load.tensor] if load is f else "tf32" for load, f in zip(loads, factors, strict=True)}
-    if len(types) != 1 or not types <= {*FACTORS, "tf32"}:
-        raise Unfit(f"factors of {' and '.join(sorted(types))}: tensor cores take two of f16, of bf16, or rounded to tf32")
+    a, b = map(_rounded, factors)
+    if dtype == "f32" and (a is factors[0] or b is factors[1]):
+        raise Unfit("factors of f32 that are not rounded to tf32")
+    for factor in (a, b):
+        _check(outside(factor, ()), "a factor")
     of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
     rows = [x for x in merged.rows if x.extent != 1]
     if neither := [x for x in rows if x not in of_a | of_b]:
@@ -122,11 +128,16 @@ def _check_surroundings(space: Space) -> None:
             raise Unfit("a result that is stored where other values say")
         if result.full:
             raise Unfit("a result that varies over the inner dimension, too")
-        for e in outside(result.expr, space.reductions):
-            if isinstance(e, Position | InBounds | Scan) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
-                raise Unfit("an epilogue that reads by position, or under bounds")
-            if e.dtype == "f64" or (isinstance(e, Apply) and e.op not in EPILOGUE):
-                raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in an epilogue")
+        _check(outside(result.expr, space.reductions), "an epilogue")
+
+
+def _check(expressions: Iterable[Expr], place: str) -> None:
+    """Unfit for what blocks know nothing of."""
+    for e in expressions:
+        if isinstance(e, Position | InBounds | Scan | Reduce) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
+            raise Unfit(f"{place} that reads by position, or under bounds")
+        if e.dtype == "f64" or (isinstance(e, Apply) and e.op not in EPILOGUE):
+            raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in {place}")
 
 
 def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:

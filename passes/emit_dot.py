@@ -1,37 +1,37 @@
 """Products of matrices as block programs: squares of the result, each a loop over blocks of the factors, and what follows in
 registers. Blocks are vectors of rank 2; those of a row or a column have 1 for the other size."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
 from lamina.schedules.contraction import Config
 
-from .affine import Affine, Axis
 from .contraction import Contraction, extent
-from .emit_scopes import attribute, element
-from .expressions import HALF, Apply, Const, Expr, Load
+from .emit_blocks import Axes, Blocks, Done, Memory
+from .emit_scopes import element
+from .expressions import HALF, Const, Expr, Load
 from .space import Result
 
 
-class Dot:
+@dataclass(frozen=True)
+class Factor:
+    """What is multiplied, the axes that its blocks run along, and their shape."""
+
+    expr: Expr
+    axes: Axes
+    shape: tuple[int, int]
+
+
+class Dot(Blocks):
     """Emits the program of one square into `entry`. memory: the memref of each tensor that is read, and its element type."""
 
-    def __init__(
-        self,
-        entry: ir.Block,
-        product: Contraction,
-        config: Config,
-        memory: dict[Any, tuple[ir.Value, str]],
-        results: Sequence[ir.Value],
-    ) -> None:
-        self.entry, self.product, self.config, self.memory, self.results = entry, product, config, memory, results
-        self.done: dict[Expr, ir.Value] = {}
-        self.at: dict[Axis | None, ir.Value] = {}
-        self.width = config.n
-        self.numbers: dict[int, ir.Value] = {}
+    def __init__(self, entry: ir.Block, product: Contraction, config: Config, memory: Memory, results: Sequence[ir.Value]) -> None:
+        super().__init__(entry, product, config, memory)
+        self.results = results
 
     def emit(self, program: ir.Value) -> None:
         """program: the number of the square."""
@@ -39,6 +39,7 @@ class Dot:
         totals = self._sums()
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
+        self.shape = self.config.m, self.width
         rows: dict[int, ir.Value] = {}  # sums along them, by result
         for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
@@ -74,13 +75,7 @@ class Dot:
         c, n = self.config, extent(self.product.n)
         f32 = ir.F32Type.get()
         if n % c.n:
-            whole = ir.VectorType(value.type)
-            one = ir.VectorType.get([1, self.width], ir.IntegerType.get_signless(1))
-            left = arith.subi(self._number(n), self.at[self.product.n])
-            mask = vector.create_mask(one, [self._number(1), left])
-            mask = vector.broadcast(ir.VectorType.get(whole.shape, one.element_type), mask)
-            zero = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.FloatAttr.get(f32, 0.0)))
-            value = arith.select(mask, value, zero)
+            value = self._where_inside(value, 1, self.product.n)
         row = ir.VectorType.get([c.m], f32)
         zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
         sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [1])
@@ -135,92 +130,56 @@ class Dot:
         whole = ir.VectorType.get([c.m, c.n], ir.F32Type.get())
         zero = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.FloatAttr.get(ir.F32Type.get(), 0.0)))
         inits = [zero] * len(p.products)
+        left, *others = factors = [Factor(p.a, (p.m, p.inner), (c.m, c.k)), *(Factor(b, (p.inner, p.n), (c.k, c.n)) for b in p.bs)]
+        kept = {f: self._before(f) for f in factors}
         loop = scf.ForOp(self._number(0), self._number(extent(p.inner)), self._number(c.k), inits)
         with ir.InsertionPoint(loop.body):
             self.at[p.inner] = loop.induction_variable
-            a = self._read(p.a, (p.m, p.inner), (c.m, c.k))
+            a = self._factor(left, kept[left])
             out = []
-            for b, acc in zip(p.bs, loop.inner_iter_args, strict=True):
-                block = self._read(b, (p.inner, p.n), (c.k, c.n))
-                out.append(vector.contract(whole, a, block, acc, *_rows_by_columns()))
+            for factor, acc in zip(others, loop.inner_iter_args, strict=True):
+                out.append(vector.contract(whole, a, self._factor(factor, kept[factor]), acc, *_rows_by_columns()))
             scf.YieldOp(out)
         return list(loop.results)
 
-    def _value(self, e: Expr) -> ir.Value:
-        found = self.done.get(e)
-        if found is None:
-            found = self.done[e] = self._emit(e)
+    def _before(self, factor: Factor) -> Done:
+        """What is computed of a factor before the loop: all that does not vary along the inner dimension."""
+        inner, found = self.product.inner, Done()
+        if not self._is_loaded(factor.expr):
+            with self._blocks_of(factor, found):
+                stack = [factor.expr]
+                while stack:
+                    e = stack.pop()
+                    if inner in self._axes_of(e):
+                        stack.extend(e.args)
+                    elif not isinstance(e, Const):
+                        self._value(e)
         return found
 
-    def _emit(self, e: Expr) -> ir.Value:
-        if isinstance(e, Const):
-            one = ir.VectorType.get([1, 1], element(e.dtype))
-            return arith.constant(one, ir.DenseElementsAttr.get_splat(one, attribute(e.value, element(e.dtype))))
-        if isinstance(e, Load):
-            axes = {self.product.merged.axis_of.get(x, x) for x in e.free}
-            m, n = (axis if axis in axes else None for axis in (self.product.m, self.product.n))
-            raw = self._read(e, (m, n), (self.config.m if m else 1, self.width if n else 1))
-            return self._from_memory(raw, self.memory[e.tensor][1])
-        assert isinstance(e, Apply), e
-        values = [self._value(x) for x in e.operands]
-        shape = [max(ir.VectorType(v.type).shape[d] for v in values) for d in range(2)]
-        values = [self._broadcast(v, shape) for v in values]
-        attributes = {}
-        if e.predicate is not None:
-            attributes["predicate"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), e.predicate)
-        result = ir.VectorType.get(shape, element(e.dtype))
-        return ir.Operation.create(e.op, results=[result], operands=values, attributes=attributes).results[0]
+    def _factor(self, factor: Factor, kept: Done) -> ir.Value:
+        """The block of a factor at a place of the inner dimension: read as it is, or computed and rounded; zero behind the end."""
+        if isinstance(factor.expr, Load) and self._is_loaded(factor.expr):
+            return self._read(factor.expr, factor.axes, factor.shape)
+        with self._blocks_of(factor, dict(kept)):
+            value = self._broadcast(self._value(factor.expr), factor.shape)
+        for side, axis in enumerate(factor.axes):
+            if axis is None or (axis == self.product.inner and extent(axis) % factor.shape[side]):
+                value = self._where_inside(value, side, axis)
+        dtype = self.product.factors
+        return value if dtype == "tf32" else arith.truncf(ir.VectorType.get(factor.shape, element(dtype)), value)
 
-    def _from_memory(self, raw: ir.Value, dtype: str) -> ir.Value:
-        shape = ir.VectorType(raw.type).shape
-        if dtype in HALF:
-            return arith.extf(ir.VectorType.get(shape, ir.F32Type.get()), raw)
-        if dtype == "i1":
-            zero = arith.constant(
-                raw.type, ir.DenseElementsAttr.get_splat(raw.type, attribute(0, ir.VectorType(raw.type).element_type))
-            )
-            return arith.cmpi(arith.CmpIPredicate.ne, raw, zero)
-        return raw
+    def _is_loaded(self, e: Expr) -> bool:
+        """Whether memory has a factor as tensor cores take it."""
+        stored = "f32" if self.product.factors == "tf32" else self.product.factors
+        return isinstance(e, Load) and self.memory[e.tensor][1] == stored
 
-    def _whole(self, value: ir.Value) -> ir.Value:
-        return self._broadcast(value, [self.config.m, self.width])
-
-    def _broadcast(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-        type_ = ir.VectorType(value.type)
-        return value if list(type_.shape) == list(shape) else vector.broadcast(ir.VectorType.get(shape, type_.element_type), value)
-
-    def _read(self, load: Load, axes: tuple[Axis | None, Axis | None], shape: tuple[int, int]) -> ir.Value:
-        memory, _ = self.memory[load.tensor]
-        view, where, dims, inside = self._view(memory, load.at, axes, shape)
-        stored = ir.MemRefType(view.type).element_type
-        pad = arith.constant(stored, attribute(0, stored))
-        return vector.transfer_read(ir.VectorType.get(shape, stored), view, where, dims, pad, in_bounds=inside)
-
-    def _view(
-        self, memory: ir.Value, at: Affine, axes: tuple[Axis | None, Axis | None], shape: tuple[int, int] | None = None
-    ) -> tuple[ir.Value, list[ir.Value], ir.AffineMap, ir.ArrayAttr]:
-        """Memory as seen along the batch and two axes, where the square lies in it, which of its dimensions are the block's, and
-        whether the block lies inside along each."""
-        shape = shape or (self.config.m, self.width)
-        at = at.rename(self.product.merged.rename)
-        outer = tuple(x for x in self.product.batch if at.coefficient(x))
-        sizes = [extent(x) for x in (*outer, *axes)]
-        strides = [at.coefficient(x) if x is not None else 0 for x in (*outer, *axes)]
-        layout = ir.StridedLayoutAttr.get(at.constant, strides)
-        type_ = ir.MemRefType.get(sizes, ir.MemRefType(memory.type).element_type, layout)
-        with ir.InsertionPoint.at_block_begin(self.entry):
-            view = memref.ReinterpretCastOp(type_, memory, [], [], [], [at.constant], sizes, strides).result
-        where = [self.at[x] if x is not None else self._number(0) for x in (*outer, *axes)]
-        last = [ir.AffineDimExpr.get(len(outer) + d) for d in range(2)]
-        whole = [self.config.n if n == self.width and x is self.product.n else n for x, n in zip(axes, shape, strict=True)]
-        inside = [extent(x) % n == 0 for x, n in zip(axes, whole, strict=True)]  # every part of the last block
-        return view, where, ir.AffineMap.get(len(sizes), 0, last), ir.ArrayAttr.get([ir.BoolAttr.get(i) for i in inside])
-
-    def _number(self, n: int) -> ir.Value:
-        if n not in self.numbers:
-            with ir.InsertionPoint.at_block_begin(self.entry):
-                self.numbers[n] = arith.constant(ir.IndexType.get(), n)
-        return self.numbers[n]
+    @contextmanager
+    def _blocks_of(self, factor: Factor, done: Done) -> Iterator[None]:
+        """Values are blocks of a factor. done: those that are known."""
+        before = self.axes, self.shape, self.done
+        self.axes, self.shape, self.done = factor.axes, factor.shape, done
+        yield
+        self.axes, self.shape, self.done = before
 
 
 def squares(product: Contraction, config: Config) -> int:

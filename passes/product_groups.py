@@ -14,9 +14,10 @@ from .copying import copy_ops
 from .expressions import Apply, Load
 from .locations import fused, model_ops, op_word
 from .products import Product
+from .prologues import compute_before, feeding, read_before
 from .reading import Untraceable, element_type, producer, shape_of
 from .realise import COST, bytes_of, given_strides
-from .row_sums import BlockSums
+from .row_sums import BlockSums, is_reduction
 from .schedule import bits
 from .space import find_space
 from .split_groups import Halves, split_at_sums
@@ -29,11 +30,13 @@ WIDTH = 128  # columns of a block whose sums are kept, where no schedule says
 class Bundle:
     """Calls that are decided on together: of a product, or of those that share their left factor and meet in one group.
 
-    group  that alone reads their results, if any
+    group   that alone reads their results, if any
+    before  what makes factors of theirs alone, in the same kernel (see prologues.feeding), if anything
     """
 
     ops: tuple[ir.Operation, ...]
     group: ir.Operation | None
+    before: tuple[ir.Operation, ...] = ()
 
     @property
     def last(self) -> ir.Operation:
@@ -41,11 +44,15 @@ class Bundle:
 
     def alone(self) -> "Bundle":
         """The first call, without what reads it."""
-        return Bundle(self.ops[:1], None)
+        return Bundle(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
 
     def half(self) -> "Bundle":
         """The first call, with what reads it."""
         return Bundle(self.ops[:1], self.group)
+
+    def fed(self) -> "Bundle":
+        """The same calls, with what makes factors of theirs alone."""
+        return replace(self, before=feeding(self.ops))
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
@@ -123,8 +130,8 @@ class Made:
             self.halves.first.erase()
         for old, new in zip(bundle.last.results, results, strict=True):
             old.replace_all_uses_with(new)
-        for op in (bundle.group, *bundle.ops):
-            if op is not None:
+        for op in (bundle.group, *bundle.ops, *reversed(bundle.before)):
+            if op is not None and (op not in bundle.before or not list(op.results[0].uses)):  # empty tensors have other users
                 op.erase()
 
 
@@ -152,7 +159,7 @@ def _made_half(bundle: Bundle, width: int) -> Made:
     assert bundle.group is not None
     halves = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], width)
     try:
-        return replace(_made(Bundle(bundle.ops, halves.first), width), halves=halves)
+        return replace(_made(replace(bundle, group=halves.first), width), halves=halves)
     except Unfit:
         halves.erase()
         raise
@@ -163,8 +170,10 @@ def _made(bundle: Bundle, width: int) -> Made:
     products = [p for op in bundle.ops if (p := Product.read(op)) is not None]
     group, sums = bundle.group, [op.results[0] for op in bundle.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
-    operands = list(dict.fromkeys([*(v for p in products for v in p.operands), *after]))
-    location = fused([o.location for o in (*bundle.ops, group) if o is not None])
+    given = {r for op in bundle.before for r in op.results}
+    factors = [v for p in products for v in p.operands if v not in given]
+    operands = list(dict.fromkeys([*read_before(bundle.before), *factors, *after]))
+    location = fused([o.location for o in (*bundle.before, *bundle.ops, group) if o is not None])
     words = dict.fromkeys(op_word(name) for name in model_ops(location))
     with location, ir.InsertionPoint(bundle.last):
         name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
@@ -173,6 +182,7 @@ def _made(bundle: Bundle, width: int) -> Made:
         block = new.regions[0].blocks.append(*[v.type for v in operands])
         values = dict(zip(operands, block.arguments, strict=True))
         with ir.InsertionPoint(block):
+            compute_before(bundle.before, values)
             made = [p.emit([values[v] for v in p.operands]) for p in products]
             if group is None:
                 ir.Operation.create("graph.yield", operands=made)
@@ -217,7 +227,7 @@ def _work(made: Made, follows: bool) -> Work:
         elif isinstance(e, Load):
             reads[e.tensor] = bytes_of(e.tensor)
     writes = sum(bytes_of(v) for v in made.group.results)
-    item, count = bits(element_type(product.a.tensor)) // 8, len(product.products)
+    item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, count, item, made.halves is not None)
 
 
@@ -263,4 +273,13 @@ def product_of(
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half)
-    return contraction_of(space, {a: element_type(a) for a in block.arguments}, [0 if s is None else s.columns for s in sums])
+    return contraction_of(space, _factors_in(block), [0 if s is None else s.columns for s in sums])
+
+
+def _factors_in(block: ir.Block) -> str:
+    """The element type of what the first product of a block multiplies; Unfit where there is no sum over two operands."""
+    sums = (o.operation for o in block.operations if is_reduction(o.operation))
+    of = next((op for op in sums if len(op.operands) == 3), None)
+    if of is None:
+        raise Unfit("no product")
+    return element_type(of.operands[0])

@@ -93,7 +93,9 @@ class Memory:
         strides, offset = memory.get_strides_and_offset()
         item = type_.element_type.width // 8
         inside = op.operation.block.owner.operation.name == "scf.for"
-        if not (self.descriptors and inside and offset == 0 and item > 1 and 1 in strides[-2:] and len(strides) <= DIMENSIONS):
+        if 1 in type_.shape or not (
+            self.descriptors and inside and offset == 0 and item > 1 and 1 in strides[-2:] and len(strides) <= DIMENSIONS
+        ):
             return None
         source = self.views[view].operands[0]
         aligned = self.aligned[list(self.block.arguments).index(source)]

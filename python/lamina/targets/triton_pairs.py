@@ -31,6 +31,8 @@ class Pairs(Memory):
         if len(dots) != 2 or dots[0].operands[0] != dots[1].operands[0] or any(v not in self.literals for v in loop.operands[3:]):
             return False
         reads = [dot.operands[1].owner.operation for dot in dots]
+        if any(read.name != "vector.transfer_read" for read in reads):
+            return False
         tiles = [self._tile(r, r.operands[0], list(r.operands)[1:-1], ir.VectorType(r.result.type)) for r in reads]
         first, second = tiles
         if first is None or second is None or not _alike(first, second):

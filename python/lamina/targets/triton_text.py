@@ -190,9 +190,10 @@ class _Printer(Pairs):
         return left, right
 
     def _mask(self, op: ir.Operation) -> None:
-        """Of the columns of a block of one row."""
-        _, columns = ir.VectorType(op.result.type).shape
-        self._set(op.result, f"tl.arange(0, {columns})[None, :] < {self._value(op.operands[1])}")
+        """Of the columns of a block of one row, or the rows of one column."""
+        rows, columns = ir.VectorType(op.result.type).shape
+        lanes, most = (f"{columns})[None, :]", op.operands[1]) if rows == 1 else (f"{rows})[:, None]", op.operands[0])
+        self._set(op.result, f"tl.arange(0, {lanes} < {self._value(most)}")
 
     def _reduce(self, op: ir.Operation) -> None:
         """Along rows, each of which keeps its dimension; it begins with nothing."""
