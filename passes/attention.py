@@ -1,6 +1,6 @@
 """Calls of attention, read from the libraries' many forms, and as calls of kernels of ours."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .affine import row_major
 from .attention_operands import narrowed, unrepeated
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
+EXTRAS = ("mask", "bounds", "slopes")
+"""What kernels of ours may read beside queries, keys and values, in this order: `reads` of a call names those that it gives."""
 _FORMS = {
     "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
     "aten._scaled_dot_product_flash_attention_for_cpu.default": ("dropout", "causal"),
@@ -35,6 +37,8 @@ class Attention:
     mask     of four dimensions, each that of the scores or 1: bool (true: seen) or added to the scores
     scale    None: one over the square root of the size
     repeats  ops that repeat heads of `key` and `value` for the call, which kernels of ours do without
+    more     results after the first that somebody reads, such as a backward graph: the logarithms of the rows' sums, with natural
+             base, and the numbers that dropout began with, which mean nothing without it
     """
 
     callee: str
@@ -46,11 +50,12 @@ class Attention:
     scale: float | None
     result: ir.Value
     repeats: tuple[ir.Operation, ...] = ()
+    more: tuple[ir.Value, ...] = ()
 
     @staticmethod
     def read(op: ir.Operation) -> "Attention | None":
         """The attention that a graph.extern calls, where kernels of ours can compute it; None for all else: other types and sizes,
-        dropout, and sums of exponentials that somebody (a backward graph) wants."""
+        and dropout."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
         if callee not in _FORMS:
             return None
@@ -60,8 +65,8 @@ class Attention:
         given: dict[str, Any] = {**dict(zip(_FORMS[callee], rest, strict=False)), **by_name}
         mask = given.get("mask", given.get("attn_mask"))
         known = {*_FORMS[callee], "scale", "attn_mask", "enable_gqa"}
-        wants_more = any(True for result in list(op.results)[1:] for _ in result.uses)
-        if wants_more or given.get("dropout") or given.get("debug") or not known.issuperset(given):
+        more = tuple(result for result in list(op.results)[1:] if any(True for _ in result.uses))
+        if given.get("dropout") or given.get("debug") or not known.issuperset(given):
             return None
         causal, scale, repeats = bool(given.get("causal")), given.get("scale"), ()
         with op.context:
@@ -69,7 +74,7 @@ class Attention:
         if one is not None and other is not None:
             (key, before), (value, after) = one, other
             repeats = before if key == value else (*before, *after)
-        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats)
+        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more)
         return found if found._fits() else None
 
     def _fits(self) -> bool:
@@ -86,33 +91,35 @@ class Attention:
         if self.scale is not None and self.scale <= 0:
             return False
         scores = (batch, heads, queries, keys)
-        return self.mask is None or (
-            _type(self.mask) in _MASKS
-            and len(_shape(self.mask)) == 4
-            and all(n in (1, whole) for n, whole in zip(_shape(self.mask), scores, strict=True))
-        )
+        return self.mask is None or suits_mask(self.mask, scores)
+
+    @property
+    def sums(self) -> ir.Value | None:
+        """The logarithms of the rows' sums, (batch, heads, queries or more) and maybe 1, where somebody reads them."""
+        return next((v for v in self.more if _type(v) == "f32"), None)
 
     @property
     def work(self) -> Work:
         batch, heads, queries, size = _shape(self.query)
         _, kv_heads, keys, values = _shape(self.value)
-        return Work(batch, heads, kv_heads, queries, keys, size, values, self.causal, self.mask is not None)
+        return Work(batch, heads, kv_heads, queries, keys, size, values, self.causal, self.mask is not None, bool(self.more))
 
     @property
     def what(self) -> str:
         """For people: "attention 32x32x1x128 on 32x4x8192x128, causal"."""
         sizes = " on ".join("x".join(map(str, _shape(v))) for v in (self.query, self.key))
         mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
-        return f"attention {sizes}{', causal' if self.causal else ''}{mask}"
+        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{', for training' if self.more else ''}"
 
-    def emit(self, config: Config, strides: Sequence[int], masks: dict[ir.Value, ir.Value]) -> ir.Value:
-        """The result by kernels of ours, here, in these strides unless its readers want others. masks: what became of those of
-        earlier calls."""
+    def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+        """The result and `more` by kernels of ours, here, in these strides unless their readers want others. masks: what became of
+        those of earlier calls."""
         work = self.work
         said = {
             "of": ir.StringAttr.get(self.callee),
             "schedule": ir.StringAttr.get(str(config)),
             "scale": ir.FloatAttr.get_f64(work.size**-0.5 if self.scale is None else self.scale),
+            "reads": ir.StringAttr.get("" if self.mask is None else "mask"),
         }
         if self.mask is not None and self.mask not in masks:
             masks[self.mask] = narrowed(self.mask)
@@ -121,16 +128,36 @@ class Attention:
             f32 = ir.F32Type.get()
             sizes = [work.batch, work.heads, work.queries, config.parts, work.values]
             parts = [ir.RankedTensorType.get(sizes, f32), ir.RankedTensorType.get(sizes[:-1], f32)]
-            made = _call(SPLIT, taken, parts, said)
-            return _call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, strides).results[0]
-        said["causal"] = ir.BoolAttr.get(self.causal)
-        return _call(FORWARD, taken, [self.result.type], said, strides).results[0]
+            made = kernel_call(SPLIT, taken, parts, said)
+            return [kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]]).result]
+        number = ir.IntegerType.get_signless(64)
+        said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", 0), ("window", 0))}
+        said |= {"causal": ir.BoolAttr.get(self.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
+        results = (self.result, *sorted(self.more, key=lambda v: v != self.sums))
+        made = kernel_call(FORWARD, taken, [v.type for v in results], said, [strides[v] for v in results])
+        return [made.results[results.index(v)] for v in (self.result, *self.more)]
 
 
-def _call(
-    callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[int] = ()
+def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
+    """Those that a graph.extern declares; of what is no tensor, such as None, it has none."""
+    given = [list(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
+    return dict(zip(op.results, given, strict=True))
+
+
+def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:
+    """Whether kernels of ours take a mask of scores (batch, heads, queries, keys)."""
+    return (
+        _type(mask) in _MASKS
+        and len(_shape(mask)) == len(scores)
+        and all(n in (1, whole) for n, whole in zip(_shape(mask), scores, strict=True))
+    )
+
+
+def kernel_call(
+    callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[Sequence[int]] = ()
 ) -> ir.Operation:
-    each = [strides] if strides else [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
+    """A call of a kernel of ours, here. said: what it is launched with, beside the tensors; strides: of results, else row-major."""
+    each = strides or [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
     attributes = {
         "callee": ir.StringAttr.get(callee),
         "reason": ir.StringAttr.get("custom"),

@@ -10,7 +10,7 @@ from lamina.core.gpu import Gpu
 from lamina.schedules import attention_cost
 from lamina.schedules.attention import Config, Split, read
 
-from .attention import LIBRARY_ATTENTION, Attention
+from .attention import LIBRARY_ATTENTION, Attention, strides_of_results
 from .attention_operands import drop
 from .base import Pass
 from .choose import LIBRARY
@@ -82,11 +82,13 @@ def _chosen(op: ir.Operation) -> Config | None:
         raise CompileError(
             f"{choice} cannot compute this {callee}",
             where=where(op.location),
-            remedy="kernels of ours are for f16 and bf16, heads of up to 256 elements, no dropout, and the result alone",
+            remedy="kernels of ours are for f16 and bf16, heads of up to 256 elements, and no dropout",
         )
     if isinstance(config, Split) and not attention.work.is_few:
         raise CompileError(
-            f"{choice} is for few queries, without causal: {attention.what}", where=where(op.location), remedy="drop graph.choice"
+            f"{choice} is for few queries, without causal and training: {attention.what}",
+            where=where(op.location),
+            remedy="drop graph.choice",
         )
     return config
 
@@ -95,8 +97,9 @@ def _take(op: ir.Operation, config: Config, masks: dict[ir.Value, ir.Value]) -> 
     attention = Attention.read(op)
     assert attention is not None
     with op.location, ir.InsertionPoint(op):
-        made = attention.emit(config, list(ir.DenseI64ArrayAttr(op.attributes["strides"][0])), masks)
-    attention.result.replace_all_uses_with(made)
+        made = attention.emit(config, strides_of_results(op), masks)
+    for old, new in zip((attention.result, *attention.more), made, strict=True):
+        old.replace_all_uses_with(new)
     sources = [producer(v) for v in op.operands]
     op.erase()
     for source in {o.results[0]: o for o in sources if o is not None}.values():

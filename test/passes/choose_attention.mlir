@@ -49,5 +49,5 @@ func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: te
 
 // ERROR: choose_attention_errors.mlir:2{{.*}}error: a block of n=48 (blocks of attention are powers of two from 16)
 // ERROR: choose_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
-// ERROR: choose_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
+// ERROR: choose_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
 // ERROR: choose_attention_errors.mlir:23{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default

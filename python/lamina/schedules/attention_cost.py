@@ -42,6 +42,7 @@ class Work:
     size, values  elements of a head of queries and keys, and of values
     causal        query i sees keys 0 to i
     masked        a mask is read
+    sums          the logarithms of the sums of exponentials are wanted too, as a backward pass reads them
     """
 
     batch: int
@@ -53,6 +54,7 @@ class Work:
     values: int
     causal: bool = False
     masked: bool = False
+    sums: bool = False
 
     @property
     def rows(self) -> int:
@@ -62,7 +64,7 @@ class Work:
     @property
     def is_few(self) -> bool:
         """Whether all queries of a head of keys fit in one block, which may be split over the keys."""
-        return self.rows <= _ROWS and not self.causal
+        return self.rows <= _ROWS and not self.causal and not self.sums
 
 
 def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
-from lamina.passes.attention import FORWARD, JOIN, SPLIT
+from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPLIT
 from lamina.schedules.attention import Forward, Split, read
 
 _SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
@@ -37,7 +37,7 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
 
 
 def _forward(call: Call) -> dict[str, Any]:
-    (query, key, value, *masks), out, given = _tensors(call), call.outs[0], dict(call.kwargs)
+    (query, key, value, *more), out, given = _tensors(call), call.outs[0], dict(call.kwargs)
     config = read(str(given["schedule"]))
     assert isinstance(config, Forward)
     batch, heads, queries, size = _sizes(query)
@@ -45,29 +45,31 @@ def _forward(call: Call) -> dict[str, Any]:
     head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
     wide = {"D": _power(size), "E": _power(values)}
     constants = {
-        **_shared(query, key, value, masks, given), "OUT": _strides(out), "BATCH": batch, "CAUSAL": bool(given["causal"]),
+        **_shared(query, key, value, _extras(more, given), given), **_sums(call.outs, given), "OUT": _strides(out),
+        "BATCH": batch, "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"], "WINDOW": given["window"],
         "TOGETHER": max(1, min(batch * heads, _SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values) // (2 if given["causal"] else 1)
-    names = {"q": "x0", "k": "x1", "v": "x2", "mask": "x3" if masks else "x0", "out": "y0"}
+    names = {"q": "x0", "k": "x1", "v": "x2", **_names(given), "out": "y0"}
+    names["sums"] = "y1" if given["sums"] else "x0"
     blocks = batch * heads * -(-queries // config.m)
     return _said(given, names, constants, blocks, config.warps, config.stages, flops)
 
 
 def _split(call: Call) -> dict[str, Any]:
-    (query, key, value, *masks), given = _tensors(call), dict(call.kwargs)
+    (query, key, value, *more), given = _tensors(call), dict(call.kwargs)
     config = read(str(given["schedule"]))
     assert isinstance(config, Split)
     batch, heads, queries, size = _sizes(query)
     _, kv_heads, keys, values = _sizes(value)
     rows = heads // kv_heads * queries
     constants = {
-        **_shared(query, key, value, masks, given), "PARTS": config.parts, "M": _power(rows), "N": config.n, "D": _power(size),
-        "E": _power(values),
+        **_shared(query, key, value, _extras(more, given), given), "PARTS": config.parts, "M": _power(rows),
+        "N": config.n, "D": _power(size), "E": _power(values),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values)
-    names = {"q": "x0", "k": "x1", "v": "x2", "mask": "x3" if masks else "x0", "parts": "y0", "logs": "y1"}
+    names = {"q": "x0", "k": "x1", "v": "x2", **_names(given), "parts": "y0", "logs": "y1"}
     return _said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
 
 
@@ -83,15 +85,34 @@ def _join(call: Call) -> dict[str, Any]:
     return _said(given, names, constants, batch * heads * queries, 4, 1, flops)
 
 
-def _shared(query: Ref, key: Ref, value: Ref, masks: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
+def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
+    """How the logarithms of sums lie, which are (batch, heads, queries), some with places after the last or a dimension of one."""
+    if not given["sums"]:
+        return {"SUMS": (0, 0, 0), "LOGS": 0}
+    return {"SUMS": _strides(outs[1])[:3], "LOGS": _sizes(outs[1])[2]}
+
+
+def _extras(more: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Ref]:
+    """What is read beside queries, keys and values, by the name that kernels give it."""
+    return dict(zip(str(given["reads"]).split(), more, strict=True))
+
+
+def _names(given: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments for these; a kernel that does not read one takes the queries in its place."""
+    said = str(given["reads"]).split()
+    return {name: f"x{3 + said.index(name)}" if name in said else "x0" for name in EXTRAS}
+
+
+def _shared(query: Ref, key: Ref, value: Ref, extras: Mapping[str, Ref], given: Mapping[str, Any]) -> dict[str, Any]:
     """The constants that both kernels for keys and values have."""
     _, heads, queries, size = _sizes(query)
     _, kv_heads, keys, values = _sizes(value)
-    how = "none" if not masks else "bool" if masks[0].dtype == "bool" else "bias"
+    mask, bounds = extras.get("mask"), extras.get("bounds")
+    how = "none" if mask is None else "bool" if mask.dtype == "bool" else "bias"
     return {
-        "Q": _strides(query), "K": _strides(key), "V": _strides(value), "MASK": _strides(masks[0]) if masks else (0, 0, 0, 0),
+        "Q": _strides(query), "K": _strides(key), "V": _strides(value), "MASK": (0, 0, 0, 0) if mask is None else _strides(mask),
         "HEADS": heads, "GROUP": heads // kv_heads, "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values,
-        "SCALE": given["scale"], "HOW": how,
+        "SCALE": given["scale"], "HOW": how, "BOUNDS": () if bounds is None else _strides(bounds), "ALIBI": "slopes" in extras,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .step import masked, rows_of, step
+from .step import keep_sums, masked, rows_of, step
 
 
 @triton.jit
@@ -12,12 +12,17 @@ def forward(
     k,
     v,
     mask,
+    bounds,
+    slopes,
     out,
+    sums,
     Q: tl.constexpr,
     K: tl.constexpr,
     V: tl.constexpr,
     MASK: tl.constexpr,
     OUT: tl.constexpr,
+    SUMS: tl.constexpr,
+    LOGS: tl.constexpr,
     BATCH: tl.constexpr,
     HEADS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -27,7 +32,11 @@ def forward(
     VALUES: tl.constexpr,
     SCALE: tl.constexpr,
     CAUSAL: tl.constexpr,
+    OFFSET: tl.constexpr,
+    WINDOW: tl.constexpr,
     HOW: tl.constexpr,
+    BOUNDS: tl.constexpr,
+    ALIBI: tl.constexpr,
     TOGETHER: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
@@ -37,11 +46,16 @@ def forward(
 ):
     """
     Q, K, V, MASK, OUT  strides in elements: batch, head, position, element (MASK: key)
+    SUMS, LOGS    of the logarithms of the rows' sums (see keep_sums): strides of batch, head, position; how many each head has
+                  place for, 0: nobody reads them
     HEADS, GROUP  of queries; how many of them share keys and values
     SIZE, VALUES  elements of a head: of queries and keys, of values; D and E: powers of two that hold them
     SCALE         of the scores, positive
-    CAUSAL        query i sees keys 0 to i
+    CAUSAL        query i sees keys to i + OFFSET
+    WINDOW        query i sees keys from i + OFFSET - WINDOW + 1; 0: from the first
     HOW           of the mask: "none" (it is not read), "bool" (true: seen), "bias" (added to the scaled scores)
+    BOUNDS        strides of `bounds`, i32: batch, head, and which: the first key that may be seen, and the end of them; () for none
+    ALIBI         slopes[head] * (key - query) is added to the scaled scores (slopes: f32)
     TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
     DESCRIPTORS   keys and values come by descriptors (TMA): elements side by side, all else at multiples of 16 bytes
     """
@@ -66,23 +80,55 @@ def forward(
     acc = tl.zeros((M, E), tl.float32)
     most = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
+    first, begin, left = 0, 0, 0
     end = KEYS
-    whole = KEYS // N * N  # up to here blocks hide nothing by their place
+    whole = KEYS // N * N  # from `left` up to here blocks hide nothing by their place
     if CAUSAL:
-        end = min(start + M, KEYS)
-        whole = min(start + 1, KEYS) // N * N
-    for at in range(0, whole, N):
+        end = max(0, min(start + M + OFFSET, KEYS))
+        whole = max(0, min(start + 1 + OFFSET, KEYS)) // N * N
+    if WINDOW > 0:
+        begin = max(0, start + OFFSET - WINDOW + 1)
+        left = max(0, start + M + OFFSET - WINDOW)
+    if len(BOUNDS) > 0:
+        bounds += batch * BOUNDS[0] + head * BOUNDS[1]
+        first = tl.load(bounds)
+        begin, left = max(begin, first), max(left, first)
+        end = min(end, tl.load(bounds + BOUNDS[2]))
+        whole = min(whole, end // N * N)
+    if WINDOW > 0 or len(BOUNDS) > 0:
+        begin = begin // N * N
+        left = min((left + N - 1) // N, (end + N - 1) // N) * N
+        whole = max(whole, left)
+    slope = 0.0
+    if ALIBI:
+        slope = tl.load(slopes + head)
+    if WINDOW > 0 or len(BOUNDS) > 0:
+        for at in range(begin, left, N):
+            acc, most, total = _block(
+                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
+                SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
+            )  # fmt: skip
+    for at in range(left, whole, N):
         acc, most, total = _block(
-            acc, most, total, queries, k, v, mask, rows, at, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAUSAL, HOW, N, D, E,
-            DESCRIPTORS, False,
+            acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
+            SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, False,
         )  # fmt: skip
-    if CAUSAL or KEYS % N != 0:
+    if CAUSAL or KEYS % N != 0 or len(BOUNDS) > 0:
         for at in range(whole, end, N):
             acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAUSAL, HOW, N, D,
-                E, DESCRIPTORS, True,
+                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
+                SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
             )  # fmt: skip
-    if HOW != "none":
+    if LOGS > 0:
+        moved = tl.zeros((M,), tl.float32)
+        if ALIBI:
+            moved = slope * (start - rows).to(tl.float32)
+        sums += batch * SUMS[0] + head * SUMS[1]
+        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, LOGS, HOW == "bias" or ALIBI)
+        if LOGS > BLOCKS * M:  # by less than 32
+            after = BLOCKS * M + tl.arange(0, 32)
+            tl.store(sums + after * SUMS[2], tl.full((32,), float("inf"), tl.float32), mask=after < LOGS)
+    if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
         total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
     found = acc / total[:, None]
     out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
@@ -91,23 +137,30 @@ def forward(
 
 @triton.jit
 def _block(
-    acc, most, total, queries, k, v, mask, rows, at, K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr, QUERIES: tl.constexpr,
-    KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
-    N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr, EDGE: tl.constexpr,
+    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K: tl.constexpr, V: tl.constexpr,
+    MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS: tl.constexpr,
+    ALIBI: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
-    """With keys `at` to at + N. EDGE: some of them may not be there, or come after a query."""
+    """With keys `at` to at + N. EDGE: some of them may not be there, or be hidden from a query by where they are."""
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
     if HOW != "none":
-        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW)
+        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
+    if ALIBI:
+        bias += (slope * (keys - start).to(tl.float32))[None, :]  # a row's weights stay where all its scores are moved
     if EDGE:
         hidden |= keys[None, :] >= KEYS
+        if len(BOUNDS) > 0:
+            hidden |= (keys < first)[None, :] | (keys >= end)[None, :]
         if CAUSAL:
-            hidden |= keys[None, :] > rows[:, None]
+            hidden |= keys[None, :] > rows[:, None] + OFFSET
+        if WINDOW > 0:
+            hidden |= keys[None, :] <= rows[:, None] + (OFFSET - WINDOW)
     if DESCRIPTORS:
         key, value = k.load([at, 0]), v.load([at, 0])
     else:
         key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
         value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
-    return step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias")
+    return step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias" or ALIBI)

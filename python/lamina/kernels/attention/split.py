@@ -4,7 +4,7 @@ share it in one block, so that keys and values are read once (flash decoding).""
 import triton
 import triton.language as tl
 
-from .step import masked, rows_of, step
+from .step import logarithm, masked, rows_of, step
 
 
 @triton.jit
@@ -13,6 +13,8 @@ def split(
     k,
     v,
     mask,
+    bounds,
+    slopes,
     parts,
     logs,
     Q: tl.constexpr,
@@ -27,6 +29,8 @@ def split(
     VALUES: tl.constexpr,
     SCALE: tl.constexpr,
     HOW: tl.constexpr,
+    BOUNDS: tl.constexpr,
+    ALIBI: tl.constexpr,
     PARTS: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
@@ -39,7 +43,7 @@ def split(
     M      a power of two that holds GROUP * QUERIES rows, 16 at least; all else as in `forward`
     """
     KV_HEADS: tl.constexpr = HEADS // GROUP
-    EACH: tl.constexpr = ((KEYS + PARTS - 1) // PARTS + N - 1) // N * N
+    MIXED: tl.constexpr = HOW == "bias" or ALIBI
     part = tl.program_id(0) % PARTS
     batch = (tl.program_id(0) // (PARTS * KV_HEADS)).to(tl.int64)
     kv_head = (tl.program_id(0) // PARTS % KV_HEADS).to(tl.int64)
@@ -51,26 +55,40 @@ def split(
     queries = tl.load(q_at, mask=there[:, None] & (d[None, :] < SIZE), other=0.0)
     k += batch * K[0] + kv_head * K[1]
     v += batch * V[0] + kv_head * V[1]
-    mask_rows = batch * MASK[0] + head * MASK[1] + query * MASK[2]
+    mask += batch * MASK[0]
+    mask_rows = head * MASK[1] + query * MASK[2]
+    slope = tl.zeros((M,), tl.float32)
+    if ALIBI:
+        slope = tl.load(slopes + head, mask=there, other=0.0)
 
     acc = tl.zeros((M, E), tl.float32)
     most = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
-    EDGE: tl.constexpr = KEYS % N != 0
-    for at in range(part * EACH, min(part * EACH + EACH, KEYS), N):
+    EDGE: tl.constexpr = KEYS % N != 0 or len(BOUNDS) > 0
+    first, end = 0, KEYS
+    if len(BOUNDS) > 0:  # of all heads alike
+        bounds += batch * BOUNDS[0]
+        first, end = tl.load(bounds), tl.load(bounds + BOUNDS[2])
+    begin = first // N * N
+    each = ((max(0, end - begin) + PARTS - 1) // PARTS + N - 1) // N * N
+    for at in range(begin + part * each, min(begin + part * each + each, end), N):
         keys = at + tl.arange(0, N)
         inside = there[:, None] & (keys[None, :] < KEYS)
         hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
         if HOW != "none":
-            hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW)
+            hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW, MASK[1] == 0 and MASK[2] == 0, KEYS)
+        if ALIBI:
+            bias += slope[:, None] * (keys[None, :] - KEYS).to(tl.float32)
         if EDGE:
             hidden |= keys[None, :] >= KEYS
+        if len(BOUNDS) > 0:
+            hidden |= (keys < first)[None, :] | (keys >= end)[None, :]
         key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
         value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
-        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias")
+        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", MIXED)
 
     sums = tl.where(total == 0.0, 1.0, total)
     place = (batch * HEADS + head) * QUERIES + query
-    tl.store(logs + place * PARTS + part, most + tl.log2(sums), mask=there)
+    tl.store(logs + place * PARTS + part, logarithm(most, total, MIXED), mask=there)
     parts_at = parts + (place[:, None] * PARTS + part) * VALUES + e[None, :]
     tl.store(parts_at, acc / sums[:, None], mask=there[:, None] & (e[None, :] < VALUES))

@@ -1,12 +1,14 @@
 """What both kernels do with one block of keys and values: online softmax (Milakov, Gimelshein 2018), flash attention 2 (Dao 2023).
 
-Scores live in units of log2: they are multiplied by log2(e) with the scale, and every exponential is one of base 2.
+Every exponential is one of base 2: scores are multiplied by log2(e) with the scale. Where something is added to them they are only
+after the largest is subtracted: a row of the lowest number of a type, times log2(e), would be infinite, where eager has the mean.
 """
 
 import triton
 import triton.language as tl
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
+_LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
@@ -14,42 +16,74 @@ def step(acc, most, total, q, k, v, hidden, bias, SCALE: tl.constexpr, HIDES: tl
     """The state of the rows after one more block of keys.
 
     acc     (M, D) f32: the sum of values, weighted by exponentials relative to `most`
-    most    (M,) f32: the largest score so far; -inf before the first
+    most    (M,) f32: the largest score so far, times log2(e) unless BIAS; -inf before the first
     total   (M,) f32: the sum of these exponentials
     q       (M, D); k: (N, D); v: (N, D of the values)
-    hidden  (M, N) bool, where HIDES: scores that do not count
-    bias    (M, N) f32, where BIAS: is added to the scaled scores
+    hidden  (M, N) or (1, N) bool, where HIDES: scores that do not count
+    bias    (M, N) or (1, N) f32, where BIAS: is added to the scaled scores
     SCALE   of the scores, positive
     """
     scores = tl.dot(q, k.T)
-    factor = SCALE * _LOG2_E  # in one instruction with the difference from the maximum, unless a bias comes between
     if BIAS:
-        scores = scores * factor + bias * _LOG2_E
-        factor = 1.0
+        scores = scores * SCALE + bias
     if HIDES:
         scores = tl.where(hidden, -float("inf"), scores)
-    now = tl.maximum(most, tl.max(scores, 1) * factor)
-    origin = now
-    if HIDES or BIAS:
+    if BIAS:
+        now = tl.maximum(most, tl.max(scores, 1))
         origin = tl.where(now == -float("inf"), 0.0, now)  # a row of which nothing has been seen yet
-    weights = tl.exp2(scores * factor - origin[:, None])
-    old = tl.exp2(most - origin)
+        weights = tl.exp2((scores - origin[:, None]) * _LOG2_E)
+        old = tl.exp2((most - origin) * _LOG2_E)
+    else:
+        factor = SCALE * _LOG2_E  # in one instruction with the difference from the maximum
+        now = tl.maximum(most, tl.max(scores, 1) * factor)
+        origin = now
+        if HIDES:
+            origin = tl.where(now == -float("inf"), 0.0, now)
+        weights = tl.exp2(scores * factor - origin[:, None])
+        old = tl.exp2(most - origin)
     total = total * old + tl.sum(weights, 1)
     acc = tl.dot(weights.to(v.dtype), v, acc * old[:, None])
     return acc, now, total
 
 
 @triton.jit
-def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr):
+def logarithm(most, total, BIAS: tl.constexpr):
+    """log2 of the sum of exponentials of each row, of what `step` made; -inf where nothing was seen. A row of the lowest number of
+    a type stays finite."""
+    if BIAS:
+        most = tl.where(most == -float("inf"), most, tl.maximum(most * _LOG2_E, -3.0e38))
+    return most + tl.log2(tl.where(total == 0.0, 1.0, total))
+
+
+@triton.jit
+def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.constexpr, LOGS: tl.constexpr, BIAS: tl.constexpr):
+    """Stores the logarithm, of natural base, of the sum of exponentials of each row, as libraries do: infinity for rows that see
+    nothing, and at places after the last row.
+
+    moved  (M,) f32: what all scores of a row lack
+    LOGS   places that there are
+    """
+    log = logarithm(most, total, BIAS) * _LN_2 + moved
+    seen = (most != -float("inf")) & (rows < QUERIES)
+    tl.store(sums + rows * STRIDE, tl.where(seen, log, float("inf")), mask=rows < LOGS)
+
+
+@triton.jit
+def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr, ONE: tl.constexpr, KEYS: tl.constexpr):
     """What a mask hides and adds, at (M,) offsets of rows and (N,) numbers of keys: as `step` takes it.
 
     inside  (M, N) bool: what is there to be read
     HOW     "bias": is added; "bool": where it is false, is hidden
+    ONE     all rows are the same, at `mask`: it is read once
     """
-    found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
+    if ONE:
+        there = columns < KEYS
+        found = tl.load(mask + columns * STRIDE, mask=there, other=0)[None, :]
+    else:
+        found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
     if HOW == "bias":
         return inside & False, found.to(tl.float32)
-    return found == 0, tl.zeros(inside.shape, tl.float32)
+    return (found == 0) | (inside & False), tl.zeros(inside.shape, tl.float32)
 
 
 @triton.jit
