@@ -17,6 +17,7 @@ from .contraction import Unfit
 from .library_epilogues import CUBLASLT, take_activation
 from .locations import where
 from .product_groups import CHOICE, Bundle, bundles, calls, joined, work_of
+from .product_parts import split_inner
 from .products import Product
 
 LIBRARY = "library"
@@ -35,7 +36,8 @@ class Choose(Pass):
     schedule, the first of them alone does, and the other stays. A call without the attribute
     stays, and so does one with "library". With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU
     that the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
-    behind it sums these. lamina-tile turns such a group into a program over blocks of the result.
+    behind it sums these. With a schedule of `parts`, a group yields the sums of each part of the inner dimension in f32, and one
+    behind it adds these and does what follows. lamina-tile turns a group with a schedule into a program over blocks of the result.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -125,7 +127,8 @@ def _take(bundle: Bundle, choice: str) -> None:
     elif choice != LIBRARY:
         half = choice.startswith(HALF)
         schedule = choice.removeprefix(HALF)
-        group = joined(bundle.half() if half else bundle, Config.read(schedule).n)
+        config, bundle = Config.read(schedule), bundle.half() if half else bundle
+        group = joined(bundle, config.n) if config.parts == 1 else split_inner(bundle, config.parts)
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, tensor
 
 from .generics import empty, filled, generic, with_body
 
@@ -53,15 +54,30 @@ class Product:
         """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type. Factors of f32
         are rounded to tf32."""
         *added, a, b = operands
+        return self.finish(self.sums(a, b), added)
+
+    def sums(self, a: ir.Value, b: ir.Value, parts: int = 1) -> ir.Value:
+        """The sums of products alone, f32. parts: into which the inner dimension is cut; if more than one, the result has the sums
+        of each, [parts, ...]."""
+        rank, dims = self.result.rank, [ir.AffineDimExpr.get(d) for d in range(self.result.rank + 2)]
+        *outer, i, j, k = dims[:-1]
+        maps, shape = [[*outer, i, k], [*outer, k, j], [*outer, i, j]], list(self.result.shape)
+        if parts > 1:
+            p, *outer, i, j, k = dims
+            maps, shape = [[*outer, i, p, k], [*outer, p, k, j], [p, *outer, i, j]], [parts, *shape]
+            a, b = in_parts(a, rank - 1, parts), in_parts(b, rank - 2, parts)
+        wide = ir.RankedTensorType.get(shape, ir.F32Type.get())
+        loops = len(shape)
+        total = generic(wide, [a, b, filled(wide, 0.0)], maps, loops + 1, [False] * loops + [True])
+        return with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(_factor(x), _factor(y))))
+
+    def finish(self, sums: ir.Value, added: Sequence[ir.Value], parts: int = 1) -> ir.Value:
+        """The product, from what `sums` gave, and what is added to it, if anything. Parts are added in their order."""
         rank = self.result.rank
-        *outer, i, j, k = (ir.AffineDimExpr.get(d) for d in range(rank + 1))
-        wide = ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
-        maps = [[*outer, i, k], [*outer, k, j], [*outer, i, j]]
-        total = generic(wide, [a, b, filled(wide, 0.0)], maps, rank + 1, [False] * rank + [True])
-        f32 = ir.F32Type.get()
-        acc = with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(_factor(x), _factor(y))))
-        inner = [*outer, i, j]
-        terms, term_maps = [acc], [inner]
+        inner = [ir.AffineDimExpr.get(d) for d in range(rank)]
+        terms, term_maps = [sums] * parts, [inner]
+        if parts > 1:
+            term_maps = [[ir.AffineConstantExpr.get(p), *inner] for p in range(parts)]
         if added and self.beta:
             shape = ir.RankedTensorType(added[0].type).shape
             first = rank - len(shape)
@@ -70,13 +86,21 @@ class Product:
             term_maps.append([d if s else ir.AffineConstantExpr.get(0) for d, s in zip(inner[first:], stays, strict=True)])
         out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
 
-        def epilogue(s: ir.Value, *rest: ir.Value) -> ir.Value:
-            value = _scaled(s, self.alpha)
-            if len(rest) > 1:
-                value = arith.addf(value, _scaled(_wide(rest[0]), self.beta))
-            return value if self.result.element_type == f32 else arith.truncf(self.result.element_type, value)
+        def epilogue(*elements: ir.Value) -> ir.Value:
+            value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
+            for term in elements[parts:-1]:
+                value = arith.addf(value, _scaled(_wide(term), self.beta))
+            return value if self.result.element_type == ir.F32Type.get() else arith.truncf(self.result.element_type, value)
 
         return with_body(out, epilogue)
+
+
+def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
+    """A factor with its inner dimension cut in two: [..., parts, inner / parts, ...]."""
+    type_ = ir.RankedTensorType(factor.type)
+    shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
+    places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
+    return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
 
 
 def _wide(x: ir.Value) -> ir.Value:

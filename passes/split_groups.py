@@ -54,7 +54,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], width: int)
     inits, _ = _slice(block, [s.init for s in sums], [])
     if again := [o.name for o in (*rest, *inits) if o.results[0] not in late and o.name not in _MADE_AGAIN]:
         raise Unfit(f"what follows a sum along rows reads what {again[0]} gives, which is not stored")
-    first = _group(group, ops, {v: outer[v] for v in leaves}, types, begin)
+    first = group_before(group, ops, {v: outer[v] for v in leaves}, types, begin)
     given = [v for v in reads if v not in late]
     partial = dict(zip(sums, list(first.results)[len(stored) :], strict=True))
     kept = dict(zip(stored, first.results, strict=False))
@@ -67,7 +67,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], width: int)
         return [values[v] for v in wanted]
 
     operands = {v: kept.get(v, outer.get(v)) for v in given} | {s.result: partial[s] for s in sums}
-    second = _group(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in wanted], finish)
+    second = group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in wanted], finish)
     made = kept | dict(zip(wanted, second.results, strict=True))
     return Halves(first, second, tuple(made[v] for v in end.operands))
 
@@ -100,7 +100,7 @@ def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value
     return [o.operation for o in block.operations if not found.isdisjoint(o.operation.results)], list(used)
 
 
-def _group(
+def group_before(
     like: ir.Operation,
     ops: Sequence[ir.Operation],
     operands: Values,

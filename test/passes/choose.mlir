@@ -184,4 +184,40 @@ func.func @half(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf
   return %2 : tensor<64x64xf16>
 }
 
+// -----
+
+// An inner dimension in parts: a group that sums each, and one that adds them in their order and does what follows, here the
+// greatest of each row, which blocks of the product could not find.
+// CHECK-LABEL: func.func @parts
+// CHECK-NOT: graph.extern
+// CHECK: %[[P:.*]] = "graph.group"(%arg1, %arg2)
+// CHECK: tensor.expand_shape {{.*}} output_shape [64, 4, 32]
+// CHECK: tensor.expand_shape {{.*}} output_shape [4, 32, 48]
+// CHECK: iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+// CHECK: graph.choice = "triton{m=64 n=32 parts=4}"
+// CHECK-SAME: -> tensor<4x64x48xf32>
+// CHECK: "graph.group"(%[[P]], %arg0)
+// CHECK-COUNT-4: arith.addf
+// CHECK: arith.truncf
+// CHECK: iterator_types = ["parallel", "reduction"]
+// CHECK-NOT: graph.choice
+// CHECK: -> tensor<64xf32>
+func.func @parts(%bias: tensor<48xbf16>, %x: tensor<64x128xbf16>, %w: tensor<128x48xbf16>) -> tensor<64xf32> {
+  %0 = "graph.extern"(%bias, %x, %w) {args = [unit, unit, unit], callee = "aten.addmm.default", kwargs = {}, reason = "library", strides = [array<i64: 48, 1>], graph.choice = "triton{m=64 n=32 parts=4}"} : (tensor<48xbf16>, tensor<64x128xbf16>, tensor<128x48xbf16>) -> tensor<64x48xbf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<64x48xbf16>):
+    %zero = arith.constant 0.0 : f32
+    %o = tensor.empty() : tensor<64xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%o : tensor<64xf32>) -> tensor<64xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]} ins(%a : tensor<64x48xbf16>) outs(%f : tensor<64xf32>) {
+    ^bb0(%p: bf16, %q: f32):
+      %p32 = arith.extf %p : bf16 to f32
+      %s = arith.maximumf %q, %p32 : f32
+      linalg.yield %s : f32
+    } -> tensor<64xf32>
+    "graph.yield"(%r) : (tensor<64xf32>) -> ()
+  }) {sym_name = "amax"} : (tensor<64x48xbf16>) -> tensor<64xf32>
+  return %1 : tensor<64xf32>
+}
+
 // ERROR: choose_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)

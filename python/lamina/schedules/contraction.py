@@ -22,6 +22,7 @@ class Config:
     descriptors  1: factors come by descriptors (TMA) where the chip and their layout allow it; 0: by pointers. Making descriptors
                  takes a kernel about a microsecond
     joint        1: two products that share their left factor are one dot where the others come by descriptors
+    parts        into which the inner dimension is cut: each is summed by a CTA of its own, and another kernel adds them
     """
 
     m: int = 128
@@ -34,6 +35,7 @@ class Config:
     split: int = 1
     descriptors: int = 1
     joint: int = 0
+    parts: int = 1
 
     def __str__(self) -> str:
         """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""
@@ -66,8 +68,8 @@ class Config:
                 raise CompileError(f"a block of {key}={size}", remedy="blocks of products are powers of two from 16")
         if self.warps < 1 or self.warps & (self.warps - 1):
             raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
-        if self.stages < 1 or self.group < 1:
-            raise CompileError(f"stages={self.stages} group={self.group}", remedy="both are at least 1")
+        if self.stages < 1 or self.group < 1 or self.parts < 1:
+            raise CompileError(f"stages={self.stages} group={self.group} parts={self.parts}", remedy="each is at least 1")
         if self.descriptors not in (0, 1) or self.joint not in (0, 1):
             raise CompileError(f"descriptors={self.descriptors} joint={self.joint}", remedy="each is 0 or 1")
         if self.split not in (1, 2, 4) or self.n // self.split < LEAST:

@@ -4,6 +4,7 @@ Products of 8192 x 2048 by 2048 x 8192 in bf16 gave what share of the tensor cor
 ones what each takes whatever its size; GELU after 8192 x 768 by 768 x 3072 what an epilogue costs that nothing hides.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
@@ -48,6 +49,9 @@ PAIRS: dict[Config, float] = {
 """The same of two products that share their left factor, whose blocks lie side by side. Those with one dot (`joint`), and those of
 16 and 32 rows, are guesses."""
 
+PARTS = (2, 4, 8, 16)  # into which an inner dimension is cut
+ROW = 16  # elements that each part is a multiple of, so that descriptors can step from one to the next
+_MOST_IN_PARTS = 4  # of candidates
 WORTH = 0.92  # of the library's time, from which on a schedule of ours is taken unmeasured
 _KNOWN = 90  # the compute capability from which on these figures say anything
 _LAUNCH = 4e-6  # of a kernel of ours, with the latency of its first loads and of its stores
@@ -89,12 +93,18 @@ class Work:
     def elements(self) -> int:
         return self.batch * self.m * self.n
 
+    @property
+    def factors(self) -> int:
+        """Their bytes."""
+        return self.batch * self.item * self.k * (self.m + self.products * self.n)
+
     def peak(self, gpu: Gpu) -> float:
         return gpu.peak("bf16" if self.item == 2 else "tf32")
 
 
 def library_seconds(work: Work, gpu: Gpu) -> float:
-    """The vendor's product, and a pass of ours over its result where anything follows."""
+    """The vendor's product, and a pass of ours over its result where anything follows. The factors' way here is left out, so that
+    nothing of ours is taken unmeasured because of it."""
     product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
     read = work.item * work.products * work.elements + work.reads
     passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
@@ -102,16 +112,28 @@ def library_seconds(work: Work, gpu: Gpu) -> float:
 
 
 def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
-    """Rounds of blocks, as many as run at once, and the epilogue, which little hides."""
-    blocks = work.batch * -(-work.m // config.m) * -(-work.n // config.n)
+    """Rounds of blocks, as many as run at once, or the factors' way here, and the epilogue, which little hides. Of an inner
+    dimension in parts, another kernel does what follows, and reads their sums."""
+    blocks = config.parts * blocks_of(config, work)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
-    steps = -(-work.k // config.k)
-    rate = work.peak(gpu) * _schedules(work)[config] / slots
+    steps = -(-work.k // (config.parts * config.k))
+    rate = work.peak(gpu) * _share(config, work) / slots
     block = max(2 * work.products * config.m * config.n * config.k * steps / rate, steps * _STEP)
-    after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), (work.reads + work.writes) / gpu.bandwidth)
+    sums = 4 * config.parts * work.products * work.elements if config.parts > 1 else 0
+    moved = (2 * sums + work.reads + work.writes) / gpu.bandwidth
+    after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
     hidden = _OVERLAP if blocks > slots and config.resident > 1 else 1.0
-    launches = _LAUNCH + config.descriptors * _DESCRIPTORS + work.goes_on * _PASS
-    return launches + -(-blocks // slots) * block + after * hidden
+    launches = _LAUNCH + config.descriptors * _DESCRIPTORS + (work.goes_on or config.parts > 1) * _PASS
+    return launches + max(-(-blocks // slots) * block, work.factors / gpu.bandwidth) + after * hidden
+
+
+def blocks_of(config: Config, work: Work) -> int:
+    """Of the result."""
+    return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
+
+
+def _share(config: Config, work: Work) -> float:
+    return _schedules(work)[replace(config, parts=1)]
 
 
 def _schedules(work: Work) -> dict[Config, float]:
@@ -123,7 +145,19 @@ def _schedules(work: Work) -> dict[Config, float]:
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     """The schedules that suit the sizes, the most promising first."""
     fitting = [c for c in _schedules(work) if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
-    return tuple(sorted(fitting, key=lambda c: our_seconds(c, work, gpu)))
+    return tuple(sorted([*fitting, *_in_parts(fitting, work, gpu)], key=lambda c: our_seconds(c, work, gpu)))
+
+
+def _in_parts(configs: Sequence[Config], work: Work, gpu: Gpu) -> list[Config]:
+    """The most promising of those whose blocks leave multiprocessors idle, the inner dimension in as many parts as are best."""
+    found = []
+    for config in configs:
+        parts = [p for p in PARTS if work.k % (p * ROW) == 0 and work.k >= 2 * p * config.k]
+        idle = not config.resident and blocks_of(config, work) < gpu.sm_count
+        ways = [config, *(replace(config, parts=p) for p in parts if idle)]
+        best = min(ways, key=lambda c: our_seconds(c, work, gpu))
+        found += [best] if best.parts > 1 else []
+    return sorted(found, key=lambda c: our_seconds(c, work, gpu))[:_MOST_IN_PARTS]
 
 
 def unmeasured(work: Work, gpu: Gpu) -> Config | None:
@@ -131,8 +165,9 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     That is taken for tf32, for pairs and for sums along rows, too: with passes of ours it was as fast where these were measured
     (906 us, and 908 by ours, of a pair of 8192 x 2048 by 2048 x 8192; 405 and 414 of the sum of 8192 x 4096 by 4096 x 4096).
+    Inner dimensions in parts are not taken before they were measured: the library has these, too.
     """
-    best = candidates(work, gpu)[0]
+    best = next(c for c in candidates(work, gpu) if c.parts == 1)
     worth = our_seconds(best, work, gpu) < WORTH * library_seconds(work, gpu)
     known = work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability >= _KNOWN
     return best if worth and work.follows and known else None

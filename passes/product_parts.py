@@ -1,0 +1,89 @@
+"""Products with few blocks and a long inner dimension: a kernel sums each part of it, and a group behind it adds these."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from .affine import row_major
+from .contraction import Unfit
+from .copying import copy_ops
+from .product_groups import Bundle, product_in, strides_of
+from .products import Product
+from .reading import Untraceable, shape_of
+from .space import find_space
+from .split_groups import Values, group_before
+
+
+def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
+    """The group that sums each of `parts` of a bundle's inner dimension, in f32. What the bundle stood for is gone: a second group
+    adds them, always in the same order, and does what follows, whatever that is. Unfit where blocks cannot compute the sums, and
+    nothing has changed."""
+    products = [p for op in bundle.ops if (p := Product.read(op)) is not None]
+    inner = products[0].sizes[3]
+    if inner % parts:
+        raise Unfit(f"an inner dimension of {inner} in {parts} parts")
+    sums = _sums(bundle, products, parts)
+    try:
+        product_in(sums)
+    except (Unfit, Untraceable) as e:
+        sums.erase()
+        raise Unfit(str(e)) from None
+    if bundle.group is None or not _finish(bundle, products, list(sums.results), parts, bundle.last):
+        for op, product, result in zip(bundle.ops, products, sums.results, strict=True):
+            _finish(Bundle((op,), None), [product], [result], parts, bundle.last)
+    return sums
+
+
+def _sums(bundle: Bundle, products: Sequence[Product], parts: int) -> ir.Operation:
+    def fill(values: Values) -> list[ir.Value]:
+        return [p.sums(values[p.a], values[p.b], parts) for p in products]
+
+    types = [ir.RankedTensorType.get([parts, *p.result.shape], ir.F32Type.get()) for p in products]
+    factors = {v: v for p in products for v in (p.a, p.b)}
+    return group_before(bundle.last, bundle.ops, factors, types, fill)
+
+
+def _finish(bundle: Bundle, products: Sequence[Product], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
+    """Whether a group could take a bundle's place that adds the parts of its sums and goes on as the bundle does."""
+    results = [op.results[0] for op in bundle.ops]
+    after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]
+    operands = {v: v for v in (*sums, *(p.added for p in products if p.added is not None), *after)}
+
+    def fill(values: Values) -> list[ir.Value]:
+        made = []
+        for product, total in zip(products, sums, strict=True):
+            added = [] if product.added is None else [values[product.added]]
+            made.append(product.finish(values[total], added, parts))
+        if bundle.group is None:
+            return made
+        values.update(zip(results, made, strict=True))
+        block = bundle.group.regions[0].blocks[0]
+        *body, end = [o.operation for o in block.operations]
+        inner = {a: values[v] for a, v in zip(block.arguments, bundle.group.operands, strict=True)}
+        copy_ops(body, inner)
+        return [inner[v] for v in end.operands]
+
+    types = [v.type for v in bundle.last.results]
+    new = group_before(before, [o for o in (*bundle.ops, bundle.group) if o is not None], operands, types, fill)
+    if not _traceable(new):
+        new.erase()
+        return False
+    for old, made in zip(bundle.last.results, new.results, strict=True):
+        old.replace_all_uses_with(made)
+    for op in (bundle.group, *bundle.ops):
+        if op is not None:
+            op.erase()
+    return True
+
+
+def _traceable(group: ir.Operation) -> bool:
+    """Whether a kernel can compute a group."""
+    block = group.regions[0].blocks[0]
+    strides = [strides_of(v) for v in group.operands]
+    try:
+        find_space(
+            block, dict(zip(block.arguments, strides, strict=True)), [row_major(shape_of(v)) for v in group.results], divide=True
+        )
+    except Untraceable:
+        return False
+    return True
