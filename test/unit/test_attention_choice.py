@@ -56,14 +56,7 @@ def test_what_is_read_of_a_call() -> None:
     assert all(len(calls(m)) == 1 for m in (module, other))
 
 
-def with_sums(q: Tensor) -> tuple[Tensor, Tensor]:
-    """As a graph for training has it."""
-    out, sums, *_ = aten._scaled_dot_product_flash_attention(q, q, q)
-    return out, sums
-
-
 LEFT_TO_THE_LIBRARY: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
-    "sums are wanted": (with_sums, (random(1, 2, 8, 16),)),
     "dropout": (lambda q: aten._scaled_dot_product_flash_attention(q, q, q, 0.5)[0], (random(1, 2, 8, 16),)),
     "f32": (lambda q: efficient(q, q, q, None), (random(1, 2, 8, 16, dtype=torch.float32),)),
     "large heads": (lambda q: flash(q, q, q), (random(1, 2, 8, 512),)),

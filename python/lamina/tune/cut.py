@@ -41,9 +41,18 @@ class Cut:
     what    for people; "": by the shapes
     before  ops that are there for the calls alone, in order
     rounds  kernels of ours round intermediate values of half types, as eager does
+    kept    results that @main returns; none: those of the group, else the first of each call
     """
 
-    def __init__(self, bundle: Bundle, what: str = "", *, before: Sequence[ir.Operation] = (), rounds: bool = False) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        what: str = "",
+        *,
+        before: Sequence[ir.Operation] = (),
+        rounds: bool = False,
+        kept: Sequence[ir.Value] = (),
+    ) -> None:
         ops, group = bundle.ops, bundle.group
         self.rounds = rounds
         sums = [op.results[0] for op in ops]
@@ -51,7 +60,7 @@ class Cut:
         made = [v for op in before for v in op.results]
         read = [*(v for op in (*before, *ops) for v in op.operands if v not in made), *outside]
         operands = list(dict.fromkeys(read))
-        results = list(group.results) if group else sums  # of attention, its result alone
+        results = list(kept) or (list(group.results) if group else sums)
         callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
         name = _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value) if group else ""
         after = f" and {name}" if group else ""

@@ -96,7 +96,8 @@ def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bund
     for op in calls(module):
         if CHOICE not in op.attributes and (attention := Attention.read(op)) is not None:
             bundle, work = Bundle((op,), None), attention.work
-            cut = Cut(bundle, attention.what, before=attention.repeats, rounds=rounds)
+            kept = [v for v in (attention.result, attention.sums) if v is not None]
+            cut = Cut(bundle, attention.what, before=attention.repeats, rounds=rounds, kept=kept)
             yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
 
 
