@@ -14,6 +14,7 @@ from fake_gpu import Cubin, FakeGpu, on_gpu
 from programs import T
 
 from lamina import _native
+from lamina.core import cubins
 from lamina.core.program import Buffer, Call, Constant, Launch, Program
 from lamina.runtime.executable import Executable
 from lamina.runtime.gpu import Driver
@@ -100,6 +101,11 @@ def test_code_is_loaded_once_and_at_the_first_call(gpu: FakeGpu) -> None:
     assert gpu["loads"] == gpu["relaxed_loads"] == 2
     with pytest.raises(ValueError, match="not negative"):
         runs[0].load(-1)
+
+
+def test_kernels_are_found_in_any_of_several_cubins(gpu: FakeGpu) -> None:
+    run = gpu.executable(p.inc_chain(64, 3), cubins.join([b"other, of several\0", b"inc, of several\0"]))
+    assert run(torch.zeros(64))[0].sum() == 192 and gpu["loads"] == 2
 
 
 def test_the_stream_is_torchs_current_one_at_every_call(gpu: FakeGpu) -> None:

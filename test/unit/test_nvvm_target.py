@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from torch_mlir import ir
 
+from lamina.core import cubins
 from lamina.core.errors import CompileError
 from lamina.dialects import context
 from lamina.frontend.exclusive import COMPILING
@@ -48,7 +49,7 @@ def test_artifact() -> None:
     (needs,) = artifact.resources
     assert needs.kernel == "softmax" and needs.shared == 64 and needs.registers <= 64
     assert needs.stack == needs.spill_stores == needs.spill_loads == 0
-    assert {"lamina-expand-math", "to llvm dialect", "optimise", "ptx", "ptxas"} <= set(artifact.seconds)
+    assert {"lamina-expand-math", "to llvm dialect", "translate", "Triton, LLVM, ptxas"} <= set(artifact.seconds)
     assert "softmax" in named("nvvm:sm_90a").assembly(artifact)
 
 
@@ -259,3 +260,18 @@ def test_every_level_from_a_tile_program() -> None:
             ir.Module.parse(reached[level])
     assert list(reached) == ["gpu", "nvvm", "llvm", "ptx", "sass"]
     assert "ld.global.nc.v4" in reached["ptx"] and "STG.E.128" in reached["sass"]
+
+
+def test_many_kernels_are_cubins_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lamina.targets.nvvm._processors", lambda: 3)
+    names = tuple(f"double{i}" for i in range(13))
+    artifact = compile_text("\n".join(TILE.replace("@double", f"@{name}") for name in names))
+    assert artifact.kernels == names == tuple(r.kernel for r in artifact.resources)
+    made = cubins.divide(artifact.code)
+    assert [code[:4] for code in made] == [b"\x7fELF"] * 3 and cubins.join(made) == artifact.code
+    found = named("nvvm:sm_90a").assembly(artifact)
+    assert all(found.count(f".text.{name}:") == 1 and f".entry {name}(" in artifact.ptx for name in names)
+
+
+def test_one_cubin_is_the_code() -> None:
+    assert cubins.join([b"a"]) == b"a" and cubins.divide(b"a") == [b"a"] and cubins.divide(cubins.join([])) == []

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lamina.core import cubins
 from lamina.core.program import Launch, Program
 
 from .graphs import Recorder
@@ -27,7 +28,8 @@ NVIDIA = Driver("libcuda.so.1")
 def gpu_spec_of(
     program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None = None
 ) -> dict[str, Any]:
-    """As spec_of, for a cubin. With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its kernel's name.
+    """As spec_of, for cubins (core/cubins.py). With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its
+    kernel's name.
 
     recorder  runs are recorded as CUDA graphs through it: of what follows the program's leading draws (see `recordable`)
     """
@@ -42,7 +44,7 @@ def gpu_spec_of(
         "driver": driver.library,
         "tensors": driver.tensors,
         "synchronous": os.environ.get("LAMINA_SYNC", "") == "1",
-        "code": code,
+        "code": cubins.divide(code),
         "kernels": [(name, *limits) for name, limits in most.items()],
         "constants": spec["constants"],
         "recorder": recorder,

@@ -7,42 +7,45 @@
     nvvm_llvm                                                    llvmlite: optimise, PTX
     ptx                                                          ptxas
 
-All kernels of a module go through one pipeline, one PTX text and one run of ptxas: each stage has a fixed cost that is paid once.
+Kernels go down in a few parts, each to a cubin of its own: while MLIR lowers one part, LLVM and ptxas work on those before it, and
+Triton on its own. A part is many kernels, because each stage has a fixed cost.
 """
 
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import llvm as llvm_dialect
 from torch_mlir.passmanager import PassManager
 
+from lamina.core import cubins
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.core.program import Needs
 from lamina.passes.gpu import indices
 from lamina.passes.gpu_to_nvvm import GpuToNvvm
-from lamina.passes.locations import sources
 from lamina.passes.registry import load
 
 from . import llvm_text, nvvm_llvm, triton, triton_text
 from .base import Artifact, Target
 from .clock import Clock
 from .nvvm_check import check_converted
-from .ptx import Assembled, PtxError, Resources, assemble, disassemble
+from .nvvm_module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
+from .ptx import PtxError, Resources, assemble, disassemble
 
 TMA = 90  # from here on chips have a tensor memory accelerator
 KEPT = 8  # source lines named in an error
+PARTS, LEAST = 4, 4  # parts at most, and kernels that each has at least
 
 
 @dataclass(frozen=True)
 class GpuArtifact(Artifact):
-    """An Artifact whose code is a cubin.
+    """An Artifact whose code is cubins (core/cubins.py).
 
-    ptx        the text it was assembled from
+    ptx        the text of all of them
     resources  what each kernel needs, as ptxas reports it, in the order of `kernels`
     """
 
@@ -80,7 +83,7 @@ class NvvmTarget(Target):
         for op in module.body.operations:
             if "tile.grid" in op.operation.attributes:
                 if "tile.threads" not in op.operation.attributes:
-                    return f"@{_name(op.operation)} is a program for a CPU: it has no tile.threads"
+                    return f"@{name_of(op.operation)} is a program for a CPU: it has no tile.threads"
                 for argument in op.operation.regions[0].blocks[0].arguments:
                     if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
                         return f"{argument.type} is not a memref of static shape"
@@ -91,21 +94,29 @@ class NvvmTarget(Target):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
         printed = triton_text.take(module, self.gpu.capability >= TMA)
-        llvm, texts = "", list[str]()
-        kernels: tuple[str, ...] = ()
-        with self._by_triton(printed, clock) as by_triton:  # in threads, while this one goes on with the other kernels
-            if has_programs(module) or not (printed or ready):
-                self.to_gpu(module, clock)
-                llvm = self.to_llvm(module, clock)
-                texts, kernels = [self.to_ptx(llvm, clock)], kernels_of(module)
-            hot = [*by_triton(), *ready]
-        kernels += tuple(k.name for k in hot)
-        source = triton.join([*texts, *(k.ptx for k in hot)])
-        with clock.stage("ptxas"):
-            made = self._assemble(source, module, len(kernels))
-        resources = tuple(sorted(made.resources, key=lambda r: kernels.index(r.kernel)))
-        needs = {k.name: k.needs for k in hot}
-        return GpuArtifact(self.name, made.cubin, kernels, (), llvm, clock.seconds, needs, source, resources)
+        names = [*programs_of(module), *(p.name for p in printed), *(k.name for k in ready)]
+        parts = split(module, self._parts(module)) if has_programs(module) or not (printed or ready) else []
+        llvm = []
+        with ThreadPoolExecutor(_processors() + len(parts), thread_name_prefix="lamina-nvvm") as pool:
+            jobs = [pool.submit(self._by_triton, program) for program in printed]
+            jobs += [pool.submit(self._assembled, [kernel]) for kernel in ready]
+            for part in parts:  # MLIR is this thread's alone
+                self.to_gpu(part, clock)
+                llvm.append(self.to_llvm(part, clock))
+                jobs.append(pool.submit(self._by_llvm, llvm[-1], len(parts)))
+            with clock.stage("Triton, LLVM, ptxas"):
+                made = [self._done(job, parts) for job in jobs]
+        resources = sorted((r for m in made for r in m.resources), key=lambda r: names.index(r.kernel))
+        return GpuArtifact(
+            target=self.name,
+            code=cubins.join([m.cubin for m in made]),
+            kernels=tuple(names),
+            llvm="\n".join(llvm),
+            seconds=clock.seconds,
+            needs={name: needs for m in made for name, needs in m.needs.items()},
+            ptx=triton.join([m.ptx for m in made]),
+            resources=tuple(resources),
+        )
 
     def below(self, module: ir.Module, ready: Sequence[triton.Compiled] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
         def text() -> str:
@@ -124,29 +135,30 @@ class NvvmTarget(Target):
             llvm = self.to_llvm(module, clock)
             yield "nvvm", text
             yield "llvm", lambda: llvm
-            texts.append(self.to_ptx(llvm, clock))
-        with self._by_triton(printed, clock) as by_triton:
-            source = triton.join([*texts, *(k.ptx for k in (*by_triton(), *ready))])
+            texts.append(self.to_ptx(llvm))
+        source = triton.join([*texts, *(triton.compile_kernel(p, self.gpu).ptx for p in printed), *(k.ptx for k in ready)])
         yield "ptx", lambda: source
-        yield "sass", lambda: disassemble(self._assemble(source, module, 1).cubin)
+        yield "sass", lambda: disassemble(assemble(source, self.gpu.arch, jobs=_processors()).cubin)
 
     def assembly(self, artifact: Artifact) -> str:
-        return disassemble(artifact.code)
+        return "\n".join(map(disassemble, cubins.divide(artifact.code)))
 
-    @contextmanager
-    def _by_triton(self, programs: list[triton_text.Printed], clock: Clock) -> Iterator[Callable[[], list[triton.Compiled]]]:
-        """What waits for the kernels that Triton compiles meanwhile."""
-        if not programs:
-            yield list
-            return
-        with ThreadPoolExecutor(min(len(programs), _processors()), thread_name_prefix="lamina-triton") as pool:
-            started = [pool.submit(triton.compile_kernel, program, self.gpu) for program in programs]
+    def _parts(self, module: ir.Module) -> int:
+        """How many parts the kernels are compiled in: few enough that each is long beside what a part costs once."""
+        return max(1, min(PARTS, _processors(), len(programs_of(module)) // LEAST))
 
-            def wait() -> list[triton.Compiled]:
-                with clock.stage("triton"):
-                    return [one.result() for one in started]
+    def _by_triton(self, program: triton_text.Printed) -> "Made":
+        return self._assembled([triton.compile_kernel(program, self.gpu)])
 
-            yield wait
+    def _by_llvm(self, llvm: str, parts: int) -> "Made":
+        ptx = self.to_ptx(llvm)
+        made = assemble(ptx, self.gpu.arch, jobs=max(1, _processors() // parts))
+        return Made(ptx, made.cubin, made.resources, {})
+
+    def _assembled(self, kernels: Sequence[triton.Compiled]) -> "Made":
+        ptx = triton.join([k.ptx for k in kernels])
+        made = assemble(ptx, self.gpu.arch)
+        return Made(ptx, made.cubin, made.resources, {k.name: k.needs for k in kernels})
 
     def to_gpu(self, module: ir.Module, clock: Clock) -> None:
         """The module at the gpu level: what one thread does. Math is expanded while it is one op a block, and then what
@@ -174,83 +186,40 @@ class NvvmTarget(Target):
                 text: str = llvm_dialect.translate_module_to_llvmir(device)
         return text
 
-    def to_ptx(self, llvm: str, clock: Clock) -> str:
+    def to_ptx(self, llvm: str) -> str:
         """PTX from LLVM 24's text."""
-        with clock.stage("text"):
-            text = llvm_text.convert(llvm)
-        with clock.stage("parse"):
-            target = nvvm_llvm.machine(self.gpu)
-            parsed = nvvm_llvm.parse(text, target)
-        with clock.stage("optimise"):
-            nvvm_llvm.optimise(parsed, target)
-        with clock.stage("ptx"):
-            return nvvm_llvm.emit(parsed, target)
+        text = llvm_text.convert(llvm)
+        target = nvvm_llvm.machine(self.gpu)
+        parsed = nvvm_llvm.parse(text, target)
+        nvvm_llvm.optimise(parsed, target)
+        return nvvm_llvm.emit(parsed, target)
 
-    def _assemble(self, source: str, module: ir.Module, count: int) -> Assembled:
-        """ptxas; what it refuses stays in a file, with the kernel's lines in the model."""
+    def _done(self, job: "Future[Made]", parts: Sequence[ir.Module]) -> "Made":
+        """What a job made; what ptxas refuses stays in a file, with the kernel's lines in the model."""
         try:
-            return assemble(source, self.gpu.arch, jobs=min(count, _processors()))
+            return job.result()
         except PtxError as error:
             handle, path = tempfile.mkstemp(prefix="lamina-", suffix=".ptx")
             with os.fdopen(handle, "w") as file:
-                file.write(source)
-            name = error.kernel or kernel_at(source, error.line)
-            lines = lines_of(module, name)
+                file.write(error.ptx)
+            name = error.kernel or kernel_at(error.ptx, error.line)
+            lines = [line for part in parts for line in lines_of(part, name)]
             raise CompileError(
-                f"ptxas refuses kernel {name or 'one of ' + ', '.join(kernels_of(module))} for {error.arch}: {error.message}",
+                f"ptxas refuses kernel {name or 'of ' + path} for {error.arch}: {error.message}",
                 where=lines[0] if lines else "",
                 remedy=f"its PTX is {path}" + (f"; it was made of {', '.join(lines[:KEPT])}" if lines else ""),
             ) from error
 
 
+@dataclass(frozen=True)
+class Made:
+    """A part of an artifact: kernels in a cubin of their own."""
+
+    ptx: str
+    cubin: bytes
+    resources: tuple[Resources, ...]
+    needs: dict[str, Needs]
+
+
 def _processors() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def device_module(module: ir.Module) -> ir.Operation:
-    """The gpu.module of a module."""
-    for op in module.body.operations:
-        if op.operation.name == "gpu.module":
-            return op.operation
-    raise CompileError("there is no gpu.module in this module", remedy="write one, or tile programs with tile.threads")
-
-
-def has_programs(module: ir.Module) -> bool:
-    """Whether a module holds tile programs, or what they have become."""
-    return any("tile.grid" in op.operation.attributes or op.operation.name == "gpu.module" for op in module.body.operations)
-
-
-def kernels_of(module: ir.Module) -> tuple[str, ...]:
-    """The names of the kernels, at the gpu level or lowered."""
-    functions = [o.operation for o in device_module(module).regions[0].blocks[0].operations]
-    return tuple(_name(f) for f in functions if "kernel" in f.attributes or "nvvm.kernel" in f.attributes)
-
-
-def lines_of(module: ir.Module, kernel: str) -> list[str]:
-    """The lines of the model that a kernel was made of."""
-    found: dict[str, None] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        found.update(dict.fromkeys(sources(op.location)))
-        return ir.WalkResult.ADVANCE
-
-    if not any(op.operation.name == "gpu.module" for op in module.body.operations):
-        return []
-    for op in device_module(module).regions[0].blocks[0].operations:
-        if "sym_name" in op.operation.attributes and _name(op.operation) == kernel:
-            op.operation.walk(visit)
-    return list(found)
-
-
-def kernel_at(source: str, line: int) -> str:
-    """The kernel that a line of PTX, counted from 1, is in, or ""."""
-    name = ""
-    for text in source.split("\n")[:line]:
-        if ".entry " in text:
-            name = text.partition(".entry ")[2].partition("(")[0].strip()
-    return name
-
-
-def _name(op: ir.Operation) -> str:
-    name: str = ir.StringAttr(op.attributes["sym_name"]).value
-    return name

@@ -44,7 +44,7 @@ def assemble(ptx: str, arch: str, *, jobs: int = 1) -> Assembled:
             command.append(f"-split-compile={jobs}")
         done = _run(command)
         if done.returncode or not target.is_file():
-            raise PtxError(_said(done, str(source)), arch)
+            raise PtxError(_said(done, str(source)), arch, ptx)
         return Assembled(target.read_bytes(), _resources(done.stderr))
 
 
@@ -60,11 +60,11 @@ def disassemble(cubin: bytes) -> str:
 
 
 class PtxError(Exception):
-    """ptxas refused a program: what it said, for which chip."""
+    """ptxas refused a program: what it said, for which chip, of which text."""
 
-    def __init__(self, message: str, arch: str) -> None:
+    def __init__(self, message: str, arch: str, ptx: str) -> None:
         super().__init__(message)
-        self.message, self.arch = message, arch
+        self.message, self.arch, self.ptx = message, arch, ptx
 
     @property
     def kernel(self) -> str:

@@ -137,8 +137,10 @@ GpuCode read_gpu(nb::handle h) {
     code.graphs.measured = nb::cast<bool>(code.graphs.recorder.attr("measured"));
     code.graphs.most = nb::cast<size_t>(code.graphs.recorder.attr("limit"));
   }
-  auto binary = nb::cast<nb::bytes>(h["code"]);
-  code.binary.assign(binary.c_str(), binary.size());
+  for (nb::handle c : nb::borrow(h["code"])) {
+    auto cubin = nb::cast<nb::bytes>(c);
+    code.cubins.emplace_back(cubin.c_str(), cubin.size());
+  }
   for (nb::handle k : nb::borrow(h["kernels"]))
     code.kernels.push_back({nb::cast<std::string>(k[0]), nb::cast<uint32_t>(k[1]), nb::cast<uint32_t>(k[2])});
   for (nb::handle c : nb::borrow(h["constants"])) code.constants.push_back(nb::cast<nb::bytes>(c));

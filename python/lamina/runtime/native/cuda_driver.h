@@ -23,7 +23,7 @@ using GraphExecHandle = struct GraphExecOpaque *;
 using NodeHandle = struct NodeOpaque *;
 using EventHandle = struct EventOpaque *;
 
-constexpr Result kOutOfMemory = 2, kNotReady = 600;
+constexpr Result kOutOfMemory = 2, kNotFound = 500, kNotReady = 600;
 constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;               // CUdevice_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;                         // CUfunction_attribute
 constexpr int kClusterDimension = 4, kDependentLaunch = 6;                             // CUlaunchAttributeID

@@ -196,12 +196,16 @@ private:
       throw std::runtime_error("this program is for " + code_.target + ", which " + gpu + " does not run: compile it for this GPU");
     driver_.check(driver_.retain_primary_context(&made.context, device), gpu + " gives no context");
     cuda::Current current(driver_, made.context);
-    cuda::ModuleHandle module = nullptr;
+    std::vector<cuda::ModuleHandle> modules;
     if (!code_.kernels.empty())
-      driver_.check(driver_.module(made.context, code_.binary, &module), gpu + " does not load code for " + code_.target);
+      for (const std::string &cubin : code_.cubins)
+        driver_.check(driver_.module(made.context, cubin, &modules.emplace_back()), gpu + " does not load code for " + code_.target);
     for (const GpuCode::Kernel &kernel : code_.kernels) {
       cuda::FunctionHandle function = nullptr;
-      driver_.check(driver_.get_function(&function, module, kernel.name.c_str()), "the code has no kernel " + kernel.name);
+      cuda::Result found = cuda::kNotFound;
+      for (size_t i = 0; found == cuda::kNotFound && i < modules.size(); i++)
+        found = driver_.get_function(&function, modules[i], kernel.name.c_str());
+      driver_.check(found, "the code has no kernel " + kernel.name);
       if (kernel.shared) allow_shared(kernel, function, device);
       if (kernel.cluster > 8)
         driver_.check(driver_.set_attribute(function, cuda::kNonPortableCluster, 1), "kernel " + kernel.name + " in large clusters");

@@ -1,4 +1,4 @@
-// An NVIDIA GPU: memory from torch's allocator, kernels of a cubin on torch's current stream.
+// An NVIDIA GPU: memory from torch's allocator, kernels of cubins on torch's current stream.
 //
 // What a kernel may count on: one 64-bit pointer per argument, in order. There is no error slot yet: checks of indices do not fail
 // on a GPU. Its place is Context::slots, after the addresses of a launch.
@@ -16,7 +16,7 @@ struct GpuCode {
   std::string driver;  // the driver's library
   bool cuda = true;    // tensors are on CUDA devices; false: on the CPU, for tests with a driver of their own
   bool synchronous = false;
-  std::string binary; // a cubin
+  std::vector<std::string> cubins; // each kernel is in one of them
   struct Kernel {
     std::string name;
     uint32_t shared, cluster; // the most that a launch asks for

@@ -1,0 +1,29 @@
+"""Several cubins as one run of bytes: what an artifact for a GPU holds as its code."""
+
+import struct
+from collections.abc import Sequence
+
+_MAGIC = b"cubins\0\0"
+_COUNT = struct.Struct("<Q")
+
+
+def join(cubins: Sequence[bytes]) -> bytes:
+    """One cubin as it is; several behind their number and their sizes in bytes."""
+    if len(cubins) == 1:
+        return cubins[0]
+    return b"".join([_MAGIC, _COUNT.pack(len(cubins)), *(_COUNT.pack(len(c)) for c in cubins), *cubins])
+
+
+def divide(code: bytes) -> list[bytes]:
+    """What `join` was given. What it did not make is one cubin."""
+    if not code.startswith(_MAGIC):
+        return [code]
+    at = len(_MAGIC) + _COUNT.size
+    (count,) = _COUNT.unpack_from(code, len(_MAGIC))
+    sizes = [_COUNT.unpack_from(code, at + i * _COUNT.size)[0] for i in range(count)]
+    at += count * _COUNT.size
+    found = []
+    for size in sizes:
+        found.append(code[at : at + size])
+        at += size
+    return found

@@ -1,0 +1,75 @@
+"""Reading modules of kernels on their way down: at the tile level, at the gpu level, lowered; and dividing them."""
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.passes.locations import sources
+
+
+def split(module: ir.Module, count: int) -> list[ir.Module]:
+    """A module's tile programs dealt out to at most `count` modules, its own the first; a module at the gpu level stays whole.
+    Neighbours part: they are often alike, and so equally long."""
+    programs = [op.operation for op in module.body.operations]
+    if not all("tile.grid" in op.attributes for op in programs):
+        return [module]
+    with module.context, ir.Location.unknown():
+        others = [ir.Module.create() for _ in range(min(count, len(programs)) - 1)]
+        for i, program in enumerate(programs):
+            if place := i % (len(others) + 1):
+                others[place - 1].body.append(program)
+    return [module, *others]
+
+
+def device_module(module: ir.Module) -> ir.Operation:
+    """The gpu.module of a module."""
+    for op in module.body.operations:
+        if op.operation.name == "gpu.module":
+            return op.operation
+    raise CompileError("there is no gpu.module in this module", remedy="write one, or tile programs with tile.threads")
+
+
+def has_programs(module: ir.Module) -> bool:
+    """Whether a module holds tile programs, or what they have become."""
+    return any("tile.grid" in op.operation.attributes or op.operation.name == "gpu.module" for op in module.body.operations)
+
+
+def programs_of(module: ir.Module) -> list[str]:
+    """The names of the kernels, at the tile level or as functions of a gpu.module."""
+    found: list[str] = []
+    for op in module.body.operations:
+        if "tile.grid" in op.operation.attributes:
+            found.append(name_of(op.operation))
+        elif op.operation.name == "gpu.module":
+            functions = [o.operation for o in op.operation.regions[0].blocks[0].operations]
+            found += [name_of(f) for f in functions if "kernel" in f.attributes]
+    return found
+
+
+def lines_of(module: ir.Module, kernel: str) -> list[str]:
+    """The lines of the model that a kernel was made of."""
+    found: dict[str, None] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        found.update(dict.fromkeys(sources(op.location)))
+        return ir.WalkResult.ADVANCE
+
+    if not any(op.operation.name == "gpu.module" for op in module.body.operations):
+        return []
+    for op in device_module(module).regions[0].blocks[0].operations:
+        if "sym_name" in op.operation.attributes and name_of(op.operation) == kernel:
+            op.operation.walk(visit)
+    return list(found)
+
+
+def kernel_at(source: str, line: int) -> str:
+    """The kernel that a line of PTX, counted from 1, is in, or ""."""
+    name = ""
+    for text in source.split("\n")[:line]:
+        if ".entry " in text:
+            name = text.partition(".entry ")[2].partition("(")[0].strip()
+    return name
+
+
+def name_of(op: ir.Operation) -> str:
+    name: str = ir.StringAttr(op.attributes["sym_name"]).value
+    return name
