@@ -60,8 +60,8 @@ class Attention:
         if callee not in _FORMS:
             return None
         tensors = iter(op.operands)
-        query, key, value, *rest = [_value(a, tensors) for a in op.attributes["args"]]
-        by_name = {named.name: _value(named.attr, tensors) for named in op.attributes["kwargs"]}
+        query, key, value, *rest = [value_of(a, tensors) for a in op.attributes["args"]]
+        by_name = {named.name: value_of(named.attr, tensors) for named in op.attributes["kwargs"]}
         given: dict[str, Any] = {**dict(zip(_FORMS[callee], rest, strict=False)), **by_name}
         mask = given.get("mask", given.get("attn_mask"))
         known = {*_FORMS[callee], "scale", "attn_mask", "enable_gqa"}
@@ -75,9 +75,10 @@ class Attention:
             (key, before), (value, after) = one, other
             repeats = before if key == value else (*before, *after)
         found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more)
-        return found if found._fits() else None
+        return found if found.fits() else None
 
-    def _fits(self) -> bool:
+    def fits(self) -> bool:
+        """Whether kernels of ours can compute it."""
         shapes = [_shape(v) for v in (self.query, self.key, self.value)]
         if any(len(s) != 4 or 0 in s for s in shapes) or len({_type(v) for v in (self.query, self.key, self.value)}) > 1:
             return False
@@ -168,10 +169,12 @@ def kernel_call(
     return ir.Operation.create("graph.extern", results=made, operands=taken, attributes=attributes)
 
 
-def _value(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:
-    """An argument of a call (see graph.Extern): a tensor, a number, or None."""
+def value_of(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:
+    """An argument of a call (see graph.Extern): a tensor, a number, several of these, or None."""
     if isinstance(attribute, ir.UnitAttr):
         return next(tensors)
+    if isinstance(attribute, ir.ArrayAttr):
+        return [value_of(a, tensors) for a in attribute]
     return None if isinstance(attribute, ir.TypeAttr) else attribute.value  # type: ignore[attr-defined]
 
 

@@ -8,9 +8,10 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import attention_cost
-from lamina.schedules.attention import Config, Split, read
+from lamina.schedules.attention import Backward, Config, Split, read
 
 from .attention import LIBRARY_ATTENTION, Attention, strides_of_results
+from .attention_backward import LIBRARY_BACKWARD, Gradients
 from .attention_operands import drop
 from .base import Pass
 from .choose import LIBRARY
@@ -24,8 +25,8 @@ class ChooseAttention(Pass):
     """Turn calls of attention into kernels of ours where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every attention whose `graph.choice` is a schedule (schedules/attention.py) is
-    one call of a kernel of lamina.kernels.attention, or two where the keys are split; these write into the plan's memory. A call
-    without the attribute stays, and so does one with "library".
+    one call of a kernel of lamina.kernels.attention, or two where the keys are split; these write into the plan's memory. Its
+    gradients, in the graph of a backward pass, are two calls. A call without the attribute stays, and so does one with "library".
 
         %0:2 = "graph.extern"(%q, %k, %v) {callee = "aten._scaled_dot_product_flash_attention.default",
                                            graph.choice = "forward{m=64 n=64}", ...}
@@ -44,21 +45,32 @@ class ChooseAttention(Pass):
         for op in calls(module):
             if CHOICE in op.attributes:
                 config = _chosen(op)
-            elif (attention := Attention.read(op)) is not None:
-                config = self._config(attention)
+            elif (found := _read(op)) is not None:
+                config = self._config(found)
             else:
                 continue
             if config is not None:
                 _take(op, config, masks)
 
-    def _config(self, attention: Attention) -> Config | None:
-        """The schedule of attention without graph.choice."""
+    def _config(self, found: Attention | Gradients) -> Config | None:
+        """The schedule of what has no graph.choice."""
         if self.schedule:
             config = _known(self.schedule)
-            return None if isinstance(config, Split) and not attention.work.is_few else config
-        if not self.target:
+            return config if config is not None and not _unfit(config, found) else None
+        if not self.target or isinstance(found, Gradients):
             return None
-        return attention_cost.unmeasured(attention.work, Gpu.named(self.target.partition(":")[2]))
+        return attention_cost.unmeasured(found.work, Gpu.named(self.target.partition(":")[2]))
+
+
+def _read(op: ir.Operation) -> Attention | Gradients | None:
+    return Attention.read(op) or Gradients.read(op)
+
+
+def _unfit(config: Config, found: Attention | Gradients) -> str:
+    """Why a schedule is not one of this; "" where it is."""
+    if isinstance(config, Backward) != isinstance(found, Gradients):
+        return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
+    return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
 
 
 def _known(choice: str) -> Config | None:
@@ -69,7 +81,7 @@ def _known(choice: str) -> Config | None:
 def _chosen(op: ir.Operation) -> Config | None:
     """What graph.choice says of attention; None for other calls, and for the library."""
     callee, choice = (ir.StringAttr(op.attributes[name]).value for name in ("callee", CHOICE))
-    if callee not in LIBRARY_ATTENTION:
+    if callee not in (*LIBRARY_ATTENTION, *LIBRARY_BACKWARD):
         return None
     try:
         config = _known(choice)
@@ -77,28 +89,28 @@ def _chosen(op: ir.Operation) -> Config | None:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
     if config is None:
         return None
-    attention = Attention.read(op)
-    if attention is None:
+    found = _read(op)
+    if found is None:
         raise CompileError(
             f"{choice} cannot compute this {callee}",
             where=where(op.location),
             remedy="kernels of ours are for f16 and bf16, heads of up to 256 elements, and no dropout",
         )
-    if isinstance(config, Split) and not attention.work.is_few:
-        raise CompileError(
-            f"{choice} is for few queries, without causal and training: {attention.what}",
-            where=where(op.location),
-            remedy="drop graph.choice",
-        )
+    if why := _unfit(config, found):
+        raise CompileError(f"{choice} is {why}: {found.what}", where=where(op.location), remedy="drop graph.choice")
     return config
 
 
 def _take(op: ir.Operation, config: Config, masks: dict[ir.Value, ir.Value]) -> None:
-    attention = Attention.read(op)
-    assert attention is not None
+    found, strides = _read(op), strides_of_results(op)
     with op.location, ir.InsertionPoint(op):
-        made = attention.emit(config, strides_of_results(op), masks)
-    for old, new in zip((attention.result, *attention.more), made, strict=True):
+        if isinstance(found, Gradients):
+            assert isinstance(config, Backward)
+            made = found.emit(config, strides, masks)
+        else:
+            assert found is not None
+            made = dict(zip((found.result, *found.more), found.emit(config, strides, masks), strict=True))
+    for old, new in made.items():
         old.replace_all_uses_with(new)
     sources = [producer(v) for v in op.operands]
     op.erase()

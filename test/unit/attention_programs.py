@@ -40,9 +40,10 @@ def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
 
 
 def program_of(module: ir.Module, schedule: str = "") -> Program:
-    """The program of a module at the graph level, which then holds its tile programs. schedule: of attention; "" as the cost model
-    has it."""
-    chosen = f"lamina-choose-attention{{schedule='{schedule}'}}" if schedule else _BY_MODEL
+    """The program of a module at the graph level, which then holds its tile programs. schedule: of attention, or several
+    with "; " between; "" as the cost model has it."""
+    each = [f"lamina-choose-attention{{schedule='{one}'}}" for one in schedule.split("; ")]
+    chosen = ",".join(each) if schedule else _BY_MODEL
     run(pipeline("graph", "tile", target=TARGET).replace(_BY_MODEL, chosen), module)
     with module.context:
         program = program_from(module, "cuda")

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 from attention_programs import compute, exact
-from attention_training import KINDS, exact_sums, forward
+from attention_training import KINDS, backward, exact_gradients, exact_sums, forward
 from torch import Tensor
 
 BF16, F16 = torch.bfloat16, torch.float16
+FORWARD = "forward{m=32 n=16}"
 
 
 def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
@@ -41,3 +42,26 @@ def test_sums_of_rows_that_see_nothing_are_infinite() -> None:
     mask = torch.where(seen, 0.0, -torch.inf).to(BF16).expand(1, 1, 20, 20)
     (_, sums), _ = compute(lambda q, k, m: forward("cudnn", q, k, k, m)[:2], (q, k, mask), "forward{m=16 n=16}")
     assert torch.equal(sums[..., 0].isinf(), ~seen[..., 0].expand(1, 2, 20))
+
+
+BACKWARD = "backward{m=32 n=16 keys=32 queries=16}"
+OURS = ["attention_backward_queries", "attention_backward_keys"]
+
+# batch, heads, heads of keys, queries, keys, size, size of values
+SIZES = [
+    (1, 2, 2, 32, 32, 16, 16), (2, 2, 1, 33, 47, 40, 40), (1, 3, 1, 1, 20, 64, 64), (1, 1, 1, 70, 15, 17, 24), (2, 4, 2, 5, 64, 72, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_gradients(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    batch, heads, kv_heads, queries, keys, size, values = sizes
+    q, k = random(batch, heads, queries, size, dtype=dtype), random(batch, kv_heads, keys, size, dtype=dtype)
+    v, grad = random(batch, kv_heads, keys, values, dtype=dtype), random(batch, heads, queries, values, dtype=dtype)
+    found, names = compute(
+        lambda grad, q, k, v: backward("cudnn", grad, q, k, v, forward("cudnn", q, k, v)), (grad, q, k, v), f"{FORWARD}; {BACKWARD}"
+    )
+    for one, want in zip(found, exact_gradients(grad, q, k, v), strict=True):
+        near(one, want, 4e-3)
+    assert names == ["attention_forward", *OURS]

@@ -52,15 +52,38 @@ class Split:
         return _text(self)
 
 
-Config = Forward | Split
+@dataclass(frozen=True)
+class Backward:
+    """Gradients: one program for a block of queries of a head, then one for a block of keys, with all queries that share them.
+
+    m, n           queries of a block of the first, and keys that it takes at a time; powers of two from 16
+    keys, queries  keys of a block of the second, and queries that it takes at a time
+    warps          of one CTA
+    stages         blocks in flight
+    """
+
+    kind: ClassVar[str] = "backward"
+    m: int = 64
+    n: int = 64
+    keys: int = 64
+    queries: int = 64
+    warps: int = 4
+    stages: int = 2
+
+    def __str__(self) -> str:
+        """The text that `read` takes: "backward{m=64 n=64 ...}"."""
+        return _text(self)
+
+
+Config = Forward | Split | Backward
 
 
 def read(text: str) -> Config:
     """From text such as "forward{m=128 n=64}"; CompileError where it is none."""
     whole = _TEXT.fullmatch(text.strip())
-    made = {kind.kind: kind for kind in (Forward, Split)}.get(whole[1] if whole else "")
+    made = {kind.kind: kind for kind in (Forward, Split, Backward)}.get(whole[1] if whole else "")
     if whole is None or made is None:
-        raise CompileError(f"{text!r} is no schedule of attention", remedy=f"write one like {Forward()} or {Split()}")
+        raise CompileError(f"{text!r} is no schedule of attention", remedy=f"write one like {Forward()}, {Split()} or {Backward()}")
     known = made.__dataclass_fields__
     values: dict[str, int] = {}
     for part in whole[2].split():
@@ -76,7 +99,7 @@ def read(text: str) -> Config:
 
 def _check(config: Config) -> None:
     """CompileError for blocks that tensor cores cannot work on."""
-    for key in ("m", "n"):
+    for key in ("m", "n", "keys", "queries"):
         size = getattr(config, key, 16)
         if size < 16 or size & (size - 1):
             raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")

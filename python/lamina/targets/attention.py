@@ -8,23 +8,30 @@ from typing import Any
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
 from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPLIT
+from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
 from lamina.schedules.attention import Forward, Split, read
 
-_SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
+SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
 _LEAST = 16  # rows and columns of what tensor cores multiply
 _ALIGNED = 16  # bytes: of what descriptors begin at, and of their strides
 
 
 def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
     """The program with attention of ours as calls of kernels (see targets/triton_user.py), and these, by key."""
-    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join}
+    from . import attention_backward  # which takes much of this module
+
+    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, **attention_backward.LAUNCHES}
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
         return program, {}
+    from lamina.kernels.attention.backward_keys import backward_keys
+    from lamina.kernels.attention.backward_queries import backward_queries
     from lamina.kernels.attention.forward import forward
     from lamina.kernels.attention.join import join
     from lamina.kernels.attention.split import split
 
-    functions = {FORWARD: forward, SPLIT: split, JOIN: join}
+    functions = {
+        FORWARD: forward, SPLIT: split, JOIN: join, BACKWARD_QUERIES: backward_queries, BACKWARD_KEYS: backward_keys,
+    }  # fmt: skip
 
     def step(call: Any) -> Any:
         if not isinstance(call, Call) or call.callee not in made:
@@ -37,86 +44,86 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
 
 
 def _forward(call: Call) -> dict[str, Any]:
-    (query, key, value, *more), out, given = _tensors(call), call.outs[0], dict(call.kwargs)
+    (query, key, value, *more), out, given = tensors(call), call.outs[0], dict(call.kwargs)
     config = read(str(given["schedule"]))
     assert isinstance(config, Forward)
-    batch, heads, queries, size = _sizes(query)
-    _, kv_heads, keys, values = _sizes(value)
+    batch, heads, queries, size = sizes(query)
+    _, kv_heads, keys, values = sizes(value)
     head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
-    wide = {"D": _power(size), "E": _power(values)}
+    wide = {"D": power(size), "E": power(values)}
     constants = {
-        **_shared(query, key, value, _extras(more, given), given), **_sums(call.outs, given), "OUT": _strides(out),
+        **shared(query, key, value, extras(more, given), given), **_sums(call.outs, given), "OUT": strides(out),
         "BATCH": batch, "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"], "WINDOW": given["window"],
-        "TOGETHER": max(1, min(batch * heads, _SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
+        "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values) // (2 if given["causal"] else 1)
-    names = {"q": "x0", "k": "x1", "v": "x2", **_names(given), "out": "y0"}
+    names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "out": "y0"}
     names["sums"] = "y1" if given["sums"] else "x0"
     blocks = batch * heads * -(-queries // config.m)
-    return _said(given, names, constants, blocks, config.warps, config.stages, flops)
+    return said(given, names, constants, blocks, config.warps, config.stages, flops)
 
 
 def _split(call: Call) -> dict[str, Any]:
-    (query, key, value, *more), given = _tensors(call), dict(call.kwargs)
+    (query, key, value, *more), given = tensors(call), dict(call.kwargs)
     config = read(str(given["schedule"]))
     assert isinstance(config, Split)
-    batch, heads, queries, size = _sizes(query)
-    _, kv_heads, keys, values = _sizes(value)
+    batch, heads, queries, size = sizes(query)
+    _, kv_heads, keys, values = sizes(value)
     rows = heads // kv_heads * queries
     constants = {
-        **_shared(query, key, value, _extras(more, given), given), "PARTS": config.parts, "M": _power(rows),
-        "N": config.n, "D": _power(size), "E": _power(values),
+        **shared(query, key, value, extras(more, given), given), "PARTS": config.parts, "M": power(rows),
+        "N": config.n, "D": power(size), "E": power(values),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values)
-    names = {"q": "x0", "k": "x1", "v": "x2", **_names(given), "parts": "y0", "logs": "y1"}
-    return _said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
+    names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "parts": "y0", "logs": "y1"}
+    return said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
 
 
 def _join(call: Call) -> dict[str, Any]:
-    (parts, _), out, given = _tensors(call), call.outs[0], dict(call.kwargs)
-    batch, heads, queries, count, values = _sizes(parts)
+    (parts, _), out, given = tensors(call), call.outs[0], dict(call.kwargs)
+    batch, heads, queries, count, values = sizes(parts)
     constants = {
-        "OUT": _strides(out), "HEADS": heads, "QUERIES": queries, "VALUES": values, "PARTS": count,
-        "P": 1 << (count - 1).bit_length(), "E": _power(values),
+        "OUT": strides(out), "HEADS": heads, "QUERIES": queries, "VALUES": values, "PARTS": count,
+        "P": 1 << (count - 1).bit_length(), "E": power(values),
     }  # fmt: skip
     names = {"parts": "x0", "logs": "x1", "out": "y0"}
     flops = 2 * batch * heads * queries * count * values
-    return _said(given, names, constants, batch * heads * queries, 4, 1, flops)
+    return said(given, names, constants, batch * heads * queries, 4, 1, flops)
 
 
 def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
     """How the logarithms of sums lie, which are (batch, heads, queries), some with places after the last or a dimension of one."""
     if not given["sums"]:
         return {"SUMS": (0, 0, 0), "LOGS": 0}
-    return {"SUMS": _strides(outs[1])[:3], "LOGS": _sizes(outs[1])[2]}
+    return {"SUMS": strides(outs[1])[:3], "LOGS": sizes(outs[1])[2]}
 
 
-def _extras(more: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Ref]:
+def extras(more: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Ref]:
     """What is read beside queries, keys and values, by the name that kernels give it."""
     return dict(zip(str(given["reads"]).split(), more, strict=True))
 
 
-def _names(given: Mapping[str, Any]) -> dict[str, str]:
+def places(given: Mapping[str, Any]) -> dict[str, str]:
     """The arguments for these; a kernel that does not read one takes the queries in its place."""
     said = str(given["reads"]).split()
     return {name: f"x{3 + said.index(name)}" if name in said else "x0" for name in EXTRAS}
 
 
-def _shared(query: Ref, key: Ref, value: Ref, extras: Mapping[str, Ref], given: Mapping[str, Any]) -> dict[str, Any]:
+def shared(query: Ref, key: Ref, value: Ref, extras: Mapping[str, Ref], given: Mapping[str, Any]) -> dict[str, Any]:
     """The constants that both kernels for keys and values have."""
-    _, heads, queries, size = _sizes(query)
-    _, kv_heads, keys, values = _sizes(value)
+    _, heads, queries, size = sizes(query)
+    _, kv_heads, keys, values = sizes(value)
     mask, bounds = extras.get("mask"), extras.get("bounds")
     how = "none" if mask is None else "bool" if mask.dtype == "bool" else "bias"
     return {
-        "Q": _strides(query), "K": _strides(key), "V": _strides(value), "MASK": (0, 0, 0, 0) if mask is None else _strides(mask),
+        "Q": strides(query), "K": strides(key), "V": strides(value), "MASK": (0, 0, 0, 0) if mask is None else strides(mask),
         "HEADS": heads, "GROUP": heads // kv_heads, "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values,
-        "SCALE": given["scale"], "HOW": how, "BOUNDS": () if bounds is None else _strides(bounds), "ALIBI": "slopes" in extras,
+        "SCALE": given["scale"], "HOW": how, "BOUNDS": () if bounds is None else strides(bounds), "ALIBI": "slopes" in extras,
     }  # fmt: skip
 
 
-def _said(
+def said(
     given: Mapping[str, Any],
     names: Mapping[str, str],
     constants: Mapping[str, Any],
@@ -130,27 +137,27 @@ def _said(
     return {"of": given["of"], "call": call, "grid": (blocks, 1, 1), "warps": warps, "stages": stages, "flops": flops}
 
 
-def _tensors(call: Call) -> tuple[Ref, ...]:
+def tensors(call: Call) -> tuple[Ref, ...]:
     given = call.args[0]
     assert isinstance(given, tuple)
     return tuple(ref for ref in given if isinstance(ref, Ref))
 
 
-def _sizes(ref: Ref) -> tuple[int, ...]:
+def sizes(ref: Ref) -> tuple[int, ...]:
     return tuple(fixed(n, "attention") for n in ref.shape)
 
 
-def _strides(ref: Ref) -> tuple[int, ...]:
+def strides(ref: Ref) -> tuple[int, ...]:
     """In elements; 0 along what there is one of: a mask is read for all heads, a stride of one element may be anything."""
-    return tuple(0 if n == 1 else fixed(s, "attention") for n, s in zip(_sizes(ref), ref.strides, strict=True))
+    return tuple(0 if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
 
 
 def _suits_descriptors(ref: Ref) -> bool:
     """Whether rows begin at multiples of 16 bytes, each at a place of its own."""
-    *outer, last = _strides(ref)
+    *outer, last = strides(ref)
     offset = fixed(ref.offset, "attention")
     return last == 1 and offset % _ALIGNED == 0 and all(n and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
 
 
-def _power(n: int) -> int:
+def power(n: int) -> int:
     return max(_LEAST, 1 << math.ceil(math.log2(n)))

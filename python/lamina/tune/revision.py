@@ -15,7 +15,7 @@ _GENERATORS = (  # in the package
     "passes/split_groups.py",
     "schedules/attention*.py",
     "schedules/contraction.py",
-    "targets/attention.py",
+    "targets/attention*.py",
     "targets/triton_*.py",
 )
 

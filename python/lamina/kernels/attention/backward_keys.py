@@ -1,0 +1,114 @@
+"""Gradients of attention's keys and values (flash attention 2): one program for N of them in one head of theirs, with all queries
+that see them, of all heads that share them. Blocks of scores are transposed: they are factors as they stand in registers."""
+
+import triton
+import triton.language as tl
+
+from .step import masked, rows_of
+from .weights import logarithms, weights
+
+
+@triton.jit
+def backward_keys(
+    q,
+    k,
+    v,
+    mask,
+    sums,
+    grad,
+    deltas,
+    d_k,
+    d_v,
+    Q: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    MASK: tl.constexpr,
+    SUMS: tl.constexpr,
+    GRAD: tl.constexpr,
+    D_K: tl.constexpr,
+    D_V: tl.constexpr,
+    BATCH: tl.constexpr,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    SIZE: tl.constexpr,
+    VALUES: tl.constexpr,
+    SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    HOW: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+):
+    """
+    deltas    as `backward_queries` has made them
+    d_k, d_v  the gradients, which are made
+    TOGETHER  heads of keys whose programs run side by side
+    All else is as in `backward_queries`.
+    """
+    BLOCKS: tl.constexpr = (KEYS + N - 1) // N
+    KV_HEADS: tl.constexpr = HEADS // GROUP
+    EDGE: tl.constexpr = KEYS % N != 0
+    first_head = tl.program_id(0) // (BLOCKS * TOGETHER) * TOGETHER
+    wide = min(TOGETHER, BATCH * KV_HEADS - first_head)
+    place = tl.program_id(0) - first_head * BLOCKS
+    start = place // wide * N  # the first keys first: with CAUSAL, theirs is the most work
+    batch = ((first_head + place % wide) // KV_HEADS).to(tl.int64)
+    kv_head = ((first_head + place % wide) % KV_HEADS).to(tl.int64)
+
+    places, d, e = start + tl.arange(0, N), tl.arange(0, D), tl.arange(0, E)
+    keys = rows_of(k + batch * K[0] + kv_head * K[1], start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
+    values = rows_of(v + batch * V[0] + kv_head * V[1], start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+    key_acc, value_acc = tl.zeros((N, D), tl.float32), tl.zeros((N, E), tl.float32)
+    for member in range(GROUP):
+        head = kv_head * GROUP + member
+        q_head, grad_head = q + batch * Q[0] + head * Q[1], grad + batch * GRAD[0] + head * GRAD[1]
+        sums_head, deltas_head = sums + batch * SUMS[0] + head * SUMS[1], deltas + (batch * HEADS + head) * QUERIES
+        mask_head = mask + batch * MASK[0] + head * MASK[1]
+        whole = 0  # from here on, rows see all of these keys
+        if CAUSAL:
+            whole = (start + N - 1 + M - 1) // M * M
+            for at in range(start // M * M, min(whole, QUERIES), M):
+                key_acc, value_acc = _block(
+                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, at, Q, GRAD,
+                    SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, M, D, E, True,
+                )  # fmt: skip
+        for at in range(whole, QUERIES, M):
+            key_acc, value_acc = _block(
+                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, at, Q, GRAD, SUMS,
+                MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, M, D, E, False,
+            )  # fmt: skip
+    wide_places = places.to(tl.int64)[:, None]
+    k_to = d_k + batch * D_K[0] + kv_head * D_K[1] + wide_places * D_K[2] + d[None, :] * D_K[3]
+    v_to = d_v + batch * D_V[0] + kv_head * D_V[1] + wide_places * D_V[2] + e[None, :] * D_V[3]
+    tl.store(k_to, (key_acc * SCALE).to(d_k.dtype.element_ty), mask=(places[:, None] < KEYS) & (d[None, :] < SIZE))
+    tl.store(v_to, value_acc.to(d_v.dtype.element_ty), mask=(places[:, None] < KEYS) & (e[None, :] < VALUES))
+
+
+@triton.jit
+def _block(
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, at, Q: tl.constexpr, GRAD: tl.constexpr,
+    SUMS: tl.constexpr, MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr,
+    SCALE: tl.constexpr, HOW: tl.constexpr, M: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DIAGONAL: tl.constexpr,
+):  # fmt: skip
+    """With queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Those that are not there weigh
+    nothing, and gradients of keys that are not there are not stored."""
+    EDGE: tl.constexpr = QUERIES % M != 0
+    rows = at + tl.arange(0, M)
+    inside = (places[:, None] < KEYS) & (rows[None, :] < QUERIES)
+    hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
+    if HOW != "none":
+        hidden, bias = masked(mask, places.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
+    if DIAGONAL:
+        hidden |= places[:, None] > rows[None, :]
+    queries = rows_of(q, at, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)
+    grads = rows_of(grad, at, GRAD[2], GRAD[3], QUERIES, VALUES, M, E, EDGE)
+    log = logarithms(sums, rows, SUMS[2], QUERIES, HOW == "bias")
+    delta = tl.load(deltas + rows, mask=rows < QUERIES, other=0.0)
+    found = weights(tl.dot(keys, queries.T), log[None, :], hidden, bias, SCALE, DIAGONAL or HOW == "bool", HOW == "bias")
+    value_acc = tl.dot(found.to(grads.dtype), grads, value_acc)
+    d_scores = found * (tl.dot(values, grads.T) - delta[None, :])
+    return tl.dot(d_scores.to(queries.dtype), queries, key_acc), value_acc

@@ -1,0 +1,113 @@
+"""Gradients of attention's queries (flash attention 2): one program for M of them in one head, with all keys that they see. It also
+sums what `backward_keys`, which runs after it, reads of each row."""
+
+import triton
+import triton.language as tl
+
+from .step import masked, rows_of
+from .weights import logarithms, weights
+
+
+@triton.jit
+def backward_queries(
+    q,
+    k,
+    v,
+    mask,
+    out,
+    sums,
+    grad,
+    d_q,
+    deltas,
+    Q: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    MASK: tl.constexpr,
+    OUT: tl.constexpr,
+    SUMS: tl.constexpr,
+    GRAD: tl.constexpr,
+    D_Q: tl.constexpr,
+    BATCH: tl.constexpr,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    SIZE: tl.constexpr,
+    VALUES: tl.constexpr,
+    SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    HOW: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+):
+    """
+    out, sums  what forward found: the result, and the natural logarithms of the rows' sums (strides: batch, head, position)
+    grad       the gradient of `out`; d_q: that of the queries, which is made
+    deltas     (batch, heads, queries) f32, made: the product of each row of `out` with its gradient, summed
+    All else is as in `forward`; the upper-case name of a tensor is its strides.
+    """
+    BLOCKS: tl.constexpr = (QUERIES + M - 1) // M
+    EDGE: tl.constexpr = QUERIES % M != 0
+    first_head = tl.program_id(0) // (BLOCKS * TOGETHER) * TOGETHER
+    wide = min(TOGETHER, BATCH * HEADS - first_head)
+    place = tl.program_id(0) - first_head * BLOCKS
+    start = (BLOCKS - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
+    batch = ((first_head + place % wide) // HEADS).to(tl.int64)
+    head = ((first_head + place % wide) % HEADS).to(tl.int64)
+
+    rows, d = start + tl.arange(0, M), tl.arange(0, D)
+    queries = rows_of(q + batch * Q[0] + head * Q[1], start, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)
+    grads = rows_of(grad + batch * GRAD[0] + head * GRAD[1], start, GRAD[2], GRAD[3], QUERIES, VALUES, M, E, EDGE)
+    outs = rows_of(out + batch * OUT[0] + head * OUT[1], start, OUT[2], OUT[3], QUERIES, VALUES, M, E, EDGE)
+    delta = tl.sum(outs.to(tl.float32) * grads.to(tl.float32), 1)
+    tl.store(deltas + (batch * HEADS + head) * QUERIES + rows, delta, mask=rows < QUERIES)
+    log = logarithms(sums + batch * SUMS[0] + head * SUMS[1], rows, SUMS[2], QUERIES, HOW == "bias")
+    k += batch * K[0] + head // GROUP * K[1]
+    v += batch * V[0] + head // GROUP * V[1]
+    mask += batch * MASK[0] + head * MASK[1]
+
+    acc = tl.zeros((M, D), tl.float32)
+    end = KEYS
+    whole = KEYS // N * N  # up to here blocks hide nothing by their place
+    if CAUSAL:
+        end = min(start + M, KEYS)
+        whole = min(start + 1, KEYS) // N * N
+    for at in range(0, whole, N):
+        acc = _block(
+            acc, queries, grads, log, delta, k, v, mask, rows, at, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAUSAL, HOW, N,
+            D, E, False,
+        )  # fmt: skip
+    if CAUSAL or KEYS % N != 0:
+        for at in range(whole, end, N):
+            acc = _block(
+                acc, queries, grads, log, delta, k, v, mask, rows, at, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAUSAL, HOW,
+                N, D, E, True,
+            )  # fmt: skip
+    to = d_q + batch * D_Q[0] + head * D_Q[1] + rows.to(tl.int64)[:, None] * D_Q[2] + d[None, :] * D_Q[3]
+    tl.store(to, (acc * SCALE).to(d_q.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (d[None, :] < SIZE))
+
+
+@triton.jit
+def _block(
+    acc, queries, grads, log, delta, k, v, mask, rows, at, K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
+    HOW: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, EDGE: tl.constexpr,
+):  # fmt: skip
+    """With keys `at` to at + N. EDGE: some of them may not be there, or come after a query."""
+    keys = at + tl.arange(0, N)
+    inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
+    hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
+    if HOW != "none":
+        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
+    if EDGE:
+        hidden |= keys[None, :] >= KEYS
+        if CAUSAL:
+            hidden |= keys[None, :] > rows[:, None]
+    key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
+    value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+    found = weights(tl.dot(queries, key.T), log[:, None], hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias")
+    d_scores = found * (tl.dot(grads, value.T) - delta[:, None])
+    return tl.dot(d_scores.to(key.dtype), key, acc)
