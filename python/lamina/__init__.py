@@ -15,6 +15,8 @@ from .core.errors import CompileError
 from .core.options import Options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
     from .core.custom_kernel import Rule
@@ -74,7 +76,8 @@ def explain(
 def custom_kernel(
     op: Any = None,
     *,
-    kernel: Any,
+    kernel: Any = None,
+    source: "str | Path | None" = None,
     arguments: "Rule",
     grid: "Rule",
     pattern: "Rule | None" = None,
@@ -84,47 +87,60 @@ def custom_kernel(
     constants: Mapping[str, Any] | None = None,
     num_warps: int = 4,
     num_stages: int = 3,
+    threads: "int | tuple[int, ...] | Rule | None" = None,
+    shared: "int | Rule | None" = None,
+    flags: Sequence[str] = (),
     configs: Sequence[Mapping[str, Any]] = (),
     name: str = "",
 ) -> CustomKernel:
-    """A Triton kernel of yours for an op or a graph pattern, on NVIDIA GPUs: pass it as `options={"kernels": [k]}`, or use it
-    `with k:`. See docs/custom-kernels.md.
+    """A kernel of yours, in Triton or CUDA C++, for an op or a graph pattern, on NVIDIA GPUs: pass it as
+    `options={"kernels": [k]}`, or use it `with k:`. See docs/custom-kernels.md.
 
     op          a functional op of torch or of yours (torch.library.custom_op): its name "mylib::scaled_add" or its overload
     pattern     instead of an op: a function of tensors in torch's ops, which is looked for in graphs
     example_inputs  tensors that the pattern is traced for; their sizes do not matter, nor does their floating dtype
-    kernel      the @triton.jit function
+    kernel      the @triton.jit function, or the name of a function of `source`
+    source      CUDA C++: the text, or the pathlib.Path of a file
     arguments   gives what it is launched with, in the order of its parameters or as a dict: tensors, which it gets as pointers,
                 and numbers, which are compiled in
     grid        gives the number of blocks along x, or along x, y and z
     outputs     gives tensors like those that the kernel writes; they have to be what the op's own shape rule says, which is the
                 default
     when        says whether the kernel serves; where it does not, the op is compiled as without it
-    constants   values of constexpr parameters that are the same at each launch
-    configs     what tuning chooses from (docs/tuning.md): constants, num_warps and num_stages by name, the likeliest first
+    constants   values of constexpr parameters that are the same at each launch; of macros in CUDA C++, where they may be rules
+    num_warps, num_stages  for Triton
+    threads, shared, flags  for CUDA C++: threads of a block (256), or along x, y and z; bytes of shared memory that the kernel
+                asks for; options for NVRTC
+    configs     what tuning chooses from (docs/tuning.md): constants, and num_warps and num_stages, or threads and shared, by
+                name, the likeliest first
     name        what it is called in explain and in profiles, by default the function's name
 
     Rules are functions that take by name what they need of the op's (or the pattern's) arguments and the constants; `arguments` and
     `grid` also of its results, `out`, or `out0`, `out1`, ... where there are several. Tensors have shape, stride() and dtype, but
     no values.
     """
-    from .frontend.custom.declare import custom_kernel as declared
+    from .frontend.custom.declare import declared
 
-    return declared(
-        op,
+    given = CustomKernel(
+        name=name,
+        op=op,
         kernel=kernel,
         arguments=arguments,
         grid=grid,
-        pattern=pattern,
-        example_inputs=example_inputs,
         outputs=outputs,
         when=when,
-        constants=constants,
+        pattern=pattern,
+        example_inputs=tuple(example_inputs),
+        constants=dict(constants or {}),
         num_warps=num_warps,
         num_stages=num_stages,
-        configs=configs,
-        name=name,
+        configs=tuple(map(dict, configs)),
+        source=source,
+        flags=flags,
+        threads=threads,
+        shared=shared,
     )
+    return declared(given)
 
 
 def register_kernel(op: Any = None, **declared: Any) -> CustomKernel:

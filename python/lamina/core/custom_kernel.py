@@ -1,31 +1,33 @@
 """Kernels that users bring: what is said of one, and the table of those that hold for the whole process."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .cuda_source import CudaSource
+
 Rule = Callable[..., Any]
-LAUNCH = ("num_warps", "num_stages")
-"""Names in configs that are no parameters of the kernel."""
 
 
 @dataclass(frozen=True, eq=False)
 class CustomKernel:
-    """A Triton kernel that computes an op or a graph pattern; made and checked by lamina.custom_kernel, where the rules are
-    explained.
+    """A kernel in Triton or CUDA C++ that computes an op or a graph pattern; made and checked by lamina.custom_kernel, where the
+    rules are explained.
 
     name        for people: in explain, in profiles, in errors
     op          the overload (torch._ops.OpOverload), or None
     pattern     or a function in torch's ops
     example_inputs  tensors that the pattern is traced for
-    kernel      the @triton.jit function
+    kernel      the @triton.jit function, or a CudaSource
+    source      what it was made of then, and flags for its compiler
     arguments   what it is launched with
     grid        blocks along x, y and z
     outputs     tensors like those that it writes; None: what the op's own shape rule says
     when        whether it serves these arguments; None: always
     constants   values of constexpr parameters that are the same at each launch
-    configs     what tuning chooses from: constants, num_warps and num_stages by name, the likeliest first
+    configs     what tuning chooses from: constants and launch_names by name, the likeliest first
+    threads, shared  of a kernel in CUDA C++: a block's threads, and the bytes of shared memory that it asks for, or rules
     """
 
     name: str
@@ -41,6 +43,24 @@ class CustomKernel:
     num_warps: int = 4
     num_stages: int = 3
     configs: tuple[Mapping[str, Any], ...] = ()
+    source: Any = None
+    flags: Sequence[str] = ()
+    threads: Any = None
+    shared: Any = None
+
+    @property
+    def is_cuda(self) -> bool:
+        return isinstance(self.kernel, CudaSource)
+
+    @property
+    def launch_names(self) -> tuple[str, ...]:
+        """Names in configs that are no parameters of the kernel, nor macros."""
+        return ("threads", "shared") if self.is_cuda else ("num_warps", "num_stages")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What rules get besides arguments and results."""
+        return {**self.constants, "threads": self.threads} if self.is_cuda else dict(self.constants)
 
     def variants(self) -> dict[str, "CustomKernel"]:
         """One kernel for each config, by its text; itself alone, by "", without configs."""
@@ -49,8 +69,8 @@ class CustomKernel:
         return {" ".join(f"{name}={value}" for name, value in c.items()): self._with(c) for c in self.configs}
 
     def _with(self, config: Mapping[str, Any]) -> "CustomKernel":
-        options = {name: config[name] for name in LAUNCH if name in config}
-        constants = {**self.constants, **{name: value for name, value in config.items() if name not in LAUNCH}}
+        options = {name: config[name] for name in self.launch_names if name in config}
+        constants = {**self.constants, **{name: value for name, value in config.items() if name not in self.launch_names}}
         return replace(self, constants=constants, configs=(), **options)
 
     @property

@@ -1,6 +1,6 @@
-"""Users' Triton kernels: from a program's calls of them to PTX and launches.
+"""Users' kernels: from a program's calls of them to PTX and launches.
 
-A kernel is called by one of ours, whose parameters are pointers alone:
+A kernel in CUDA C++ goes through NVRTC (cuda_user). One in Triton is called by one of ours, whose parameters are pointers alone:
 
     @triton.jit
     def custom_scaled_add(x0, x1, y0):
@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lamina.core.cuda_source import CudaSource
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
 from lamina.core.program_needs import fixed
 
 from . import attention
+from .cuda_user import compile_cuda
 from .triton import Compiled, define, renamed
 from .triton_stages import ALIGNED, to_ptx
 from .triton_text import HEADER
@@ -39,6 +41,7 @@ class UserKernel:
     call       with what
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
+    threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
     """
 
     symbol: str
@@ -48,6 +51,13 @@ class UserKernel:
     outputs: int
     warps: int
     stages: int
+    threads: tuple[int, ...] = ()
+    shared: int = 0
+
+    @property
+    def block(self) -> int:
+        """Threads."""
+        return math.prod(self.threads) if self.threads else 32 * self.warps
 
     @property
     def text(self) -> str:
@@ -85,7 +95,8 @@ def refs_of(call: Call) -> tuple[Ref, ...]:
 def _kernel(call: Call, program: Program) -> UserKernel:
     said: dict[str, Any] = dict(call.kwargs)
     arguments = tuple((_checked(ref, call), alignment(ref)) for ref in refs_of(call))
-    return UserKernel(said["name"], said["key"], said["call"], arguments, len(call.outs), said["warps"], said["stages"])
+    block = tuple(said.get("threads", ())), said.get("shared", 0)
+    return UserKernel(said["name"], said["key"], said["call"], arguments, len(call.outs), said["warps"], said["stages"], *block)
 
 
 def _checked(ref: Ref, call: Call) -> str:
@@ -115,7 +126,8 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
         name=said["name"],
         where=call.where,
         ops=(said["of"],),
-        threads=32 * kernel.warps,
+        threads=kernel.threads[0] if kernel.threads else 32 * kernel.warps,
+        threads_yz=(kernel.threads[1], kernel.threads[2]) if kernel.threads else (1, 1),
     )
 
 
@@ -125,7 +137,9 @@ def _elements(ref: Ref) -> int:
 
 
 def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
-    """The PTX of a user's kernel. CompileError with Triton's message and the user's line where it refuses."""
+    """The PTX of a user's kernel. CompileError with the compiler's message and the user's line where it refuses."""
+    if isinstance(function, CudaSource):
+        return compile_cuda(kernel, function, gpu)
     pointers = tuple((_POINTER[dtype], align) for dtype, align in kernel.arguments)
     try:
         made = to_ptx(defined(kernel, function), pointers, gpu, warps=kernel.warps, stages=kernel.stages)
@@ -196,11 +210,11 @@ def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Prog
     """The program with launches of users' kernels and of those for attention, and their PTX. functions: users', by key."""
     program, ours = attention.placed(program)
     program, kernels = launched(program)
-    found = {**functions, **ours}
+    found, by_symbol = {**functions, **ours}, {kernel.symbol: kernel for kernel in kernels}
     made = {kernel.symbol: compile_user(kernel, found[kernel.key], gpu) for kernel in kernels}
 
     def fitted(step: Any) -> Any:
-        if not isinstance(step, Launch) or step.kernel not in made:
+        if not isinstance(step, Launch) or step.kernel not in made or isinstance(found[by_symbol[step.kernel].key], CudaSource):
             return step
         return replace(step, threads=threads_of(made[step.kernel]) or step.threads)
 

@@ -1,7 +1,7 @@
 """`lamina.custom_kernel` and `lamina.register_kernel`: a user's kernel, checked as far as it can be without a call of its op."""
 
 import re
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,64 +12,61 @@ from lamina.core.errors import CompileError
 
 from ..decompositions import table
 from ..expansion import is_composite
+from . import cuda
 from .patterns import by_dispatch, traced
 from .rules import check_names, parameter_names, place, result_names, suggestion
 
 _TENSORS = ("Tensor", "List[Tensor]")
 
 
-def custom_kernel(
-    op: Any = None,
-    *,
-    kernel: Any,
-    arguments: Rule,
-    grid: Rule,
-    pattern: Rule | None = None,
-    example_inputs: Sequence[Tensor] = (),
-    outputs: Rule | None = None,
-    when: Rule | None = None,
-    constants: Mapping[str, Any] | None = None,
-    num_warps: int = 4,
-    num_stages: int = 3,
-    configs: Sequence[Mapping[str, Any]] = (),
-    name: str = "",
-) -> CustomKernel:
-    """See lamina.custom_kernel."""
-    if (op is None) == (pattern is None):
+def declared(given: CustomKernel) -> CustomKernel:
+    """A kernel as lamina.custom_kernel was told of it, checked, its op and its function looked up."""
+    if (given.op is None) == (given.pattern is None):
         raise CompileError("a kernel is for an op or for a pattern", remedy="give one of them")
-    of = None if op is None else _overload(op)
+    of = None if given.op is None else _overload(given.op)
     if of is not None:
         _check_op(of)
-    _check_kernel(kernel)
-    made = CustomKernel(
-        name=name or kernel.fn.__name__,
-        op=of,
-        pattern=pattern,
-        example_inputs=tuple(example_inputs),
-        kernel=kernel,
-        arguments=arguments,
-        grid=grid,
-        outputs=outputs,
-        when=when,
-        constants=dict(constants or {}),
-        num_warps=num_warps,
-        num_stages=num_stages,
-        configs=tuple(map(dict, configs)),
-    )
+    made = replace(_with_function(given), op=of)
     for variant in (made, *made.variants().values()):
         _check_numbers(variant)
     _check_configs(made)
-    constants = next(iter(made.variants().values())).constants
+    settings = next(iter(made.variants().values())).settings
     named, results = _names_of_op(of) if of is not None else _names_of_pattern(made)
-    for what, rule in (("when", when), ("outputs", outputs)):
+    for what, rule in (("when", made.when), ("outputs", made.outputs)):
         if rule is not None:
-            check_names(made.name, what, _callable(made.name, what, rule), [*named, *constants])
-    for what, rule in (("arguments", arguments), ("grid", grid)):
-        check_names(made.name, what, _callable(made.name, what, rule), [*named, *results, *constants])
+            check_names(made.name, what, _callable(made.name, what, rule), [*named, *settings])
+    for what, rule in (("arguments", made.arguments), ("grid", made.grid)):
+        check_names(made.name, what, _callable(made.name, what, rule), [*named, *results, *settings])
+    for what, rule, known in cuda.rules(made, named, results) if made.is_cuda else ():
+        check_names(made.name, what, rule, known)
     return made
 
 
+def _with_function(given: CustomKernel) -> CustomKernel:
+    """With the kernel to compile, and its name."""
+    if given.source is None:
+        _check_kernel(given.kernel)
+        for what, value in (("threads", given.threads), ("shared", given.shared), ("flags", given.flags or None)):
+            if value is not None:
+                raise CompileError(f"{what} is for kernels in CUDA C++, which have a source", remedy="num_warps is for Triton")
+        return replace(given, name=given.name or given.kernel.fn.__name__)
+    source = cuda.source_of(given.source, given.kernel, given.flags)
+    if (given.num_warps, given.num_stages) != (CustomKernel.num_warps, CustomKernel.num_stages):
+        raise CompileError("num_warps and num_stages are for kernels in Triton", remedy="give threads")
+    threads, shared = 256 if given.threads is None else given.threads, given.shared or 0
+    return replace(given, kernel=source, name=given.name or source.name, threads=threads, shared=shared)
+
+
 def _check_numbers(made: CustomKernel) -> None:
+    if made.is_cuda:
+        for parameter in made.constants:
+            if not parameter.isidentifier():
+                raise CompileError(f"kernel {made.name}: constants names {parameter!r}, which is no name of a macro")
+        if not callable(made.threads):
+            cuda.block(made)
+        if not callable(made.shared):
+            cuda.shared(made, made.shared)
+        return
     for parameter in made.constants:
         if parameter not in made.kernel.arg_names:
             raise CompileError(
@@ -176,5 +173,6 @@ def _check_kernel(kernel: Any) -> None:
         inner = getattr(kernel, "fn", None)
         hint = "give the function under triton.autotune or triton.heuristics, and constants"
         raise CompileError(
-            f"kernel must be a @triton.jit function, {kernel!r} given", remedy=hint if isinstance(inner, JITFunction) else ""
+            f"kernel must be a @triton.jit function, {kernel!r} given",
+            remedy=hint if isinstance(inner, JITFunction) else "give a source, where it is in CUDA C++" if kernel is None else "",
         )

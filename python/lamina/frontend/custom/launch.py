@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch.utils._pytree as pytree
@@ -11,6 +12,7 @@ from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 
+from . import cuda
 from .op import described
 from .rules import follow, place, result_names
 from .texts import call, parameters
@@ -20,8 +22,10 @@ _MOST = (2**31 - 1, 2**16 - 1, 2**16 - 1)  # blocks along x, y and z
 
 def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
     """Whether the kernel is for these arguments."""
-    first = next(iter(kernel.variants().values()))
-    return kernel.when is None or bool(follow(kernel, "when", kernel.when, {**named, **first.constants}))
+    if kernel.when is None:
+        return True
+    first = _settled(next(iter(kernel.variants().values())), named)
+    return bool(follow(kernel, "when", kernel.when, {**named, **first.settings}))
 
 
 def launched(
@@ -33,7 +37,7 @@ def launched(
     told    tensors like the results
     listed  they are one list for the rules
     """
-    variants = kernel.variants()
+    variants = {text: _settled(variant, named) for text, variant in kernel.variants().items()}
     first = next(iter(variants.values()))
     outputs = _outputs(first, named, told)
     by_name = dict(zip(result_names(len(outputs), listed), [outputs] if listed else outputs, strict=True))
@@ -50,20 +54,36 @@ def launched(
     }
 
 
+def _settled(kernel: CustomKernel, named: Mapping[str, Any]) -> CustomKernel:
+    """With the constants and threads that rules give for these arguments."""
+    if not kernel.is_cuda:
+        return kernel
+    said = {k: follow(kernel, f"constants[{k!r}]", v, named) if callable(v) else v for k, v in kernel.constants.items()}
+    threads = follow(kernel, "threads", kernel.threads, {**named, **said}) if callable(kernel.threads) else kernel.threads
+    found = replace(kernel, constants=said, threads=threads)
+    cuda.block(found)
+    return found
+
+
 def _values(kernel: CustomKernel, everything: Mapping[str, Any]) -> dict[str, Any]:
-    return parameters(kernel, follow(kernel, "arguments", kernel.arguments, {**everything, **kernel.constants}))
+    """By parameter."""
+    given = follow(kernel, "arguments", kernel.arguments, {**everything, **kernel.settings})
+    if kernel.is_cuda:
+        return cuda.parameters(kernel, given)
+    return parameters(kernel, given)
 
 
 def _said(
     kernel: CustomKernel, everything: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> dict[str, Any]:
     """What a launch of one variant depends on."""
-    return {
-        "call": call(kernel, _values(kernel, everything), inputs, outputs),
-        "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, {**everything, **kernel.constants})),
-        "warps": kernel.num_warps,
-        "stages": kernel.num_stages,
-    }
+    values, given = _values(kernel, everything), {**everything, **kernel.settings}
+    text = cuda.call(kernel, values, inputs, outputs) if kernel.is_cuda else call(kernel, values, inputs, outputs)
+    said = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, given))}
+    if not kernel.is_cuda:
+        return {**said, "warps": kernel.num_warps, "stages": kernel.num_stages, "threads": [], "shared": 0}
+    shared = follow(kernel, "shared", kernel.shared, given) if callable(kernel.shared) else kernel.shared
+    return {**said, "warps": 0, "stages": 0, "threads": cuda.block(kernel), "shared": cuda.shared(kernel, shared)}
 
 
 def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str, Any]) -> list[Tensor]:
@@ -89,7 +109,7 @@ def _outputs(kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tens
     """Tensors like those that the kernel writes, which have to be what the op promises."""
     if kernel.outputs is None:
         return list(told)
-    given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.constants})
+    given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.settings})
     made = [given] if isinstance(given, Tensor) else given
     where = place(kernel.outputs)
     if not isinstance(made, list | tuple) or not all(isinstance(t, Tensor) for t in made):

@@ -1,7 +1,7 @@
 """`lamina.kernel`: a launch of a user's kernel, as an op of graphs.
 
     kernel([x, y], name="scaled_add", of="mylib.scaled_add.default", key="5f0c...", call="x_ptr=x0, out_ptr=y0, n=tl.full(...)",
-           grid=[64, 1, 1], warps=4, stages=3, outputs="bf16 4x8 8,1", alternatives="") -> [out]
+           grid=[64, 1, 1], warps=4, stages=3, threads=[], shared=0, outputs="bf16 4x8 8,1", alternatives="") -> [out]
 
 What it does is all in its arguments, so that whatever depends on a graph, such as the cache's key, depends on that.
 """
@@ -28,6 +28,8 @@ def kernel(
     grid: Sequence[int],
     warps: int,
     stages: int,
+    threads: Sequence[int],
+    shared: int,
     outputs: str,
     alternatives: str,
 ) -> list[Tensor]:
@@ -36,9 +38,12 @@ def kernel(
     of       the op that it computes
     key      digest of the kernel's source, by which it is found again
     call     what the kernel is called with: inputs are x0, x1, ..., outputs y0, y1, ..., all else is written out
+             for one in CUDA C++ as JSON (see cuda.py)
     grid     blocks along x, y and z
+    warps, stages   of a kernel in Triton
+    threads, shared  of one in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
     outputs  dtype, sizes and strides of each, as `described` writes them
-    alternatives  what tuning chooses from, as JSON: call, grid, warps and stages by the config's text; "" for nothing
+    alternatives  what tuning chooses from, as JSON: call, grid and what follows it by the config's text; "" for nothing
     """
     raise RuntimeError(f"kernel {name} runs in compiled graphs alone")
 

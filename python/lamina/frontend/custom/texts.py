@@ -78,14 +78,14 @@ def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tenso
 
 def _pointer(kernel: CustomKernel, parameter: Any, value: Tensor, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     if parameter.is_constexpr:
-        raise _misfit(kernel, parameter.name, "is a tl.constexpr, but gets a tensor")
+        raise misfit(kernel, parameter.name, "is a tl.constexpr, but gets a tensor")
     if value.dtype not in _DTYPES:
-        raise _misfit(kernel, parameter.name, f"gets a tensor of {value.dtype}, which Triton has no type for")
+        raise misfit(kernel, parameter.name, f"gets a tensor of {value.dtype}, which Triton has no type for")
     for letter, tensors in (("x", inputs), ("y", outputs)):
         for i, tensor in enumerate(tensors):
             if tensor is value:
                 return f"{letter}{i}"
-    raise _misfit(kernel, parameter.name, "gets a tensor that is neither an argument nor a result of the op")
+    raise misfit(kernel, parameter.name, "gets a tensor that is neither an argument nor a result of the op")
 
 
 def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
@@ -107,7 +107,7 @@ def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
         return repr(int(value))
     if isinstance(value, Real):
         return _float(float(value))
-    raise _misfit(kernel, name, f"gets {value!r}, which is no constant", "numbers, strings, dtypes, None and tuples of them are")
+    raise misfit(kernel, name, f"gets {value!r}, which is no constant", "numbers, strings, dtypes, None and tuples of them are")
 
 
 def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
@@ -120,18 +120,18 @@ def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
             return "1"  # for the launcher, too, it is a constexpr
         fits = -(2**31) <= number < 2**31
         if not -(2**63) <= number < 2**64:
-            raise _misfit(kernel, parameter.name, f"gets {number}, which 64 bits do not hold")
+            raise misfit(kernel, parameter.name, f"gets {number}, which 64 bits do not hold")
         return f"tl.full((), {number}, {given or ('tl.int32' if fits else 'tl.int64' if number < 2**63 else 'tl.uint64')})"
     if isinstance(value, Real):
         return f"tl.full((), {_float(float(value))}, {given or 'tl.float32'})"
     if isinstance(value, torch.dtype | str):
-        raise _misfit(kernel, parameter.name, f"gets {value!r}, but is no tl.constexpr", "annotate it: tl.constexpr")
-    raise _misfit(kernel, parameter.name, f"gets {value!r}", "a kernel takes tensors, numbers and None, and constants")
+        raise misfit(kernel, parameter.name, f"gets {value!r}, but is no tl.constexpr", "annotate it: tl.constexpr")
+    raise misfit(kernel, parameter.name, f"gets {value!r}", "a kernel takes tensors, numbers and None, and constants")
 
 
 def _float(number: float) -> str:
     return repr(number) if math.isfinite(number) else f'float("{number}")'
 
 
-def _misfit(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
+def misfit(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
     return CompileError(f"kernel {kernel.name}: parameter {name!r} {why}", where=place(kernel.arguments), remedy=remedy)

@@ -1,0 +1,140 @@
+"""CUDA C++ that users bring: the text, which of its functions is the kernel, and what is written of its parameters."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ATTRIBUTES = ("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__block_size__", "__attribute__")
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct)\b|\s+")
+_UNNAMED = {"int", "char", "short", "long", "unsigned", "signed", "float", "double", "bool", "void"}  # last words of types
+_ELEMENTS = {
+    "f32": ("float",), "f64": ("double",), "f16": ("__half", "half"), "bf16": ("__nv_bfloat16", "nv_bfloat16"),
+    "i8": ("char", "signedchar", "int8_t"), "u8": ("unsignedchar", "uint8_t"), "bool": ("bool",), "i16": ("short", "int16_t"),
+    "i32": ("int", "int32_t"), "i64": ("longlong", "int64_t", "long"), "u64": ("unsignedlonglong", "uint64_t", "size_t"),
+    "f8e4m3fn": ("__nv_fp8_e4m3",), "f8e5m2": ("__nv_fp8_e5m2",),
+}  # fmt: skip
+ELEMENTS = {name: dtype for dtype, names in _ELEMENTS.items() for name in names}
+"""dtype by type in C++, without blanks."""
+_ITEMS = {
+    "char": 1,
+    "uchar": 1,
+    "short": 2,
+    "ushort": 2,
+    "int": 4,
+    "uint": 4,
+    "float": 4,
+    "longlong": 8,
+    "ulonglong": 8,
+    "double": 8,
+}
+_VECTOR = re.compile(rf"({'|'.join(sorted(_ITEMS, key=len, reverse=True))})([24])$")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """type, name: as written; name: "" where there is none."""
+
+    type: str
+    name: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return "*" in self.type
+
+    def element(self, macros: dict[str, str]) -> str:
+        """The type, or what it points to, without qualifiers and blanks, macros put in."""
+        bare = _QUALIFIERS.sub("", self.type.replace("*", ""))
+        return _QUALIFIERS.sub("", macros.get(bare, bare))
+
+    def alignment(self, macros: dict[str, str]) -> int:
+        """Bytes that what it points to has to begin at a multiple of, as vectors such as float4 have; 1 for all else."""
+        found = _VECTOR.match(self.element(macros))
+        return min(_ITEMS[found[1]] * int(found[2]), 16) if found else 1
+
+
+@dataclass(frozen=True)
+class CudaSource:
+    """text      of the file
+    function  the kernel, as an expression of C++: "scaled_add", or "scale<float, BLOCK>" for one instance of a template
+    file, line  where the text begins, for messages
+    flags     options for NVRTC
+    """
+
+    text: str
+    function: str
+    file: str
+    line: int
+    flags: tuple[str, ...] = ()
+
+    @property
+    def cache_key(self) -> str:
+        """A digest of all that the code depends on, but for files that it includes."""
+        return hashlib.sha256(repr((self.text, self.function, self.flags)).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The function's, without namespaces and template arguments."""
+        return self.function.partition("<")[0].strip().rpartition("::")[2]
+
+    @property
+    def place(self) -> str:
+        """ "file.cu:12" of the kernel."""
+        text = _without_comments(self.text)
+        at = re.search(rf"__global__[^;{{}}]*?\b{re.escape(self.name)}\s*\(", text)
+        before = text[: at.start()] if at else ""
+        return f"{self.file}:{self.line + before.count(chr(10))}"
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...] | None:
+        """The kernel's, or None where the text does not say: macros write them, or there are several functions of its name."""
+        found = {text for name, text in global_functions(self.text) if name == self.name}
+        written = tuple(map(_parameter, _parts(found.pop()))) if len(found) == 1 else None
+        macros = written is None or any(not p.name and p.type.isidentifier() and p.type not in ELEMENTS for p in written)
+        return None if macros else written
+
+
+def global_functions(text: str) -> list[tuple[str, str]]:
+    """Name and parameters of each function with __global__, in order."""
+    text = _without_comments(text)
+    found = []
+    for start in re.finditer(r"\b__global__\b", text):
+        for call in re.compile(r"(\w+)\s*\(").finditer(text, start.end()):
+            inside = _until_closed(text, call.end())
+            if call[1] not in _ATTRIBUTES:
+                found.append((call[1], inside))
+                break
+    return found
+
+
+def _without_comments(text: str) -> str:
+    """With as many lines."""
+    return _COMMENT.sub(lambda comment: " " + "\n" * comment[0].count("\n"), text)
+
+
+def _until_closed(text: str, start: int) -> str:
+    depth = 1
+    for i in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if not depth:
+            return text[start:i]
+    return text[start:]
+
+
+def _parts(parameters: str) -> list[str]:
+    """What stands between commas that are in no brackets."""
+    parts, depth = [""], 0
+    for c in parameters:
+        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(c, 0)
+        if c == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts if p.strip() not in ("", "void")]
+
+
+def _parameter(text: str) -> Parameter:
+    found = re.match(r"(.*?)\b(\w+)\s*(\[[^\]]*\])?$", text, re.DOTALL)
+    if found is None or not found[1].strip() or found[2] in _UNNAMED:
+        return Parameter(" ".join(text.split()), "")
+    return Parameter(" ".join(found[1].split()) + ("*" if found[3] else ""), found[2])

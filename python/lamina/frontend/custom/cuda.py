@@ -1,0 +1,185 @@
+"""Kernels in CUDA C++: where their text comes from, and what a launch depends on, as text."""
+
+import json
+import linecache
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lamina.core.cuda_source import ELEMENTS, CudaSource, Parameter, global_functions
+from lamina.core.custom_kernel import CustomKernel
+from lamina.core.errors import CompileError
+
+from ..dtypes import CODES
+from .rules import place, suggestion
+from .texts import misfit
+
+_TYPES = {
+    torch.float16: "__half", torch.bfloat16: "__nv_bfloat16", torch.float32: "float", torch.float64: "double",
+    torch.int8: "signed char", torch.int16: "short", torch.int32: "int", torch.int64: "long long", torch.uint8: "unsigned char",
+    torch.uint64: "unsigned long long", torch.bool: "bool",
+    torch.float8_e4m3fn: "__nv_fp8_e4m3", torch.float8_e5m2: "__nv_fp8_e5m2",
+}  # fmt: skip
+_BYTES = ("bool", "u8", "i8")
+_MOST_THREADS = 1024
+
+
+def source_of(source: Any, function: Any, flags: Sequence[str]) -> CudaSource:
+    """The text, or the file of that path, and which kernel in it."""
+    if isinstance(source, Path):
+        try:
+            text, file, line = source.read_text(), str(source), 1
+        except OSError as error:
+            raise CompileError(f"source {source} cannot be read: {error.strerror}") from error
+    elif isinstance(source, str):
+        text, (file, line) = source, _origin(source)
+    else:
+        raise CompileError(f"source must be CUDA C++ as a text, or the pathlib.Path of a file, {source!r} given")
+    if isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags):
+        raise CompileError(f"flags must be a sequence of options for NVRTC, {flags!r} given")
+    names = list(dict.fromkeys(name for name, _ in global_functions(text)))
+    if function is None and len(names) == 1:
+        function = names[0]
+    if not isinstance(function, str):
+        listed = f"it has {', '.join(names)}" if names else "it has no function with __global__"
+        raise CompileError("kernel must name a function of source", where=f"{file}:{line}", remedy=listed)
+    found = CudaSource(text, function, file, line, tuple(flags))
+    if found.name not in names:
+        remedy = suggestion(found.name, names) if names else "it has no function with __global__"
+        raise CompileError(f"source has no kernel {found.name!r}", where=f"{file}:{line}", remedy=remedy)
+    return found
+
+
+def _origin(text: str) -> tuple[str, int]:
+    """File and line of a text that stands in the file that calls lamina."""
+    frame = sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "lamina":
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    whole = "".join(linecache.getlines(file))
+    at = whole.find(text) if text.strip() else -1
+    return (file, whole.count("\n", 0, at) + 1) if at >= 0 else ("<source>", 1)
+
+
+def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
+    """The value of each parameter, by its name or number, from what the rule `arguments` has said."""
+    written, where = kernel.kernel.parameters, place(kernel.arguments)
+    names = [p.name for p in written or ()]
+    if isinstance(values, Mapping):
+        if written is None:
+            raise CompileError(f"kernel {kernel.name}: its parameters have no names, so arguments must give a tuple", where=where)
+        for name in values:
+            if name not in names:
+                raise CompileError(
+                    f"kernel {kernel.name}: arguments gives parameter {name!r}, which it does not have",
+                    where=where,
+                    remedy=suggestion(str(name), names),
+                )
+        for name in names:
+            if name not in values:
+                raise CompileError(f"kernel {kernel.name}: parameter {name!r} gets no value", where=where)
+        return {name: values[name] for name in names}
+    if not isinstance(values, tuple | list):
+        raise CompileError(
+            f"kernel {kernel.name}: arguments must give a tuple or a dict, {type(values).__name__} given", where=where
+        )
+    if written is not None and len(values) < len(written):
+        name = names[len(values)] or f"number {len(values)}"
+        raise CompileError(f"kernel {kernel.name}: parameter {name!r} gets no value", where=where)
+    if written is not None and len(values) > len(written):
+        raise CompileError(
+            f"kernel {kernel.name}: arguments gives {len(values)} values for {len(written)} parameters",
+            where=where,
+            remedy=f"it takes {', '.join(names)}",
+        )
+    known = [*names, *[""] * len(values)]
+    return {known[number] or f"number {number}": value for number, value in enumerate(values)}
+
+
+def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """JSON: what the kernel is called with, "x0" for an input, "y0" for an output, numbers, and macros by name."""
+    macros = {name: _macro(kernel, name, value) for name, value in kernel.constants.items()}
+    written = kernel.kernel.parameters or [Parameter("", "")] * len(values)
+    given: list[str | int | float | None] = []
+    for parameter, (name, value) in zip(written, values.items(), strict=True):
+        if isinstance(value, Tensor):
+            given.append(_pointer(kernel, name, parameter, value, macros, inputs, outputs))
+        elif value is None or isinstance(value, bool | int | float):
+            given.append(value)
+        elif isinstance(value, Integral | Real):
+            given.append(int(value) if isinstance(value, Integral) else float(value))
+        else:
+            raise misfit(kernel, name, f"gets {value!r}", "a kernel takes tensors, numbers and None")
+    return json.dumps({"arguments": given, "macros": macros})
+
+
+def _pointer(
+    kernel: CustomKernel,
+    name: str,
+    parameter: Parameter,
+    value: Tensor,
+    macros: dict[str, str],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+) -> str:
+    known = ELEMENTS.get(parameter.element(macros)) if parameter.is_pointer else None
+    code = CODES[value.dtype]
+    if known is not None and known != code and not (known in _BYTES and code in _BYTES):
+        raise misfit(kernel, name, f"is {parameter.type}, but gets a tensor of {value.dtype}")
+    for letter, tensors in (("x", inputs), ("y", outputs)):
+        for i, tensor in enumerate(tensors):
+            if tensor is value:
+                return f"{letter}{i}"
+    raise misfit(kernel, name, "gets a tensor that is neither an argument nor a result of the op")
+
+
+def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
+    """A constant as the compiler reads it; floats are those of f32."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, torch.dtype) and value in _TYPES:
+        return _TYPES[value]
+    if isinstance(value, Integral):  # bool, too
+        return repr(int(value))
+    if isinstance(value, Real):
+        number = float(value)
+        if math.isfinite(number):
+            return f"({number!r}f)"
+        return f"(__int_as_float(0x{'7fc00000' if number != number else '7f800000' if number > 0 else 'ff800000'}))"
+    raise misfit(kernel, name, f"gets {value!r}, which is no constant", "numbers, dtypes and texts of C++ are")
+
+
+def block(kernel: CustomKernel) -> list[int]:
+    """Threads along x, y and z."""
+    given = kernel.threads
+    sizes = [given] if isinstance(given, int) else given
+    fits = isinstance(sizes, tuple | list) and 1 <= len(sizes) <= 3 and all(type(n) is int and n > 0 for n in sizes)
+    if not fits or math.prod(sizes) > _MOST_THREADS:
+        raise CompileError(
+            f"kernel {kernel.name}: threads gives {given!r}, not one to three numbers",
+            remedy=f"a block has at most {_MOST_THREADS} threads",
+        )
+    return [*sizes, 1, 1][:3]
+
+
+def shared(kernel: CustomKernel, given: Any) -> int:
+    """Bytes."""
+    if type(given) is not int or given < 0:
+        raise CompileError(f"kernel {kernel.name}: shared gives {given!r}, not a number of bytes", where=place(kernel.shared))
+    return given
+
+
+def rules(kernel: CustomKernel, named: Sequence[str], results: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[str]]]:
+    """Of constants, threads and shared: the rule's name, itself, and what it may ask for."""
+    constants = [*named, *kernel.constants]
+    yield from ((f"constants[{name!r}]", rule, named) for name, rule in kernel.constants.items() if callable(rule))
+    if callable(kernel.threads):
+        yield "threads", kernel.threads, constants
+    if callable(kernel.shared):
+        yield "shared", kernel.shared, [*constants, *results, "threads"]

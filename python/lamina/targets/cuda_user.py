@@ -1,0 +1,143 @@
+"""Users' kernels in CUDA C++: by NVRTC to PTX, where a launch's numbers become constants, as those of Triton kernels are."""
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lamina.core.cuda_source import ELEMENTS, CudaSource, Parameter
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.program import Needs
+
+from .nvrtc import compile_source
+from .ptx_parameters import PtxParameter, bind, most_threads, parameters
+from .triton import Compiled, renamed
+from .triton_stages import ptx_version
+
+if TYPE_CHECKING:
+    from .triton_user import UserKernel
+
+_INTEGERS = ("u", "s", "b")
+_ADDRESSES = ("u64", "b64", "s64")
+_FLOATS: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
+_HALF = ("__half", "half")
+_BFLOAT = ("__nv_bfloat16", "nv_bfloat16")
+
+
+def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled:
+    """The PTX of a user's kernel. CompileError with the user's line where NVRTC refuses it, or a parameter does not fit."""
+    said = json.loads(kernel.call)
+    ptx, entry = compile_source(source, said["macros"], gpu)
+    taken = parameters(ptx, entry)
+    if len(taken) != len(said["arguments"]):
+        raise _misfit(source, f"takes {len(taken)} parameters, arguments gives {len(said['arguments'])}")
+    most = most_threads(ptx, entry)
+    if most and kernel.block > most:
+        raise _misfit(source, f"is for blocks of at most {most} threads, threads gives {kernel.block}")
+    n_in = len(kernel.arguments) - kernel.outputs
+    names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(kernel.outputs))]
+    given = [
+        _Given(source, i, value, parameter, said["macros"]).bound(names, kernel)
+        for i, (value, parameter) in enumerate(zip(said["arguments"], taken, strict=True))
+    ]
+    text, left = bind(ptx, entry, kernel.symbol, given, len(names))
+    if left:
+        which = ", ".join(_Given(source, i, None, taken[i], {}).name for i in left)
+        raise _misfit(source, f"takes the address of {which}, which are numbers", "copy it to a variable first")
+    return Compiled(
+        kernel.symbol, renamed(_for(text, gpu), kernel.symbol, kernel.symbol), Needs(kernel.shared), _shown(kernel, source)
+    )
+
+
+def _for(ptx: str, gpu: Gpu) -> str:
+    """For our assembler, which is Triton's and may be older than NVRTC: what code of C++ for one chip becomes is in both of their
+    versions of PTX, and what is not, it refuses."""
+    newest = ptx_version(gpu)
+    version = re.search(r"^\.version (\d+)\.(\d+)", ptx, re.MULTILINE)
+    if version and int(version[1]) * 10 + int(version[2]) > newest:
+        ptx = ptx.replace(version[0], f".version {newest // 10}.{newest % 10}", 1)
+    return re.sub(r"^\.target .*$", f".target {gpu.arch}", ptx, count=1, flags=re.MULTILINE)
+
+
+class _Given:
+    """What parameter `number` of a kernel is given: "x0", "y0", a number, or None for no memory."""
+
+    def __init__(
+        self, source: CudaSource, number: int, value: "str | int | float | None", parameter: PtxParameter, macros: dict[str, str]
+    ) -> None:
+        written = source.parameters
+        self.source, self.value, self.parameter, self.macros = source, value, parameter, macros
+        self.written = written[number] if written and number < len(written) else Parameter("", "")
+        self.name = repr(self.written.name) if self.written.name else f"number {number}"
+        self.typed = f" ({self.written.type})" if self.written.type else ""
+
+    def bound(self, names: list[str], kernel: "UserKernel") -> int | bytes:
+        """The number of a pointer, or the bytes of a constant."""
+        if isinstance(self.value, str):
+            self._check_pointer()
+            number = names.index(self.value)
+            needed, known = self.written.alignment(self.macros), kernel.arguments[number][1]
+            if known % needed:
+                raise self._refuse(
+                    f"points to elements of {needed} bytes, but gets memory that begins at a multiple of {known}",
+                    "pass a copy, as x.clone() makes one, or say by `when` that the kernel does not serve",
+                )
+            return number
+        if self.value is None:
+            self._check_pointer()
+            return bytes(8)
+        if self.written.is_pointer:
+            raise self._refuse(f"is a pointer, but gets {self.value!r}")
+        return self._constant(self.value)
+
+    def _check_pointer(self) -> None:
+        """What is written may be a name for a pointer, but none for a number that we know."""
+        known = not self.written.is_pointer and self.written.element(self.macros) in ELEMENTS
+        if known or self.parameter.type not in _ADDRESSES:
+            raise self._refuse("is no pointer, but gets " + ("None" if self.value is None else "a tensor"))
+
+    def _constant(self, value: int | float) -> bytes:
+        kind, size = self.parameter.type, self.parameter.bytes
+        element = self.written.element(self.macros)
+        if kind in _FLOATS:
+            return _float(value, _FLOATS[kind])
+        if element in _HALF:
+            return _float(value, np.float16)
+        if element in _BFLOAT:
+            return _bfloat(value)
+        if f"{kind[0]}{size * 8}" != kind or kind[0] not in _INTEGERS:
+            raise self._refuse("is a struct, but kernels take tensors and numbers")
+        if isinstance(value, float):
+            raise self._refuse(f"is an integer, but gets {value!r}", "round it in arguments: int(...)")
+        if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
+            raise self._refuse(f"gets {value}, which {8 * size} bits do not hold")
+        return (int(value) % (1 << (8 * size))).to_bytes(size, "little")
+
+    def _refuse(self, why: str, remedy: str = "") -> CompileError:
+        return _misfit(self.source, f"parameter {self.name}{self.typed} {why}", remedy, colon=True)
+
+
+def _float(value: float, of: type[np.floating[Any]]) -> bytes:
+    """Infinite where it is too large."""
+    with np.errstate(over="ignore"):
+        return np.array(value, np.float64).astype(of).tobytes()
+
+
+def _bfloat(value: float) -> bytes:
+    """Rounded to the nearest, ties to even."""
+    bits = int.from_bytes(_float(value, np.float32), "little")
+    if value == value:
+        bits += 0x7FFF + (bits >> 16 & 1)
+    return (bits >> 16).to_bytes(2, "little")
+
+
+def _misfit(source: CudaSource, why: str, remedy: str = "", *, colon: bool = False) -> CompileError:
+    return CompileError(f"kernel {source.name}{':' if colon else ''} {why}", where=source.place, remedy=remedy)
+
+
+def _shown(kernel: "UserKernel", source: CudaSource) -> str:
+    """As comments: what stands around it is Python."""
+    lines = (f"{source.place}: {source.function} as {kernel.symbol}: {kernel.call}", *source.text.strip().splitlines())
+    return "\n".join(f"# {line}".rstrip() for line in lines)

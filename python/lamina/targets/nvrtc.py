@@ -1,0 +1,154 @@
+"""CUDA C++ to PTX by NVRTC, a library of NVIDIA that needs neither a GPU nor a C++ compiler. It comes with torch for CUDA, or as
+the package nvidia-cuda-nvrtc, and is looked for when the first kernel is compiled."""
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from lamina.core.cuda_source import CudaSource
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+
+OVERRIDE = "LAMINA_NVRTC"
+_NAMES = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12")
+_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)$", re.MULTILINE)
+_MISSING = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
+_SHOWN = 3  # errors in a message
+
+
+def compile_source(source: CudaSource, macros: Mapping[str, str], gpu: Gpu) -> tuple[str, str]:
+    """PTX, and the kernel's name there. CompileError with what NVRTC says and the user's line where it refuses."""
+    library = _Nvrtc(*_library(source))
+    program = library.program(_with_macros(source, macros), source.file)
+    try:
+        expression = source.function.encode()
+        library.check("nvrtcAddNameExpression", program, expression)
+        options = [f"--gpu-architecture=compute_{gpu.arch.removeprefix('sm_')}", *source.flags]
+        options += [f"-I{folder}" for folder in _includes(library.path)]
+        given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        code = library.calls.nvrtcCompileProgram(program, len(options), given)
+        if code:
+            raise _refusal(source, library.text("ProgramLog", program) or library.said(code))
+        lowered = ctypes.c_char_p()
+        library.check("nvrtcGetLoweredName", program, expression, ctypes.byref(lowered))
+        return library.text("PTX", program), (lowered.value or b"").decode()
+    finally:
+        library.calls.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _with_macros(source: CudaSource, macros: Mapping[str, str]) -> str:
+    """The text with macros behind its last #include: headers have names of their own, which macros would replace."""
+    lines = source.text.split("\n")
+    behind = max((i + 1 for i, line in enumerate(lines) if re.match(r"\s*#\s*include\b", line)), default=0)
+    defined = [f"#define {name} {text}" for name, text in macros.items()]
+    first, then = (f'#line {source.line + i} "{source.file}"' for i in (0, behind))
+    return "\n".join((first, *lines[:behind], *defined, then, *lines[behind:], ""))
+
+
+class _Nvrtc:
+    """The library's functions by their names there. path: "" where the dynamic linker knows it."""
+
+    def __init__(self, calls: ctypes.CDLL, path: str) -> None:
+        self.calls, self.path = calls, path
+
+    def program(self, text: str, name: str) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self.check("nvrtcCreateProgram", ctypes.byref(made), text.encode(), name.encode(), 0, None, None)
+        return made
+
+    def text(self, what: str, program: ctypes.c_void_p) -> str:
+        size = ctypes.c_size_t()
+        self.check(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        found = ctypes.create_string_buffer(size.value)
+        self.check(f"nvrtcGet{what}", program, found)
+        return found.value.decode(errors="replace")
+
+    def said(self, code: int) -> str:
+        self.calls.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return str(self.calls.nvrtcGetErrorString(code).decode())
+
+    def check(self, function: str, *arguments: object) -> None:
+        if code := getattr(self.calls, function)(*arguments):
+            raise CompileError(f"{function} failed: {self.said(code)}")
+
+
+def available() -> bool:
+    """Whether there is NVRTC."""
+    return _found() is not None
+
+
+def _library(source: CudaSource) -> tuple[ctypes.CDLL, str]:
+    found = _found()
+    if found is None:
+        raise CompileError(
+            f"kernel {source.name} is CUDA C++, and there is no NVRTC to compile it",
+            where=source.place,
+            remedy=f"pip install nvidia-cuda-nvrtc, or name a libnvrtc.so in {OVERRIDE}",
+        )
+    return found
+
+
+def _found() -> tuple[ctypes.CDLL, str] | None:
+    return _opened(os.environ.get(OVERRIDE, ""))
+
+
+@cache
+def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
+    """The library and its path. The one that the environment names, else of NVIDIA's packages the newest, else the system's."""
+    if override:
+        try:
+            return ctypes.CDLL(override), override
+        except OSError as error:
+            raise CompileError(
+                f"{OVERRIDE} names {override}, which cannot be loaded: {error}", remedy=f"unset {OVERRIDE}"
+            ) from error
+    packaged = [f for folder in _packages() for f in folder.glob("*/lib/libnvrtc.so.*")]
+    newest = sorted(packaged, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)], reverse=True)
+    for path in (*map(str, newest), *_NAMES):
+        try:
+            return ctypes.CDLL(path), path if path not in _NAMES else ""
+        except OSError:
+            continue
+    return None
+
+
+def _packages() -> Iterator[Path]:
+    """Folders of the name space that NVIDIA's packages share."""
+    spec = find_spec("nvidia")
+    yield from map(Path, spec.submodule_search_locations or () if spec else ())
+
+
+def _includes(library: str) -> Iterator[Path]:
+    """Where headers such as cuda_fp16.h are: beside the library, in NVIDIA's packages, in CUDA's folder, in triton."""
+    found = [Path(library).parents[1] / "include"] if library else []
+    found += [folder for root in _packages() for folder in sorted(root.glob("*/include"))]
+    if home := os.environ.get("CUDA_HOME"):
+        found.append(Path(home, "include"))
+    triton = find_spec("triton")
+    found += [Path(root, "backends", "nvidia", "include") for root in (triton.submodule_search_locations or () if triton else ())]
+    for folder in dict.fromkeys(found):
+        yield from (folder / inner for inner in ("", "cccl") if (folder / inner).is_dir())
+
+
+def _refusal(source: CudaSource, log: str) -> CompileError:
+    errors = _ERROR.findall(log)
+    said = [message.strip() for _, _, message in errors] or [line for line in log.strip().splitlines() if line][:1]
+    more = f" (and {len(said) - _SHOWN} more)" if len(said) > _SHOWN else ""
+    header = next((a or b for a, b in _MISSING.findall(log)), "")
+    return CompileError(
+        f"NVRTC refuses kernel {source.function}: {'; '.join(said[:_SHOWN])}{more}",
+        where=f"{errors[0][0]}:{errors[0][1]}" if errors else source.place,
+        remedy=_remedy(header) if header else "",
+    )
+
+
+def _remedy(header: str) -> str:
+    if header.startswith(("nv/", "cuda/", "cub/", "thrust/")):
+        return "pip install nvidia-cuda-cccl, which has it"
+    if header.startswith(("cuda", "vector_", "cooperative_groups")):
+        return "pip install nvidia-cuda-runtime, which has it"
+    return 'name its folder: flags=("-I...",)'

@@ -1,0 +1,101 @@
+"""A kernel of several parameters as one of pointers alone: numbers become constants in its PTX.
+
+ld.param.u32 %r2, [scaled_add_param_3];   ->   mov.u32 %r2, 1000;
+ld.param.u64 %rd1, [scaled_add_param_0];  ->   ld.param.u64 %rd1, [custom_scaled_add_param_2];
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_ENTRY = re.compile(r"^(?:\.visible |\.weak )?\.entry ([\w$]+)\s*\(([^)]*)\)([^{]*)", re.MULTILINE)
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.[a-z]+\s+)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?"
+)
+
+
+@dataclass(frozen=True)
+class PtxParameter:
+    """type: "u64", "f32", ..., "b8" of an array (a struct, or a number of a half type). bytes: of all of it."""
+
+    type: str
+    bytes: int
+
+
+def parameters(ptx: str, entry: str) -> list[PtxParameter]:
+    """Of a kernel. KeyError where there is none of that name."""
+    found = _PARAMETER.findall(_head(ptx, entry)[2])
+    return [PtxParameter(type_, int(count or 1) * int(type_[1:]) // 8) for type_, count in found]
+
+
+def most_threads(ptx: str, entry: str) -> int:
+    """Of a block, as the kernel's launch bounds say; 0 where they do not."""
+    found = re.search(r"\.(?:maxntid|reqntid)\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", _head(ptx, entry)[3])
+    return int(found[1]) * int(found[2] or 1) * int(found[3] or 1) if found else 0
+
+
+def _head(ptx: str, entry: str) -> re.Match[str]:
+    return {head[1]: head for head in _ENTRY.finditer(ptx)}[entry]
+
+
+def bind(ptx: str, entry: str, symbol: str, given: Sequence[int | bytes], count: int) -> tuple[str, Sequence[int]]:
+    """The PTX with the kernel `entry` alone, called `symbol`, with `count` pointers as parameters; and the parameters, by number,
+    that could not become constants, as code takes their addresses.
+
+    given  for each parameter the number of a pointer, or the bytes of a constant
+    """
+    text = _alone(ptx, entry)
+    constants = {i: value for i, value in enumerate(given) if isinstance(value, bytes)}
+    text = _without_loads(text, entry, constants)
+    pointers = {i: number for i, number in enumerate(given) if isinstance(number, int)}
+    listed = ",\n".join(f"\t.param .u64 {symbol}_param_{i}" for i in range(count))
+    text = _ENTRY.sub(lambda head: f".visible .entry {entry}(\n{listed}\n){head[3]}", text)
+    left = sorted({int(i) for i in re.findall(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", text)} & set(constants))
+
+    def renamed(found: re.Match[str]) -> str:
+        return f"{symbol}_param_{pointers[int(found[1])]}" if int(found[1]) in pointers else found[0]
+
+    text = re.sub(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", renamed, text)
+    return text.replace(f".entry {entry}(", f".entry {symbol}("), left
+
+
+def _alone(ptx: str, entry: str) -> str:
+    """Without other kernels."""
+    kept, end = [], 0
+    for head in _ENTRY.finditer(ptx):
+        kept.append(ptx[end : head.start()])
+        end = _closed(ptx, head.end())
+        if head[1] == entry:
+            kept.append(ptx[head.start() : end])
+    return "".join((*kept, ptx[end:]))
+
+
+def _closed(ptx: str, start: int) -> int:
+    """Behind the bracket that closes the one at `start`."""
+    depth = 0
+    for bracket in re.compile(r"[{}]").finditer(ptx, start):
+        depth += 1 if bracket[0] == "{" else -1
+        if not depth:
+            return bracket.end()
+    return len(ptx)
+
+
+def _without_loads(text: str, entry: str, constants: Mapping[int, bytes]) -> str:
+    load = re.compile(rf"ld\.param\.([usbf])(\d+)\s+(%\w+),\s*\[{re.escape(entry)}_param_(\d+)(?:\+(\d+))?\];")
+
+    def moved(found: re.Match[str]) -> str:
+        kind, bits, register, number, offset = found[1], int(found[2]), found[3], int(found[4]), int(found[5] or 0)
+        if number not in constants:
+            return found[0]
+        return _moved(kind, bits, register, constants[number][offset : offset + bits // 8])
+
+    return load.sub(moved, text)
+
+
+def _moved(kind: str, bits: int, register: str, data: bytes) -> str:
+    """8 bits are extended to the 16 that registers have at least."""
+    if kind == "f":
+        number = int.from_bytes(data, "little")
+        return f"mov.f{bits} \t{register}, 0{'f' if bits == 32 else 'd'}{number:0{bits // 4}X};"
+    number = int.from_bytes(data, "little", signed=kind == "s")
+    return f"mov.b{max(bits, 16)} \t{register}, {number};"
