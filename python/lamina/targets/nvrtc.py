@@ -101,7 +101,7 @@ def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
     """The library and its path. The one that the environment names, else of NVIDIA's packages the newest, else the system's."""
     if override:
         try:
-            return ctypes.CDLL(override), override
+            return _loaded(override), override
         except OSError as error:
             raise CompileError(
                 f"{OVERRIDE} names {override}, which cannot be loaded: {error}", remedy=f"unset {OVERRIDE}"
@@ -110,10 +110,17 @@ def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
     newest = sorted(packaged, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)], reverse=True)
     for path in (*map(str, newest), *_NAMES):
         try:
-            return ctypes.CDLL(path), path if path not in _NAMES else ""
+            return _loaded(path), path if path not in _NAMES else ""
         except OSError:
             continue
     return None
+
+
+def _loaded(path: str) -> ctypes.CDLL:
+    """OSError where it cannot be. The library beside it that it opens by its name alone is opened first."""
+    for other in Path(path).parent.glob("libnvrtc-builtins.so*") if "/" in path else ():
+        ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(path)
 
 
 def _packages() -> Iterator[Path]:
