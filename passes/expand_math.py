@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from . import gpu_math, philox, polynomials
+from . import float8, gpu_math, philox, polynomials
 from .base import Pass
 from .emit import Emit, Num
 from .gpu_math import hardware, shortcuts
@@ -23,7 +23,7 @@ class ExpandMath(Pass):
 
     Those of f32 all do; f16 and bf16 operands are widened first. Of f64, exp, expm1, log, log1p and tanh do; the others stay, and
     LLVM calls the C library for each lane. random.bits become the integer arithmetic of Philox, one block of four words for four
-    neighbouring lanes.
+    neighbouring lanes. Conversions from and to floats of eight bits become arithmetic on integers.
 
     With `target=nvvm` the formulas are those of a GPU: exponentials, divisions and roots of f32 that no integer is made of are the
     hardware's approximations, marked `fastmath<afn>`; divisors 1 + exp(y) and exponentials of which only f16 or bf16 is made take
@@ -48,6 +48,9 @@ class ExpandMath(Pass):
         gpu = family == "nvvm"
         with module.context:
             formulas = gpu_math if gpu else polynomials
+            for op in _find(module, {*float8.CASTS}):
+                if float8.is_cast(op):
+                    float8.expand(op)
             if gpu:
                 for op in _find(module, {"arith.divf"}):
                     shortcuts.by_reciprocal(op)

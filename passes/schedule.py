@@ -13,7 +13,7 @@ from .grouping import walk
 from .realise import COST
 from .space import Space
 
-BITS = {"index": 64, "i1": 8}
+BITS = {"index": 64, "i1": 8, "f8E4M3FN": 8, "f8E5M2": 8}
 ACCESS_BITS = 128  # the widest access of a GPU's thread
 
 

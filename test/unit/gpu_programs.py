@@ -25,6 +25,7 @@ from lamina.passes.pipeline import run
 from lamina.targets.triton_text import Printed
 
 TARGET = "nvvm:sm_90a"
+STORED = {"f16": torch.float16, "bf16": torch.bfloat16}
 DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
@@ -81,10 +82,21 @@ class Simulated:
 
     def launch(self, step: Launch, arrays: list[np.ndarray]) -> None:
         if step.kernel in self.printed:
-            interpret(self.printed[step.kernel], step.grid, [torch.from_numpy(a) for a in arrays])
+            self._interpret(self.printed[step.kernel], step.grid, arrays)
             return
         grid = step.grid // step.cluster
         self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
+
+    def _interpret(self, kernel: Printed, grid: int, arrays: list[np.ndarray]) -> None:
+        """Half types are f32 in this memory; a kernel that rounds what it multiplies has to find them as they are."""
+        whole = [torch.from_numpy(a) for a in arrays]
+        stored = [x.to(STORED.get(dtype, x.dtype)) for x, (dtype, _) in zip(whole, kernel.arguments, strict=True)]
+        before = [x.clone() for x in stored]
+        interpret(kernel, grid, stored)
+        for x, now, then in zip(whole, stored, before, strict=True):
+            if now.dtype != x.dtype:
+                changed = now.view(torch.int16) != then.view(torch.int16)  # others share this memory
+                x[changed] = now[changed].to(x.dtype)
 
     def _call(self, step: Call, memory: list[np.ndarray]) -> None:
         def value(arg: Arg) -> Any:
@@ -99,7 +111,8 @@ class Simulated:
         for ref, result in zip(step.outs or step.owned, results, strict=True):
             if ref is not None:
                 place = torch.from_numpy(self._part(memory, ref))
-                torch.as_strided(place, ref.shape, ref.strides).copy_(result)
+                bits = result.view(torch.int8) if result.itemsize == 1 and result.is_floating_point() else result
+                torch.as_strided(place, ref.shape, ref.strides).copy_(bits)
 
     def _buffer(self, number: int, inputs: Sequence[Tensor]) -> np.ndarray:
         buffer = self.program.buffers[number]
@@ -126,6 +139,8 @@ class Simulated:
     def _tensor(self, memory: list[np.ndarray], ref: Ref) -> Tensor:
         dtype = DTYPES[ref.dtype]
         flat = torch.from_numpy(self._part(memory, ref).copy())
+        if dtype.is_floating_point and dtype.itemsize == 1:
+            flat = flat.view(dtype)
         return torch.as_strided(flat, ref.shape, ref.strides).to(dtype)
 
 

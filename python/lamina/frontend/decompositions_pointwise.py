@@ -3,15 +3,18 @@
 import math
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import decompositions_integer as integer
 from .half import HALF, in_f32, wide_dtype
 
 aten = torch.ops.aten
+_LARGEST = 464  # that float8_e4m3fn rounds to 448, its largest number
 
 
 def _exact_in(value: float, dtype: torch.dtype) -> bool:
@@ -194,7 +197,23 @@ def sign(x: Tensor) -> Any:
     )
 
 
+@cache
+def overflows() -> bool:
+    """Whether this torch makes NaN of what is too large for float8_e4m3fn, as 2.11 does, rather than 448, as 2.13 does."""
+    with _disable_current_modes():
+        return bool(torch.tensor(1e9).to(torch.float8_e4m3fn).float().isnan())
+
+
+def to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+    """Our conversion to float8_e4m3fn yields 448 for what is too large, as GPUs do it."""
+    plain = all(kwargs.get(key) is None for key in ("device", "layout", "memory_format"))
+    if dtype is not torch.float8_e4m3fn or x.dtype not in (*HALF, torch.float32) or not plain or not overflows():
+        return NotImplemented
+    return torch.ops.prims.convert_element_type.default(torch.where(x.abs() > _LARGEST, torch.nan, x), dtype)
+
+
 POINTWISE: dict[Any, Callable[..., Any]] = {
+    aten._to_copy.default: to_copy,
     aten.add.Tensor: _scalar_op(torch.add),
     aten.sub.Tensor: _scalar_op(torch.sub),
     aten.mul.Tensor: multiply,

@@ -45,7 +45,18 @@ COMPUTED = {
     torch.int64,
     torch.bool,
 }
-CARRIED = COMPUTED | {torch.uint8, torch.uint64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
+FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
+CARRIED = COMPUTED | FLOAT8 | {torch.uint8, torch.uint64, torch.complex64, torch.complex128}
+_WIDER = {torch.float16, torch.bfloat16, torch.float32}
+_CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
+_MOVES = {
+    f"aten.{name}"
+    for name in """
+    view.default _unsafe_view.default permute.default transpose.int t.default expand.default slice.Tensor select.int
+    unsqueeze.default squeeze.dim squeeze.dims squeeze.default cat.default clone.default alias.default detach.default
+    """.split()
+}
+"""Ops that take elements from one place to another, of any type."""
 
 
 def reason(node: fx.Node) -> str | None:
@@ -57,8 +68,18 @@ def reason(node: fx.Node) -> str | None:
     name = str(node.target)
     if name in LIBRARY or is_seed(node):
         return "library"
-    lowers = name in LOWERED and _dtypes(node) <= COMPUTED and not has_effect(node)
+    lowers = name in LOWERED and _computed(node, name) and not has_effect(node)
     return None if lowers and not divides_integers(node) and not _narrow_with_number(node) else "fallback"
+
+
+def _computed(node: fx.Node, name: str) -> bool:
+    """Whether we compute an op on its types: floats of eight bits are moved, and converted from and to wider ones."""
+    types = _dtypes(node)
+    if types.isdisjoint(FLOAT8):
+        return types <= COMPUTED
+    if name in _CASTS:
+        return len(types & FLOAT8) == 1 and types - FLOAT8 <= _WIDER
+    return name in _MOVES and len(types) == 1
 
 
 def _narrow_with_number(node: fx.Node) -> bool:

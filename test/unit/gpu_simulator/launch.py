@@ -7,13 +7,12 @@ import numpy as np
 import torch
 from torch_mlir import ir
 
-from lamina.passes.evaluate.arrays import dtype_of
-
 from .batch import Array, Batch, Fault
 from .decode import Decoder
 from .memory import Buffer, View, width_of
 from .memory_ops import extent_of, layout_of, poisoned, view_of
 from .traffic import Traffic
+from .types import dtype_of
 
 _LANES = 1 << 14  # threads that run together: enough that numpy's own time counts, few enough for the caches
 
@@ -96,11 +95,13 @@ def simulate(
 
 
 def storage(tensor: torch.Tensor) -> Array:
-    """A copy of the tensor's elements, row-major, as `simulate` wants them: bf16 as f32, bool as i8."""
+    """A copy of the tensor's elements, row-major, as `simulate` wants them: bf16 as f32, bool as i8, floats of eight bits as bits."""
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
     if tensor.dtype is torch.bool:
         tensor = tensor.to(torch.int8)
+    if tensor.dtype.is_floating_point and tensor.itemsize == 1:
+        tensor = tensor.contiguous().view(torch.int8)
     return tensor.detach().cpu().contiguous().reshape(-1).numpy().copy()
 
 

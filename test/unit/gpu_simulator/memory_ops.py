@@ -5,10 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
-from lamina.passes.evaluate.arrays import dtype_of, is_bf16, round_bf16
+from lamina.passes.evaluate.arrays import is_bf16, round_bf16
 
 from .batch import Array, Batch
 from .memory import Buffer, View, access, load, store, width_of
+from .types import dtype_of
 
 _DYNAMIC = -(2**63)
 
