@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch_mlir import ir
@@ -9,8 +10,11 @@ from torch_mlir import ir
 from lamina.schedules.attention import Config, Split
 from lamina.schedules.attention_cost import MOST, Work
 
-from .affine import row_major
-from .attention_operands import narrowed, unrepeated
+from .attention_operands import unrepeated
+from .extern_calls import kernel_call
+from .mask_meaning import Meaning
+from .mask_operands import Masks
+from .mask_parts import HEAD
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
 EXTRAS = ("mask", "bounds", "slopes")
@@ -37,6 +41,7 @@ class Attention:
     mask     of four dimensions, each that of the scores or 1: bool (true: seen) or added to the scores
     scale    None: one over the square root of the size
     repeats  ops that repeat heads of `key` and `value` for the call, which kernels of ours do without
+    masks    what is known of the masks of the module; none: a mask is read, whatever it means
     more     results after the first that somebody reads, such as a backward graph: the logarithms of the rows' sums, with natural
              base, and the numbers that dropout began with, which mean nothing without it
     """
@@ -51,9 +56,10 @@ class Attention:
     result: ir.Value
     repeats: tuple[ir.Operation, ...] = ()
     more: tuple[ir.Value, ...] = ()
+    masks: Masks | None = None
 
     @staticmethod
-    def read(op: ir.Operation) -> "Attention | None":
+    def read(op: ir.Operation, masks: Masks | None = None) -> "Attention | None":
         """The attention that a graph.extern calls, where kernels of ours can compute it; None for all else: other types and sizes,
         and dropout."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
@@ -74,7 +80,7 @@ class Attention:
         if one is not None and other is not None:
             (key, before), (value, after) = one, other
             repeats = before if key == value else (*before, *after)
-        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more)
+        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more, masks)
         return found if found.fits() else None
 
     def fits(self) -> bool:
@@ -99,20 +105,37 @@ class Attention:
         """The logarithms of the rows' sums, (batch, heads, queries or more) and maybe 1, where somebody reads them."""
         return next((v for v in self.more if _type(v) == "f32"), None)
 
+    @cached_property
+    def meaning(self) -> Meaning:
+        """What is hidden, and added to the scores."""
+        if self.masks is None:
+            return Meaning(self.causal, rest=self.mask is not None)
+        return self.masks.meaning(self.mask, self._scores, self.causal)
+
+    @property
+    def _scores(self) -> tuple[int, ...]:
+        return (*_shape(self.query)[:3], _shape(self.key)[2])
+
     @property
     def work(self) -> Work:
         batch, heads, queries, size = _shape(self.query)
         _, kv_heads, keys, values = _shape(self.value)
-        return Work(batch, heads, kv_heads, queries, keys, size, values, self.causal, self.mask is not None, bool(self.more))
+        of = self.meaning
+        return Work(
+            batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
+            slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
+            by_head=of.keys is not None and of.keys.part.axes[HEAD] is not None, spread=self.mask is not None,
+        )  # fmt: skip
 
     @property
     def what(self) -> str:
-        """For people: "attention 32x32x1x128 on 32x4x8192x128, causal"."""
+        """For people: "attention 32x32x1x128 on 32x4x8192x128, causal", or "..., mask 2x1x40x40: causal, window 8, keys"."""
         sizes = " on ".join("x".join(map(str, _shape(v))) for v in (self.query, self.key))
         mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
+        mask += self.meaning.what if self.mask is not None else ""
         return f"attention {sizes}{', causal' if self.causal else ''}{mask}{', for training' if self.more else ''}"
 
-    def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> list[ir.Value]:
         """The result and `more` by kernels of ours, here, in these strides unless their readers want others. masks: what became of
         those of earlier calls."""
         work = self.work
@@ -120,11 +143,11 @@ class Attention:
             "of": ir.StringAttr.get(self.callee),
             "schedule": ir.StringAttr.get(str(config)),
             "scale": ir.FloatAttr.get_f64(work.size**-0.5 if self.scale is None else self.scale),
-            "reads": ir.StringAttr.get("" if self.mask is None else "mask"),
         }
-        if self.mask is not None and self.mask not in masks:
-            masks[self.mask] = narrowed(self.mask)
-        taken = [self.query, self.key, self.value, *([] if self.mask is None else [masks[self.mask]])]
+        of = self.meaning
+        read = {} if self.mask is None else masks.operands(self.mask, self._scores, of)
+        said["reads"] = ir.StringAttr.get(" ".join(name for name in EXTRAS if name in read))
+        taken = [self.query, self.key, self.value, *(read[name] for name in EXTRAS if name in read)]
         if isinstance(config, Split):
             f32 = ir.F32Type.get()
             sizes = [work.batch, work.heads, work.queries, config.parts, work.values]
@@ -132,8 +155,8 @@ class Attention:
             made = kernel_call(SPLIT, taken, parts, said)
             return [kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]]).result]
         number = ir.IntegerType.get_signless(64)
-        said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", 0), ("window", 0))}
-        said |= {"causal": ir.BoolAttr.get(self.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
+        said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", of.offset), ("window", of.window))}
+        said |= {"causal": ir.BoolAttr.get(of.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
         results = (self.result, *sorted(self.more, key=lambda v: v != self.sums))
         made = kernel_call(FORWARD, taken, [v.type for v in results], said, [strides[v] for v in results])
         return [made.results[results.index(v)] for v in (self.result, *self.more)]
@@ -152,21 +175,6 @@ def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:
         and len(_shape(mask)) == len(scores)
         and all(n in (1, whole) for n, whole in zip(_shape(mask), scores, strict=True))
     )
-
-
-def kernel_call(
-    callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[Sequence[int]] = ()
-) -> ir.Operation:
-    """A call of a kernel of ours, here. said: what it is launched with, beside the tensors; strides: of results, else row-major."""
-    each = strides or [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
-    attributes = {
-        "callee": ir.StringAttr.get(callee),
-        "reason": ir.StringAttr.get("custom"),
-        "args": ir.ArrayAttr.get([ir.ArrayAttr.get([ir.UnitAttr.get()] * len(taken))]),
-        "kwargs": ir.DictAttr.get(said),
-        "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in each]),
-    }
-    return ir.Operation.create("graph.extern", results=made, operands=taken, attributes=attributes)
 
 
 def value_of(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:

@@ -10,8 +10,9 @@ from lamina.schedules.attention import Backward
 from lamina.schedules.attention_cost import Work
 
 from .affine import row_major
-from .attention import Attention, kernel_call, value_of
+from .attention import Attention, value_of
 from .attention_operands import narrowed
+from .extern_calls import kernel_call
 from .reading import shape_of
 
 BACKWARD_QUERIES, BACKWARD_KEYS = "lamina.attention_backward_queries", "lamina.attention_backward_keys"
@@ -69,8 +70,8 @@ class Gradients:
         if len(made) != 3 or d_mask is not None:
             return None
         forward = callee.replace("_backward", "")
-        operands = (given[name] for name in ("query", "key", "value"))
-        of = Attention(forward, *operands, given.get("mask"), bool(given.get("causal")), given.get("scale"), given["out"])
+        query, key, value, mask = (given.get(name) for name in ("query", "key", "value", "mask"))
+        of = Attention(forward, query, key, value, mask, bool(given.get("causal")), given.get("scale"), given["out"])
         found = Gradients(callee, of, given["grad"], given["sums"], (made[0], made[1], made[2]))
         return found if found._fits() else None
 

@@ -16,6 +16,8 @@ from .attention_operands import drop
 from .base import Pass
 from .choose import LIBRARY
 from .locations import where
+from .mask_operands import Masks
+from .mask_parts import Values
 from .product_groups import CHOICE, calls
 from .reading import producer
 
@@ -41,11 +43,15 @@ class ChooseAttention(Pass):
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
-        masks: dict[ir.Value, ir.Value] = {}
-        for op in calls(module):
+        masks, ops = Masks(), calls(module)
+        for op in ops:
+            if (attention := Attention.read(op, masks)) is not None:
+                _ = attention.meaning  # of the module as it is
+        masks.values = Values()
+        for op in ops:
             if CHOICE in op.attributes:
-                config = _chosen(op)
-            elif (found := _read(op)) is not None:
+                config = _chosen(op, masks)
+            elif (found := _read(op, masks)) is not None:
                 config = self._config(found)
             else:
                 continue
@@ -62,8 +68,8 @@ class ChooseAttention(Pass):
         return attention_cost.unmeasured(found.work, Gpu.named(self.target.partition(":")[2]))
 
 
-def _read(op: ir.Operation) -> Attention | Gradients | None:
-    return Attention.read(op) or Gradients.read(op)
+def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
+    return Attention.read(op, masks) or Gradients.read(op)
 
 
 def _unfit(config: Config, found: Attention | Gradients) -> str:
@@ -78,7 +84,7 @@ def _known(choice: str) -> Config | None:
     return None if choice == LIBRARY else read(choice)
 
 
-def _chosen(op: ir.Operation) -> Config | None:
+def _chosen(op: ir.Operation, masks: Masks) -> Config | None:
     """What graph.choice says of attention; None for other calls, and for the library."""
     callee, choice = (ir.StringAttr(op.attributes[name]).value for name in ("callee", CHOICE))
     if callee not in (*LIBRARY_ATTENTION, *LIBRARY_BACKWARD):
@@ -89,7 +95,7 @@ def _chosen(op: ir.Operation) -> Config | None:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
     if config is None:
         return None
-    found = _read(op)
+    found = _read(op, masks)
     if found is None:
         raise CompileError(
             f"{choice} cannot compute this {callee}",
@@ -101,12 +107,12 @@ def _chosen(op: ir.Operation) -> Config | None:
     return config
 
 
-def _take(op: ir.Operation, config: Config, masks: dict[ir.Value, ir.Value]) -> None:
-    found, strides = _read(op), strides_of_results(op)
+def _take(op: ir.Operation, config: Config, masks: Masks) -> None:
+    found, strides = _read(op, masks), strides_of_results(op)
     with op.location, ir.InsertionPoint(op):
         if isinstance(found, Gradients):
             assert isinstance(config, Backward)
-            made = found.emit(config, strides, masks)
+            made = found.emit(config, strides, masks.narrow)
         else:
             assert found is not None
             made = dict(zip((found.result, *found.more), found.emit(config, strides, masks), strict=True))

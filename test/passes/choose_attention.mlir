@@ -21,8 +21,10 @@ func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> t
 
 // Few queries that share keys with a mask: their keys are split, and the parts joined.
 // CHECK-LABEL: func.func @few
-// CHECK: %[[PARTS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg2)
+// CHECK: %[[BOUNDS:.*]] = "graph.extern"(%arg2) {{.*}}"lamina.attention_bounds"
+// CHECK: %[[PARTS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg2, %[[BOUNDS]])
 // CHECK-SAME: callee = "lamina.attention_split"
+// CHECK-SAME: reads = "mask bounds"
 // CHECK-SAME: scale = 5.000000e-01 : f64, schedule = "split{
 // CHECK-SAME: -> (tensor<1x8x1x[[N:[0-9]+]]x64xf32>, tensor<1x8x1x[[N]]xf32>)
 // CHECK: "graph.extern"(%[[PARTS]]#0, %[[PARTS]]#1)

@@ -42,6 +42,10 @@ class Work:
     size, values  elements of a head of queries and keys, and of values
     causal        query i sees keys 0 to i
     masked        a mask is read
+    window        how many keys up to its own a query sees at most; 0: all
+    slopes        scores get something for each key of distance
+    bounded       of each sequence, keys from one to another alone are seen; by_head: of each of its heads
+    spread        a mask is there, which libraries read spread over heads and queries
     sums          the logarithms of the sums of exponentials are wanted too, as a backward pass reads them
     """
 
@@ -55,6 +59,11 @@ class Work:
     causal: bool = False
     masked: bool = False
     sums: bool = False
+    window: int = 0
+    slopes: bool = False
+    bounded: bool = False
+    by_head: bool = False
+    spread: bool = False
 
     @property
     def rows(self) -> int:
@@ -64,7 +73,7 @@ class Work:
     @property
     def is_few(self) -> bool:
         """Whether all queries of a head of keys fit in one block, which may be split over the keys."""
-        return self.rows <= _ROWS and not self.causal and not self.sums
+        return self.rows <= _ROWS and not (self.causal or self.window or self.sums or self.by_head)
 
 
 def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
@@ -86,7 +95,8 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     known = next(schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most)
     smallest = min(c.m for c in known)
     fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
-    return tuple(c for c in fit if not (c.descriptors and work.masked))  # together they need more registers than there are
+    adds = work.masked or work.slopes  # with descriptors, it needs more registers than there are
+    return tuple(c for c in fit if not (c.descriptors and adds))
 
 
 def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:

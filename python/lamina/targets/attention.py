@@ -9,6 +9,7 @@ from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
 from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPLIT
 from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
+from lamina.passes.mask_operands import BOUNDS
 from lamina.schedules.attention import Forward, Split, read
 
 SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
@@ -20,17 +21,19 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
     """The program with attention of ours as calls of kernels (see targets/triton_user.py), and these, by key."""
     from . import attention_backward  # which takes much of this module
 
-    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, **attention_backward.LAUNCHES}
+    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, **attention_backward.LAUNCHES}
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
         return program, {}
     from lamina.kernels.attention.backward_keys import backward_keys
     from lamina.kernels.attention.backward_queries import backward_queries
+    from lamina.kernels.attention.bounds import bounds
     from lamina.kernels.attention.forward import forward
     from lamina.kernels.attention.join import join
     from lamina.kernels.attention.split import split
 
     functions = {
-        FORWARD: forward, SPLIT: split, JOIN: join, BACKWARD_QUERIES: backward_queries, BACKWARD_KEYS: backward_keys,
+        FORWARD: forward, SPLIT: split, JOIN: join, BOUNDS: bounds, BACKWARD_QUERIES: backward_queries,
+        BACKWARD_KEYS: backward_keys,
     }  # fmt: skip
 
     def step(call: Any) -> Any:
@@ -90,6 +93,17 @@ def _join(call: Call) -> dict[str, Any]:
     names = {"parts": "x0", "logs": "x1", "out": "y0"}
     flops = 2 * batch * heads * queries * count * values
     return said(given, names, constants, batch * heads * queries, 4, 1, flops)
+
+
+def _bounds(call: Call) -> dict[str, Any]:
+    (there,), out, given = tensors(call), call.outs[0], dict(call.kwargs)
+    batch, heads, _, keys = sizes(there)
+    (at_batch, at_head, _, at_key), one = strides(there), min(1024, power(keys))
+    constants = {
+        "AT": (at_batch, at_head, at_key), "OUT": strides(out), "HEADS": heads, "KEYS": keys, "LOW": given["low"],
+        "HIGH": given["high"], "N": one,
+    }  # fmt: skip
+    return said(given, {"there": "x0", "out": "y0"}, constants, batch * heads, 4, 1, 0)
 
 
 def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
