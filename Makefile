@@ -22,7 +22,7 @@ demo: $(VENV)/.native
 	$(BIN)/python tools/demo.py
 
 test: $(VENV)/.native
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses=8 --dist worksteal
 
 bench: $(VENV)/.bench
 	$(BIN)/python tools/bench.py

@@ -94,7 +94,8 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    if not session.config.option.collectonly:
+    """All lit tests at once, unless this is one of pytest-xdist's processes, which are given their tests one by one."""
+    if not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
         for item in session.items:
             if isinstance(item, LitItem):
                 item.start(session.config.stash[_POOL])
