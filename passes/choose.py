@@ -16,13 +16,17 @@ from .base import Pass
 from .contraction import Unfit
 from .library_epilogues import CUBLASLT, take_activation
 from .locations import where
-from .product_groups import CHOICE, Bundle, bundles, calls, joined, work_of
+from .product_groups import CHOICE, Bundle, bundles, calls, joined
 from .product_parts import split_inner
+from .product_work import work_of
 from .products import Product
+from .prologues import feeding
 
 LIBRARY = "library"
 HALF = "half "  # before a schedule: of two products that meet in a group, the first is computed with it, the other by the library
 _HALVES = 2  # of these candidates
+PROLOGUE = "prologue "  # before a schedule: groups that make a factor, and nothing else, are computed in the product's kernel
+_PROLOGUES = 6  # of these candidates
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 
 
@@ -33,9 +37,10 @@ class Choose(Pass):
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
     that share their left factor and meet in one group, as those of SwiGLU do, become one with it; where "half " stands before the
-    schedule, the first of them alone does, and the other stays. A call without the attribute
-    stays, and so does one with "library". With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU
-    that the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
+    schedule, the first of them alone does, and the other stays. A call without the attribute stays, and so does one with "library".
+    Where "prologue " stands before the schedule, groups that make a factor of the product, and nothing else, are computed in its
+    kernel, on the blocks that it loads. With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU that
+    the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
     behind it sums these. With a schedule of `parts`, a group yields the sums of each part of the inner dimension in f32, and one
     behind it adds these and does what follows. lamina-tile turns a group with a schedule into a program over blocks of the result.
 
@@ -66,11 +71,12 @@ class Choose(Pass):
 
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
         """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
-        if not self.target or bundle.group is None:
+        groups = [g for g in (*feeding(bundle.ops), bundle.group) if g is not None and g.name == "graph.group"]
+        if not self.target or not groups:
             return ""
-        values = [*(v for op in bundle.ops for v in op.operands), *bundle.group.operands, *bundle.group.results]
-        name = _NUMBER.sub("", ir.StringAttr(bundle.group.attributes["sym_name"]).value)
-        alike = " ".join((str(len(bundle.ops)), *(str(v.type) for v in values), name))
+        values = [v for op in (*bundle.ops, *groups) for v in (*op.operands, *op.results)]
+        names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)
+        alike = " ".join((str(len(bundle.ops)), str(bundle.group is None), *(str(v.type) for v in values), *names))
         if alike not in unmeasured:
             _, unmeasured[alike] = kernels_of(bundle, Gpu.named(self.target.partition(":")[2]))
         return unmeasured[alike]
@@ -84,6 +90,13 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
         return (), ""
     ours = [str(c) for c in product_cost.candidates(work, gpu)]
     default = str(product_cost.unmeasured(work, gpu) or "")
+    if (fed := work_of(bundle.fed())) is not None and fed.fed is not None:
+        inside = product_cost.candidates(fed, gpu)[:_PROLOGUES]
+        ours = [*(f"{PROLOGUE}{c}" for c in inside[:1]), *ours[:1], *(f"{PROLOGUE}{c}" for c in inside[1:]), *ours[1:]]
+        best = product_cost.unmeasured(fed, gpu)
+        apart = product_cost.our_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.fed.before_seconds(gpu)
+        if best is not None and product_cost.our_seconds(best, fed, gpu) < product_cost.FED_WORTH * apart:
+            default = f"{PROLOGUE}{best}"
     if len(bundle.ops) > 1 and (half := work_of(bundle.half())) is not None:
         ours += [f"{HALF}{c}" for c in product_cost.candidates(half, gpu)[:_HALVES]]
         best = product_cost.unmeasured(half, gpu)
@@ -93,8 +106,8 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
 
 def _known(choice: str) -> str:
     """A candidate as it is written; CompileError for none."""
-    half = HALF if choice.startswith(HALF) else ""
-    return choice if choice in (LIBRARY, CUBLASLT) else half + str(Config.read(choice.removeprefix(half)))
+    word = next((word for word in (HALF, PROLOGUE) if choice.startswith(word)), "")
+    return choice if choice in (LIBRARY, CUBLASLT) else word + str(Config.read(choice.removeprefix(word)))
 
 
 def _check(op: ir.Operation) -> None:
@@ -125,9 +138,14 @@ def _take(bundle: Bundle, choice: str) -> None:
         if not _went_before(bundle):
             take_activation(bundle)
     elif choice != LIBRARY:
-        half = choice.startswith(HALF)
-        schedule = choice.removeprefix(HALF)
-        config, bundle = Config.read(schedule), bundle.half() if half else bundle
+        schedule = choice.removeprefix(HALF).removeprefix(PROLOGUE)
+        config = Config.read(schedule)
+        if choice.startswith(HALF):
+            bundle = bundle.half()
+        elif choice.startswith(PROLOGUE):
+            bundle = bundle.fed()
+            if not bundle.before:
+                raise Unfit("no group makes a factor of the product, and nothing else")
         group = joined(bundle, config.n) if config.parts == 1 else split_inner(bundle, config.parts)
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
 

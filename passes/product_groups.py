@@ -6,19 +6,15 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
-from lamina.schedules.product_cost import Work
-
 from .affine import row_major
-from .contraction import MOST, Contraction, Unfit, contraction_of, outside
+from .contraction import MOST, Contraction, Unfit, contraction_of
 from .copying import copy_ops
-from .expressions import Apply, Load
 from .locations import fused, model_ops, op_word
 from .products import Product
-from .prologues import compute_before, feeding, read_before
+from .prologues import compute_before, erase_before, feeding, read_before
 from .reading import Untraceable, element_type, producer, shape_of
-from .realise import COST, bytes_of, given_strides
+from .realise import given_strides
 from .row_sums import BlockSums, is_reduction
-from .schedule import bits
 from .space import find_space
 from .split_groups import Halves, split_at_sums
 
@@ -130,21 +126,22 @@ class Made:
             self.halves.first.erase()
         for old, new in zip(bundle.last.results, results, strict=True):
             old.replace_all_uses_with(new)
-        for op in (bundle.group, *bundle.ops, *reversed(bundle.before)):
-            if op is not None and (op not in bundle.before or not list(op.results[0].uses)):  # empty tensors have other users
+        for op in (bundle.group, *bundle.ops):
+            if op is not None:
                 op.erase()
+        erase_before(bundle.before)
 
 
 def joined(bundle: Bundle, width: int = WIDTH) -> ir.Operation:
     """The group that computes a bundle, or its first call by itself where blocks cannot compute both: what it stands for is gone.
     Where something sums along the rows of the product, it yields the sums of blocks of `width` columns, and a group behind it goes
     on. Unfit where blocks cannot compute the product either, and nothing has changed."""
-    part, made = _best(bundle, width)
+    part, made = best_of(bundle, width)
     made.replace(part)
     return made.group
 
 
-def _best(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
+def best_of(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
     """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
     Unfit where blocks cannot compute the product either."""
     if bundle.group is not None:
@@ -203,32 +200,6 @@ def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     """The ops of a group, with its yield, on other values for its operands."""
     inner = group.regions[0].blocks[0]
     copy_ops(inner.operations, {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)})
-
-
-def work_of(bundle: Bundle) -> Work | None:
-    """What a kernel of a bundle would do, or of its first call where blocks cannot compute both; None where they cannot compute
-    the product."""
-    with suppress(Unfit), bundle.last.context:
-        part, made = _best(bundle, WIDTH)
-        work = _work(made, part.group is not None)
-        made.erase()
-        return work
-    return None
-
-
-def _work(made: Made, follows: bool) -> Work:
-    product = made.product
-    m, n, k = product.sizes
-    reads: dict[ir.Value, int] = {}
-    ops = 0
-    for e in dict.fromkeys(x for r in product.results for x in outside(r.expr, product.products)):
-        if isinstance(e, Apply):
-            ops += COST.get(e.op, 1)
-        elif isinstance(e, Load):
-            reads[e.tensor] = bytes_of(e.tensor)
-    writes = sum(bytes_of(v) for v in made.group.results)
-    item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
-    return Work(product.batches, m, n, k, ops, sum(reads.values()), writes, follows, count, item, made.halves is not None)
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:

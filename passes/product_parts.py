@@ -9,6 +9,7 @@ from .contraction import Unfit
 from .copying import copy_ops
 from .product_groups import Bundle, product_in, strides_of
 from .products import Product
+from .prologues import compute_before, erase_before, read_before
 from .reading import Untraceable, shape_of
 from .space import find_space
 from .split_groups import Values, group_before
@@ -31,16 +32,20 @@ def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
     if bundle.group is None or not _finish(bundle, products, list(sums.results), parts, bundle.last):
         for op, product, result in zip(bundle.ops, products, sums.results, strict=True):
             _finish(Bundle((op,), None), [product], [result], parts, bundle.last)
+    erase_before(bundle.before)
     return sums
 
 
 def _sums(bundle: Bundle, products: Sequence[Product], parts: int) -> ir.Operation:
     def fill(values: Values) -> list[ir.Value]:
+        compute_before(bundle.before, values)
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
 
     types = [ir.RankedTensorType.get([parts, *p.result.shape], ir.F32Type.get()) for p in products]
-    factors = {v: v for p in products for v in (p.a, p.b)}
-    return group_before(bundle.last, bundle.ops, factors, types, fill)
+    made = {r for op in bundle.before for r in op.results}
+    factors = [v for p in products for v in (p.a, p.b) if v not in made]
+    operands = {v: v for v in (*read_before(bundle.before), *factors)}
+    return group_before(bundle.last, [*bundle.before, *bundle.ops], operands, types, fill)
 
 
 def _finish(bundle: Bundle, products: Sequence[Product], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:

@@ -51,6 +51,13 @@ def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
         values.update(zip(op.results, (inner[v] for v in end.operands), strict=True))
 
 
+def erase_before(before: Sequence[ir.Operation]) -> None:
+    """Once nothing else reads it; empty tensors may have other users."""
+    for op in reversed(before):
+        if not list(op.results[0].uses):
+            op.erase()
+
+
 def _chain(factor: ir.Value) -> list[ir.Operation]:
     """The group that makes a factor, the views of it that lead there, and the empty tensors that these name; else nothing."""
     views: list[ir.Operation] = []
@@ -78,6 +85,6 @@ def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
                 return False
             continue
         product = Product.read(user)
-        if user not in ops or product is None or product.added == v:
+        if user not in ops or product is None or (product.added is not None and product.added == v):
             return False
     return True

@@ -220,4 +220,30 @@ func.func @parts(%bias: tensor<48xbf16>, %x: tensor<64x128xbf16>, %w: tensor<128
   return %1 : tensor<64xf32>
 }
 
+// What makes a factor alone is computed in the product's kernel, through views too.
+// CHECK-LABEL: func.func @prologue
+// CHECK: "graph.group"(%arg1, %arg2, %arg0)
+// CHECK: arith.sitofp
+// CHECK: linalg.transpose
+// CHECK: iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: graph.choice = "triton{m=16 n=32}", sym_name = "product"
+// CHECK-NEXT: return
+func.func @prologue(%x: tensor<8x32xf16>, %w: tensor<64x32xi8>, %s: tensor<64xf16>) -> tensor<8x64xf16> {
+  %d = "graph.group"(%w, %s) ({
+  ^bb0(%a: tensor<64x32xi8>, %b: tensor<64xf16>):
+    %o = tensor.empty() : tensor<64x32xf16>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%a, %b : tensor<64x32xi8>, tensor<64xf16>) outs(%o : tensor<64x32xf16>) {
+    ^bb0(%p: i8, %q: f16, %u: f16):
+      %f = arith.sitofp %p : i8 to f16
+      %m = arith.mulf %f, %q : f16
+      linalg.yield %m : f16
+    } -> tensor<64x32xf16>
+    "graph.yield"(%r) : (tensor<64x32xf16>) -> ()
+  }) {sym_name = "dequantise"} : (tensor<64x32xi8>, tensor<64xf16>) -> tensor<64x32xf16>
+  %e = tensor.empty() : tensor<32x64xf16>
+  %t = linalg.transpose ins(%d : tensor<64x32xf16>) outs(%e : tensor<32x64xf16>) permutation = [1, 0]
+  %0 = "graph.extern"(%x, %t) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "prologue triton{m=16 n=32}"} : (tensor<8x32xf16>, tensor<32x64xf16>) -> tensor<8x64xf16>
+  return %0 : tensor<8x64xf16>
+}
+
 // ERROR: choose_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 from triton.runtime import interpreter
 from triton.runtime.jit import JITFunction
@@ -19,6 +20,7 @@ from lamina.targets.triton_text import Printed
 
 _TRUNCATED = interpreter._convert_float
 _PATCHED = interpreter._patch_lang_tensor
+_DOT = interpreter.InterpreterBuilder.create_dot
 
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
@@ -58,8 +60,20 @@ def _calling() -> Iterator[None]:
 def _interpreting() -> Iterator[None]:
     rounding = mock.patch.object(interpreter, "_convert_float", _rounded)
     indices = mock.patch.object(interpreter, "_patch_lang_tensor", _with_indices)
-    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), rounding, indices:
+    dot = mock.patch.object(interpreter.InterpreterBuilder, "create_dot", _dot_of_numbers)
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), rounding, indices, dot:
         yield
+
+
+def _dot_of_numbers(builder: Any, a: Any, b: Any, acc: Any, *rest: Any) -> Any:
+    """The interpreter multiplies the bits of bf16."""
+
+    def wide(x: Any) -> Any:
+        if x.dtype.scalar.name != "bf16":
+            return x
+        return interpreter.TensorHandle((x.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    return _DOT(builder, wide(a), wide(b), acc, *rest)
 
 
 def _with_indices(tensor: Any, scope: Any) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from lamina.core.gpu import Gpu
 
 from .contraction import Config
+from .prologue_cost import THROUGH_REGISTERS, Fed
 
 SCHEDULES: dict[Config, float] = {
     Config(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
@@ -53,6 +54,7 @@ PARTS = (2, 4, 8, 16)  # into which an inner dimension is cut
 ROW = 16  # elements that each part is a multiple of, so that descriptors can step from one to the next
 _MOST_IN_PARTS = 4  # of candidates
 WORTH = 0.92  # of the library's time, from which on a schedule of ours is taken unmeasured
+FED_WORTH = 0.87  # the same, where factors are computed in the kernel: what that costs was not measured
 _KNOWN = 90  # the compute capability from which on these figures say anything
 _LAUNCH = 4e-6  # of a kernel of ours, with the latency of its first loads and of its stores
 _DESCRIPTORS = 1e-6
@@ -75,6 +77,7 @@ class Work:
     products  that share the left factor: so many calls of the library
     item      bytes of an element of the factors and the product: 2, or 4 of f32 that are rounded to tf32
     goes_on   another kernel of ours goes on, such as one that sums what the product's kernel has summed block by block
+    fed       what computes factors, in our kernel, or before the library's
     """
 
     batch: int
@@ -88,6 +91,7 @@ class Work:
     products: int = 1
     item: int = 2
     goes_on: bool = False
+    fed: Fed | None = None
 
     @property
     def elements(self) -> int:
@@ -108,6 +112,9 @@ def library_seconds(work: Work, gpu: Gpu) -> float:
     product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
     read = work.item * work.products * work.elements + work.reads
     passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
+    if work.fed is not None:
+        product = max(product, work.factors / work.products / gpu.bandwidth)
+        passed += work.fed.before_seconds(gpu)
     return work.products * (_LIBRARY + product) + passed
 
 
@@ -117,14 +124,18 @@ def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
     blocks = config.parts * blocks_of(config, work)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
     steps = -(-work.k // (config.parts * config.k))
-    rate = work.peak(gpu) * _share(config, work) / slots
+    rate = work.peak(gpu) * _share(config, work) * (THROUGH_REGISTERS if work.fed else 1) / slots
     block = max(2 * work.products * config.m * config.n * config.k * steps / rate, steps * _STEP)
     sums = 4 * config.parts * work.products * work.elements if config.parts > 1 else 0
     moved = (2 * sums + work.reads + work.writes) / gpu.bandwidth
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
     hidden = _OVERLAP if blocks > slots and config.resident > 1 else 1.0
     launches = _LAUNCH + config.descriptors * _DESCRIPTORS + (work.goes_on or config.parts > 1) * _PASS
-    return launches + max(-(-blocks // slots) * block, work.factors / gpu.bandwidth) + after * hidden
+    read, inside = work.factors, 0.0
+    if work.fed is not None:
+        read += work.fed.reads - work.fed.stored
+        inside = work.fed.inside_seconds(-(-work.m // config.m), -(-work.n // config.n), gpu)
+    return launches + max(-(-blocks // slots) * block, read / gpu.bandwidth) + inside + after * hidden
 
 
 def blocks_of(config: Config, work: Work) -> int:
@@ -165,9 +176,9 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     That is taken for tf32, for pairs and for sums along rows, too: with passes of ours it was as fast where these were measured
     (906 us, and 908 by ours, of a pair of 8192 x 2048 by 2048 x 8192; 405 and 414 of the sum of 8192 x 4096 by 4096 x 4096).
-    Inner dimensions in parts are not taken before they were measured: the library has these, too.
+    Inner dimensions in parts are not taken before they were measured, but where factors are computed, too: the library has these.
     """
-    best = next(c for c in candidates(work, gpu) if c.parts == 1)
-    worth = our_seconds(best, work, gpu) < WORTH * library_seconds(work, gpu)
+    best = next(c for c in candidates(work, gpu) if c.parts == 1 or work.fed)
+    worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
     known = work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability >= _KNOWN
-    return best if worth and work.follows and known else None
+    return best if worth and (work.follows or work.fed) and known else None

@@ -25,6 +25,7 @@ from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Target
 from lamina.targets.triton_user import take
 
+from .gradient_inputs import Settle
 from .revision import revision
 
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
@@ -39,9 +40,10 @@ class Cut:
     """Calls and their reader as the module `text`, whose @main takes what they read.
 
     what    for people; "": by the shapes
-    before  ops that are there for the calls alone, in order
+    before  ops that are there for the calls alone, in order: what makes their factors too
     rounds  kernels of ours round intermediate values of half types, as eager does
     kept    results that @main returns; none: those of the group, else the first of each call
+    settle  makes what it must of inputs that are random numbers
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Cut:
         before: Sequence[ir.Operation] = (),
         rounds: bool = False,
         kept: Sequence[ir.Value] = (),
+        settle: Settle = lambda inputs: None,
     ) -> None:
         ops, group = bundle.ops, bundle.group
-        self.rounds = rounds
+        self.rounds, self.settle = rounds, settle
         sums = [op.results[0] for op in ops]
         outside = [v for v in (group.operands if group else ()) if v not in sums]
         made = [v for op in before for v in op.results]
@@ -62,11 +65,12 @@ class Cut:
         operands = list(dict.fromkeys(read))
         results = list(kept) or (list(group.results) if group else sums)
         callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
-        name = _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value) if group else ""
+        name = _plain_name(group) if group else ""
+        first = "".join(f"{_plain_name(op)}, then " for op in before if op.name == "graph.group")
         after = f" and {name}" if group else ""
         count = f"{len(ops)} x " if len(ops) > 1 else ""
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(ops[0].operands)[-2:])
-        self.what = what or f"{count}{callee} {shapes}{after}"
+        self.what = what or f"{first}{count}{callee} {shapes}{after}"
         strides = [strides_of(v) for v in operands]
         with bundle.last.context, ir.Location.unknown():
             module = ir.Module.create()
@@ -87,8 +91,9 @@ class Cut:
             with ir.InsertionPoint(block):
                 for part in (*before, *ops, group) if group else (*before, *ops):
                     _copy(part, values)
-                if group:
-                    values[group.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(name)
+                for part in (*before, group):
+                    if part is not None and part.name == "graph.group":
+                        values[part.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(_plain_name(part))
                 ir.Operation.create("func.return", operands=[values[v] for v in results])
             for op in ops:
                 if CHOICE in op.attributes:
@@ -101,6 +106,11 @@ class Cut:
         """Equal for what is computed alike, by the same kernels."""
         depends = "\0".join((self.text, str(self.rounds), revision()))
         return f"{self.what} {hashlib.sha256(depends.encode()).hexdigest()[:16]}"
+
+
+def _plain_name(group: ir.Operation) -> str:
+    """Without the number at its end."""
+    return _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value)
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
@@ -165,10 +175,14 @@ def _nan_like(x: Tensor) -> Tensor:
 
 
 def random_inputs(cut: Cut, device: torch.device) -> list[Tensor]:
-    """Numbers from a normal distribution, masks of halves; zeros for integers, which may be indices."""
+    """Numbers from a normal distribution, masks of halves, bytes as of quantised numbers; zeros for other integers, which may be
+    indices."""
+    bounds = {torch.bool: (0, 2), torch.int8: (-127, 128)}
     out = []
     for type_, strides in cut.inputs:
         dtype = _DTYPES[str(type_.element_type)]
         x = torch.empty_strided(tuple(type_.shape), strides, dtype=dtype, device=device)
-        out.append(x.normal_() if dtype.is_floating_point else x.random_(0, 2) if dtype is torch.bool else x.zero_())
+        low, high = bounds.get(dtype, (0, 1))
+        out.append(x.normal_() if dtype.is_floating_point else x.random_(low, high))
+    cut.settle(out)
     return out

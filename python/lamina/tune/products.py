@@ -12,7 +12,9 @@ from lamina.core.options import Options
 from lamina.passes.attention import Attention
 from lamina.passes.choose import LIBRARY, kernels_of
 from lamina.passes.library_epilogues import CUBLASLT, has_activation
+from lamina.passes.mask_operands import Masks
 from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls
+from lamina.passes.prologues import feeding
 from lamina.schedules import attention_cost
 from lamina.targets import Target
 
@@ -81,7 +83,7 @@ def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundl
     for bundle in bundles(module):
         if CHOICE in bundle.ops[0].attributes:
             continue
-        cut = Cut(bundle, rounds=rounds)
+        cut = Cut(bundle, before=feeding(bundle.ops), rounds=rounds)
         if cut.key not in asked:
             ours, default = kernels_of(bundle, gpu)
             libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
@@ -93,11 +95,12 @@ def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundl
 
 
 def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    masks = Masks()
     for op in calls(module):
-        if CHOICE not in op.attributes and (attention := Attention.read(op)) is not None:
+        if CHOICE not in op.attributes and (attention := Attention.read(op, masks)) is not None:
             bundle, work = Bundle((op,), None), attention.work
             kept = [v for v in (attention.result, attention.sums) if v is not None]
-            cut = Cut(bundle, attention.what, before=attention.repeats, rounds=rounds, kept=kept)
+            cut = Cut(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept)
             yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
 
 
