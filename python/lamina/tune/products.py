@@ -10,17 +10,19 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.attention import Attention
+from lamina.passes.attention_backward import Gradients
 from lamina.passes.choose import LIBRARY, kernels_of
 from lamina.passes.library_epilogues import CUBLASLT, has_activation
 from lamina.passes.mask_operands import Masks
 from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls
 from lamina.passes.prologues import feeding
-from lamina.schedules import attention_cost
+from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.targets import Target
 
 from .clocks import CudaClock
 from .cut import Built, Cut, random_inputs
 from .decide import decide
+from .gradient_inputs import forward_first
 from .question import Answer, Identity, Question
 from .store import Store
 from .trial import Watch
@@ -57,7 +59,7 @@ def annotate(
     gpu = Gpu.named(target.name.partition(":")[2])
     rounds = options.round_intermediates
     with module.context, ir.Location.unknown():
-        found = [*_products(module, gpu, rounds), *_attention(module, gpu, rounds)]
+        found = [*_products(module, gpu, rounds), *_attention(module, gpu, rounds), *_gradients(module, gpu, rounds)]
     of = len({cut.key for _, cut, _ in found})
     for bundle, cut, question in found:
         if cut.key not in known:
@@ -102,6 +104,14 @@ def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bund
             kept = [v for v in (attention.result, attention.sums) if v is not None]
             cut = Cut(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept)
             yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
+
+
+def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    for op in calls(module):
+        if CHOICE not in op.attributes and (gradients := Gradients.read(op)) is not None:
+            bundle, settle = Bundle((op,), None), forward_first(op, gradients)
+            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
+            yield bundle, cut, _question(cut, attention_backward_cost.candidates(gradients.work, gpu), None)
 
 
 def _question(

@@ -1,0 +1,39 @@
+"""Which kernels of ours suit attention's gradients. None was measured against libraries yet: unmeasured, these stay the library's."""
+
+from lamina.core.gpu import Gpu
+
+from .attention import Backward
+from .attention_cost import MOST, Work
+
+_WITH_TMA = 90
+_HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
+    (
+        64,
+        (
+            Backward(128, 64, 128, 64, 8, 2), Backward(64, 64, 64, 64, 4, 2), Backward(64, 64, 128, 64, 8, 2),
+            Backward(64, 64, 64, 64, 4, 3), Backward(128, 64, 128, 32, 8, 3),
+        ),
+    ),
+    (
+        128,
+        (
+            Backward(128, 64, 128, 32, 8, 2), Backward(64, 64, 64, 64, 8, 2), Backward(128, 64, 64, 32, 8, 3),
+            Backward(64, 64, 64, 32, 4, 2),
+        ),
+    ),
+    (MOST, (Backward(64, 32, 64, 16, 8, 2), Backward(64, 32, 32, 32, 8, 2))),
+)  # fmt: skip
+"""Up to what size of a head each set is for: blocks that need no more registers than there are."""
+_AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
+    (64, (Backward(64, 64, 64, 32, 4, 2), Backward(128, 64, 128, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
+    (128, (Backward(64, 64, 64, 32, 8, 2), Backward(64, 32, 64, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
+    (MOST, (Backward(64, 32, 32, 32, 8, 1),)),
+)
+
+
+def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
+    """The schedules that suit the sizes, the most promising first."""
+    size = max(work.size, work.values)
+    known = next((schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most), ())
+    smallest = min((c.m for c in known), default=0)
+    return tuple(c for c in known if c.m < 2 * work.queries or c.m == smallest)
