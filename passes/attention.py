@@ -10,7 +10,7 @@ from torch_mlir import ir
 from lamina.schedules.attention import Config, Split
 from lamina.schedules.attention_cost import MOST, Work
 
-from .attention_operands import unrepeated
+from .attention_operands import made_of, unrepeated
 from .extern_calls import kernel_call
 from .mask_meaning import Meaning
 from .mask_operands import Masks
@@ -113,6 +113,12 @@ class Attention:
         return self.masks.meaning(self.mask, self._scores, self.causal)
 
     @property
+    def before(self) -> tuple[ir.Operation, ...]:
+        """Ops that kernels of ours do without, in order: `repeats`, and those that make a mask that depends on no argument."""
+        known = self.mask is not None and not self.meaning.rest and self.meaning.keys is None
+        return (*(made_of(self.mask) if known else ()), *self.repeats)
+
+    @property
     def _scores(self) -> tuple[int, ...]:
         return (*_shape(self.query)[:3], _shape(self.key)[2])
 
@@ -124,7 +130,7 @@ class Attention:
         return Work(
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
-            by_head=of.keys is not None and of.keys.part.axes[HEAD] is not None, spread=self.mask is not None,
+            by_head=of.keys is not None and of.keys.part.axes[HEAD] is not None, known=self.mask is not None and not of.rest,
         )  # fmt: skip
 
     @property

@@ -48,6 +48,20 @@ def narrowed(mask: ir.Value) -> ir.Value:
     return made.results[0]
 
 
+def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
+    """The ops of @main that make a value, in order; none where it depends on an argument, or on a call."""
+    found: dict[ir.Operation, None] = {}
+
+    def add(v: ir.Value) -> bool:
+        op = producer(v)
+        if op is None or op.name == "graph.extern" or not all(map(add, op.operands)):
+            return False
+        found[op] = None
+        return True
+
+    return tuple(found) if add(value) else ()
+
+
 def drop(op: ir.Operation | None) -> None:
     """Erases an op of @main whose results nobody reads, and what was there for it alone."""
     if op is None or any(True for result in op.results for _ in result.uses):

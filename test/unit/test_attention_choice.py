@@ -50,7 +50,7 @@ def test_what_is_read_of_a_call() -> None:
     module, (found,) = attention(lambda q, k, m: aten._scaled_dot_product_cudnn_attention(q, k, k, m, False, scale=0.5)[0], q, k, m)
     assert found is not None and found.scale == 0.5 and not found.causal and found.mask is not None
     assert found.what == "attention 2x4x5x16 on 2x2x40x16, mask 2x1x1x40"
-    assert found.work == Work(2, 4, 2, 5, 40, 16, 16, masked=True, spread=True)
+    assert found.work == Work(2, 4, 2, 5, 40, 16, 16, masked=True)
     other, (found,) = attention(lambda q: flash(q, q, q, True), q)
     assert found is not None and found.causal and found.scale is None and found.what.endswith("16, causal")
     assert all(len(calls(m)) == 1 for m in (module, other))

@@ -45,7 +45,7 @@ class Work:
     window        how many keys up to its own a query sees at most; 0: all
     slopes        scores get something for each key of distance
     bounded       of each sequence, keys from one to another alone are seen; by_head: of each of its heads
-    spread        a mask is there, which libraries read spread over heads and queries
+    known         a mask is there that kernels of ours do not read, or once for each key; libraries read it for each score
     sums          the logarithms of the sums of exponentials are wanted too, as a backward pass reads them
     """
 
@@ -63,7 +63,7 @@ class Work:
     slopes: bool = False
     bounded: bool = False
     by_head: bool = False
-    spread: bool = False
+    known: bool = False
 
     @property
     def rows(self) -> int:
@@ -117,7 +117,12 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     Of 32 heads of queries on 4 of keys, 8192 of 128 elements, batches of 32, 8 and 1 took 138, 48 and 16 us in as many parts as
     fill an H200 once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. Libraries' kernels
     that take a mask read each of these heads eight times. So cuDNN's kernel is taken where hardly a part fills the GPU.
+
+    A mask whose meaning is known is not even made for ours, of as many numbers as there are scores for libraries, which compute what
+    it hides too.
     """
+    if work.known and not work.sums:
+        return next(iter(candidates(work, gpu)), None)
     if work.heads == work.kv_heads or not work.is_few or work.keys < _LONG:
         return None
     found = next((c for c in candidates(work, gpu) if isinstance(c, Split)), None)

@@ -11,6 +11,7 @@ _GENERATORS = (  # in the package
     "passes/contraction.py",
     "passes/emit_dot.py",
     "passes/library_epilogues.py",
+    "passes/mask_*.py",
     "passes/row_sums.py",
     "passes/split_groups.py",
     "schedules/attention*.py",
