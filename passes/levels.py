@@ -64,6 +64,8 @@ def pipeline(
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse
     options["choose"] = "".join(f"{name}{{target={target}}}," for name in _CHOOSE) if target.startswith("nvvm") else ""
+    if target.startswith("nvvm"):
+        options["choose"] += f"lamina-hook{'{round-intermediates=true}' if round_intermediates else ''},"
     options["horizontal"] = f",lamina-horizontal{{target={target}}}" if target.startswith("nvvm") else ""
     steps = [_STEPS[level].format(**options) for level in way]
     return f"builtin.module({','.join(steps)})"

@@ -90,6 +90,7 @@ def custom_kernel(
     threads: "int | tuple[int, ...] | Rule | None" = None,
     shared: "int | Rule | None" = None,
     flags: Sequence[str] = (),
+    epilogue: tuple[str, str] | None = None,
     configs: Sequence[Mapping[str, Any]] = (),
     name: str = "",
 ) -> CustomKernel:
@@ -111,6 +112,8 @@ def custom_kernel(
     num_warps, num_stages  for Triton
     threads, shared, flags  for CUDA C++: threads of a block (256), or along x, y and z; bytes of shared memory that the kernel
                 asks for; options for NVRTC
+    epilogue    parameters of a Triton kernel with one result: one gets a function that the kernel calls on what it is about to
+                store, the other what that needs, so that pointwise ops that follow are computed there
     configs     what tuning chooses from (docs/tuning.md): constants, and num_warps and num_stages, or threads and shared, by
                 name, the likeliest first
     name        what it is called in explain and in profiles, by default the function's name
@@ -139,6 +142,7 @@ def custom_kernel(
         flags=flags,
         threads=threads,
         shared=shared,
+        epilogue=epilogue or (),
     )
     return declared(given)
 

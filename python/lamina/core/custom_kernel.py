@@ -27,6 +27,7 @@ class CustomKernel:
     when        whether it serves these arguments; None: always
     constants   values of constexpr parameters that are the same at each launch
     configs     what tuning chooses from: constants and launch_names by name, the likeliest first
+    epilogue    parameters of a Triton kernel that get a function for what follows it, and its operands; () for none
     threads, shared  of a kernel in CUDA C++: a block's threads, and the bytes of shared memory that it asks for, or rules
     """
 
@@ -47,6 +48,7 @@ class CustomKernel:
     flags: Sequence[str] = ()
     threads: Any = None
     shared: Any = None
+    epilogue: tuple[str, ...] = ()
 
     @property
     def is_cuda(self) -> bool:

@@ -22,6 +22,7 @@ from lamina.core.program_needs import fixed
 from . import attention
 from .cuda_user import compile_cuda
 from .triton import Compiled, define, renamed
+from .triton_hooks import function_of
 from .triton_stages import ALIGNED, to_ptx
 from .triton_text import HEADER
 
@@ -41,6 +42,8 @@ class UserKernel:
     call       with what
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
+    hook       parameters that get what follows the kernel, a function and its operands; "" where it has none
+    epilogue   what follows, as lamina-hook has written it
     threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
     """
 
@@ -53,6 +56,8 @@ class UserKernel:
     stages: int
     threads: tuple[int, ...] = ()
     shared: int = 0
+    hook: str = ""
+    epilogue: str = ""
 
     @property
     def block(self) -> int:
@@ -61,9 +66,16 @@ class UserKernel:
 
     @property
     def text(self) -> str:
+        """Of a kernel in Triton: ours, which calls it."""
         n_in = len(self.arguments) - self.outputs
         names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(self.outputs))]
-        return f"{HEADER}\n\n@triton.jit\ndef {self.symbol}({', '.join(names)}):\n    kernel({self.call})\n"
+        call, above = self.call, ""
+        if self.hook:
+            function, operands = self.hook.split(" ")
+            text, taken = function_of(f"{self.symbol}_epilogue", self.epilogue)
+            above = f"\n\n{text}\n"
+            call += f", {function}={self.symbol}_epilogue, {operands}=({''.join(f'{name}, ' for name in taken).rstrip()})"
+        return f"{HEADER}{above}\n\n@triton.jit\ndef {self.symbol}({', '.join(names)}):\n    kernel({call})\n"
 
 
 def launched(program: Program) -> tuple[Program, list[UserKernel]]:
@@ -95,8 +107,13 @@ def refs_of(call: Call) -> tuple[Ref, ...]:
 def _kernel(call: Call, program: Program) -> UserKernel:
     said: dict[str, Any] = dict(call.kwargs)
     arguments = tuple((_checked(ref, call), alignment(ref)) for ref in refs_of(call))
-    block = tuple(said.get("threads", ())), said.get("shared", 0)
-    return UserKernel(said["name"], said["key"], said["call"], arguments, len(call.outs), said["warps"], said["stages"], *block)
+    return UserKernel(
+        symbol=said["name"],
+        arguments=arguments,
+        outputs=len(call.outs),
+        **{name: said[name] for name in ("key", "call", "warps", "stages")},
+        **{name: said[name] for name in ("threads", "shared", "hook", "epilogue") if name in said},
+    )
 
 
 def _checked(ref: Ref, call: Call) -> str:
@@ -125,7 +142,7 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
         flops=said.get("flops", 0),
         name=said["name"],
         where=call.where,
-        ops=(said["of"],),
+        ops=(said["of"], *said.get("fused", ())),
         threads=kernel.threads[0] if kernel.threads else 32 * kernel.warps,
         threads_yz=(kernel.threads[1], kernel.threads[2]) if kernel.threads else (1, 1),
     )

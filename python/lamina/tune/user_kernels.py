@@ -94,7 +94,8 @@ def question_of(step: Call) -> Question:
     said = dict(step.kwargs)
     refs = refs_of(step)
     what = f"{said['name']} {', '.join(f'{r.dtype} ' + 'x'.join(map(str, r.shape)) for r in refs)}"
-    depends = (said["key"], said["alternatives"], [(r.dtype, r.shape, r.strides, alignment(r)) for r in refs])
+    follows = [said["epilogue"]] if "epilogue" in said else []
+    depends = (said["key"], said["alternatives"], *follows, [(r.dtype, r.shape, r.strides, alignment(r)) for r in refs])
     return Question(f"{what} {hashlib.sha256(repr(depends).encode()).hexdigest()[:16]}", what, tuple(alternatives(step)))
 
 

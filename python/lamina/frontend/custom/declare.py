@@ -32,6 +32,8 @@ def declared(given: CustomKernel) -> CustomKernel:
     _check_configs(made)
     settings = next(iter(made.variants().values())).settings
     named, results = _names_of_op(of) if of is not None else _names_of_pattern(made)
+    if made.epilogue:
+        _check_epilogue(made, results)
     for what, rule in (("when", made.when), ("outputs", made.outputs)):
         if rule is not None:
             check_names(made.name, what, _callable(made.name, what, rule), [*named, *settings])
@@ -78,6 +80,26 @@ def _check_numbers(made: CustomKernel) -> None:
         if type(number) is not int or number < 1 or (what == "num_warps" and number & (number - 1)):
             wanted = "a power of two" if what == "num_warps" else "a positive number"
             raise CompileError(f"kernel {made.name}: {what} must be {wanted}, {number!r} given")
+
+
+def _check_epilogue(made: CustomKernel, results: list[str]) -> None:
+    names = made.epilogue
+    if made.is_cuda:
+        raise CompileError(f"kernel {made.name}: epilogue is for kernels in Triton")
+    if not isinstance(names, tuple) or len(names) != 2:
+        raise CompileError(
+            f"kernel {made.name}: epilogue gives {names!r}", remedy="name the parameters that get the function, and its operands"
+        )
+    for name in names:
+        if name not in made.kernel.arg_names or name in made.constants:
+            why = "constants names already" if name in made.constants else "it does not have"
+            raise CompileError(
+                f"kernel {made.name}: epilogue names parameter {name!r}, which {why}",
+                where=place(made.kernel),
+                remedy=suggestion(name, made.kernel.arg_names),
+            )
+    if results != ["out"]:
+        raise CompileError(f"kernel {made.name} has several results, and epilogue is for one")
 
 
 def _check_configs(made: CustomKernel) -> None:

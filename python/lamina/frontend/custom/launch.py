@@ -49,6 +49,7 @@ def launched(
         "of": kernel.what,
         "key": kernel.kernel.cache_key,
         **next(iter(said.values())),
+        "hook": " ".join(kernel.epilogue),
         "outputs": described(outputs),
         "alternatives": json.dumps(said) if kernel.configs else "",
     }

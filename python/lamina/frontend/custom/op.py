@@ -1,7 +1,8 @@
 """`lamina.kernel`: a launch of a user's kernel, as an op of graphs.
 
     kernel([x, y], name="scaled_add", of="mylib.scaled_add.default", key="5f0c...", call="x_ptr=x0, out_ptr=y0, n=tl.full(...)",
-           grid=[64, 1, 1], warps=4, stages=3, threads=[], shared=0, outputs="bf16 4x8 8,1", alternatives="") -> [out]
+           grid=[64, 1, 1], warps=4, stages=3, threads=[], shared=0, hook="", outputs="bf16 4x8 8,1",
+           alternatives="") -> [out]
 
 What it does is all in its arguments, so that whatever depends on a graph, such as the cache's key, depends on that.
 """
@@ -30,6 +31,7 @@ def kernel(
     stages: int,
     threads: Sequence[int],
     shared: int,
+    hook: str,
     outputs: str,
     alternatives: str,
 ) -> list[Tensor]:
@@ -42,6 +44,7 @@ def kernel(
     grid     blocks along x, y and z
     warps, stages   of a kernel in Triton
     threads, shared  of one in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
+    hook     the kernel's parameters for what follows it, "epilogue operands"; "" for none. lamina-hook adds what follows
     outputs  dtype, sizes and strides of each, as `described` writes them
     alternatives  what tuning chooses from, as JSON: call, grid and what follows it by the config's text; "" for nothing
     """

@@ -33,12 +33,13 @@ _DTYPES = {
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
     """The value of each parameter that gets one, from what the rule `arguments` has said."""
     names = list(kernel.kernel.arg_names)
-    free = [n for n in names if n not in kernel.constants]
+    free = [n for n in names if n not in kernel.constants and n not in kernel.epilogue]
     where = place(kernel.arguments)
     if isinstance(values, Mapping):
         for name in values:
             if name not in free:
-                why = "which constants gives already" if name in names else "which it does not have"
+                why = "which constants gives already" if name in kernel.constants else "which it does not have"
+                why = "which Lamina gives" if name in kernel.epilogue else why
                 remedy = "" if name in names else suggestion(str(name), free)
                 raise CompileError(f"kernel {kernel.name}: arguments gives parameter {name!r}, {why}", where=where, remedy=remedy)
         found = dict(values)
@@ -56,7 +57,7 @@ def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
         )
     found |= kernel.constants
     for parameter in kernel.kernel.params:
-        if parameter.name not in found and not parameter.has_default:
+        if parameter.name not in (*found, *kernel.epilogue) and not parameter.has_default:
             raise CompileError(f"kernel {kernel.name}: parameter {parameter.name!r} gets no value", where=where)
     return {name: found[name] for name in names if name in found}
 

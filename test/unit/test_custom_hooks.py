@@ -1,0 +1,215 @@
+"""Users' Triton kernels that compute what follows them, against float64 by Triton's interpreter, and down to the cubin."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from custom_kernels import compiled, planned, run, scaled_add, scaled_add_kernel, scaled_add_of
+from oracle import compare
+from torch import Tensor
+
+import lamina
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.frontend import stages
+from lamina.targets.ptx import assemble
+from lamina.targets.triton_user import compile_user
+from lamina.tune.user_kernels import question_of
+
+
+@triton.jit
+def hooked_kernel(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK: tl.constexpr, epilogue: tl.constexpr, operands):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + at, mask=mask, other=0).to(tl.float32)
+    y = tl.load(y_ptr + at, mask=mask, other=0).to(tl.float32)
+    tl.store(out_ptr + at, epilogue(x + alpha * y, at, mask, operands), mask=mask)
+
+
+@triton.jit
+def product_kernel(
+    a_ptr, b_ptr, out_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, epilogue: tl.constexpr, operands
+):
+    """Rows of a times columns of b."""
+    rows, columns = tl.program_id(0) * M + tl.arange(0, M)[:, None], tl.program_id(1) * N + tl.arange(0, N)[None, :]
+    acc = tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        inner = start + tl.arange(0, K)
+        a = tl.load(a_ptr + rows * k + inner[None, :], mask=(rows < m) & (inner[None, :] < k), other=0.0)
+        b = tl.load(b_ptr + inner[:, None] * n + columns, mask=(inner[:, None] < k) & (columns < n), other=0.0)
+        acc = tl.dot(a, b, acc)
+    at, mask = rows * n + columns, (rows < m) & (columns < n)
+    tl.store(out_ptr + at, epilogue(acc, at, mask, operands), mask=mask)
+
+
+@torch.library.custom_op("lamina_test::hooked_product", mutates_args=())
+def product(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b
+
+
+@product.register_fake
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
+HOOK = ("epilogue", "operands")
+
+
+def hooked(**changes: Any) -> lamina.CustomKernel:
+    return scaled_add_of(**{"kernel": hooked_kernel, "epilogue": HOOK, **changes})
+
+
+def product_of(**blocks: int) -> lamina.CustomKernel:
+    return lamina.custom_kernel(
+        product,
+        kernel=product_kernel,
+        when=lambda a, b: a.is_contiguous() and b.is_contiguous(),
+        arguments=lambda a, b, out: (a, b, out, a.shape[0], b.shape[1], a.shape[1]),
+        grid=lambda out, M, N: (triton.cdiv(out.shape[0], M), triton.cdiv(out.shape[1], N)),
+        constants=blocks or {"M": 16, "N": 32, "K": 16},
+        num_warps=8,
+        epilogue=HOOK,
+    )
+
+
+def agree(fn: Callable[..., Any], inputs: list[Tensor], found: list[Tensor]) -> None:
+    eager = fn(*inputs)
+    dtypes = [t.dtype for t in ([eager] if isinstance(eager, Tensor) else eager)]
+    compare(fn, inputs, [mine.to(dtype) for mine, dtype in zip(found, dtypes, strict=True)])
+
+
+X = torch.randn(6, 5, 8)
+FUSED: dict[str, Callable[..., Any]] = {
+    "activation": lambda x, y: F.gelu(scaled_add(x, y, 0.5)),
+    "of a constant": lambda x, y: torch.where(scaled_add(x, y) > 0, 0.0, float("-inf")),
+    "bias": lambda x, y: scaled_add(x, y) + y[0, 0],
+    "residual": lambda x, y: scaled_add(x, y, 2.0) * 0.5 + x,
+    "by rows": lambda x, y: scaled_add(x, y) * y[:, :, :1] + y[:1, :, :1],
+    "by batch": lambda x, y: scaled_add(x, y) - y[:1],
+    "across": lambda x, y: scaled_add(x, y) + y[:, :1],
+    "of another order": lambda x, y: scaled_add(x, y) + x.reshape(8, 5, 6).permute(2, 1, 0),
+    "two results": lambda x, y: (torch.tanh(v := scaled_add(x, y)), (v * 2).to(torch.float16)),
+    "a mask": lambda x, y: scaled_add(x, y) < 0.25,
+    "a choice": lambda x, y: torch.where(scaled_add(x, y) > 0, 1.0, y),
+    "reshaped": lambda x, y: torch.relu(scaled_add(x, y).view(30, 8) + y[0, 0]),
+    "reshaped within": lambda x, y: torch.relu(scaled_add(x, y).view(30, 8) + (x * y).view(30, 8)).view(2, 15, 8) * 3,
+    "both kernels": lambda x, y: scaled_add(x, y) * scaled_add(y, x, 0.5),
+    "the other's input": lambda x, y: scaled_add(scaled_add(x, y) + 1, y, 0.5).sigmoid(),
+}
+
+
+@pytest.mark.parametrize("case", FUSED)
+def test_what_follows_is_computed_inside(case: str) -> None:
+    fn, x, y = FUSED[case], X, torch.randn_like(X)
+    found, program = run(fn, [x, y], [hooked()])
+    agree(fn, [x, y], found)
+    names = [s.name for s in program.steps]
+    assert names.count("hooked_kernel") == (2 if case in ("both kernels", "the other's input") else 1)
+    assert len(names) == names.count("hooked_kernel"), names
+
+
+APART: dict[str, Callable[..., Any]] = {
+    "nothing": lambda x, y: scaled_add(x, y),
+    "a sum": lambda x, y: scaled_add(x, y).sum(-1),
+    "another order": lambda x, y: torch.relu(scaled_add(x, y).transpose(0, 1).contiguous()),
+    "another place": lambda x, y: scaled_add(x, y) + scaled_add(x, y).roll(1, 0),
+    "used twice": lambda x, y: (v := scaled_add(x, y), torch.relu(v)),
+    "a part": lambda x, y: torch.relu(scaled_add(x, y)[1:]),
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_what_stays_apart(case: str) -> None:
+    fn, x, y = APART[case], X, torch.randn_like(X)
+    found, program = run(fn, [x, y], [hooked()])
+    want = fn(x, y)
+    for mine, eager in zip(found, [want] if isinstance(want, Tensor) else want, strict=True):
+        torch.testing.assert_close(mine, eager)
+    assert program.steps[0].ops == ("lamina_test.scaled_add.default",)
+
+
+def test_half_types() -> None:
+    """What the kernel computes in f32 goes on in f32, unless values are to be rounded as eager rounds them."""
+    x, y = (torch.randn(8, 40).half() for _ in range(2))
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return F.silu(scaled_add(x, y, 0.3)) + y
+
+    found, program = run(fn, [x, y], [hooked()])
+    assert len(program.steps) == 1 and found[0].dtype == torch.float16
+    agree(fn, [x, y], found)
+    *_, (user,) = planned(fn, [x, y], [hooked()])
+    assert "float16)).to" not in user.text
+    built = compiled(fn, [x, y], [hooked()], round_intermediates=True)
+    assert [s.name for s in built.program.steps] == ["hooked_kernel"]
+
+
+def test_strides_of_another_order() -> None:
+    """A result lies as its op says, and what is added to it as it is."""
+    x = torch.randn(6, 5).t()
+    (found,), program = run(lambda x: torch.relu(scaled_add(x, x) + x[0] * x), [x], [hooked()])
+    torch.testing.assert_close(found, torch.relu(2 * x + x[0] * x))
+    assert len(program.steps) == 1
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_products_down_to_the_cubin(arch: str) -> None:
+    def fn(a: Tensor, b: Tensor, bias: Tensor, more: Tensor) -> Tensor:
+        return F.gelu(product(a, b) + bias) + more
+
+    a, b, bias, more = (torch.randn(s) for s in ((48, 40), (40, 72), (72,), (48, 72)))
+    found, program = run(fn, [a, b, bias, more], [product_of()])
+    agree(fn, [a, b, bias, more], found)
+    (step,) = program.steps
+    assert step.ops == ("lamina_test.hooked_product.default", "aten.add.Tensor", "aten.gelu.default")
+    half = [t.bfloat16() for t in (torch.randn(512, 256), torch.randn(256, 512), torch.randn(512), torch.randn(512, 512))]
+    *_, (user,) = planned(fn, half, [product_of(M=128, N=128, K=64)])
+    made = compile_user(user, product_kernel, Gpu.named(arch))
+    (used,) = assemble(made.ptx, arch).resources
+    assert "def custom_product_kernel_epilogue" in made.text and used.spill_stores == 0
+
+
+def test_the_text() -> None:
+    x, bias = torch.randn(4, 6, 8), torch.randn(8)
+    *_, (user,) = planned(lambda x, b: torch.relu(scaled_add(x, x) + b + x[:1] + x[:, :1]), [x, bias], [hooked()])
+    lines = re.findall(r"operands\[\d\] \+ (.*), mask", user.text)
+    assert sorted(lines) == ["(at // 48) * 48 + at % 8", "at % 48", "at % 8"] and user.text.endswith("operands=(x1, x0,))\n")
+
+
+def test_tuning_asks_for_both() -> None:
+    kernel = hooked(constants={}, configs=[{"BLOCK": 128}, {"BLOCK": 256}])
+    steps: list[Any] = []
+    for fn in (scaled_add, lambda x, y: torch.relu(scaled_add(x, y)), lambda x, y: torch.relu(scaled_add(x, y))):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stages, "_custom", lambda program, *_: (steps.append(program.steps[0]), (program, (), ()))[1])
+            patch.setattr(stages, "with_needs", lambda program, needs: program)
+            compiled(fn, [X, X], [kernel])
+    first, second, third = (question_of(step).key for step in steps)
+    assert first != second and second == third
+
+
+DECLARED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown": ({"epilogue": ("epilog", "operands")}, "epilogue names parameter 'epilog', which it does not have .did you mean"),
+    "constant": ({"epilogue": ("BLOCK", "operands")}, "epilogue names parameter 'BLOCK', which constants names already"),
+    "one": ({"epilogue": "epilogue"}, "epilogue gives 'epilogue' .name the parameters that get the function, and its operands"),
+    "no hook": ({"epilogue": None, "arguments": lambda x, y, out: (x, y, out, 1, 1.0)}, "parameter 'epilogue' gets no value"),
+    "given": ({"arguments": lambda x, y, out: {"operands": ()}}, "gives parameter 'operands', which Lamina gives"),
+    "plain": ({"kernel": scaled_add_kernel}, "epilogue names parameter 'epilogue', which it does not have"),
+}
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_what_does_not_fit(case: str) -> None:
+    changed, message = DECLARED[case]
+    with pytest.raises(CompileError, match=message):
+        planned(scaled_add, [X, X], [hooked(**changed)])
+
+
+def test_hooks_are_for_one_result() -> None:
+    with pytest.raises(CompileError, match="several results, and epilogue is for one"):
+        lamina.custom_kernel("aten::var_mean.correction", kernel=hooked_kernel, arguments=lambda: (), grid=lambda: 1, epilogue=HOOK)
