@@ -124,9 +124,14 @@ def test_a_bound_entry() -> None:
 )
 .maxntid 32, 4
 {
+	.reg .b16 	%rs<4>;
+	.reg .b32 	%r<3>;
+	.reg .f64 	%fd<2>;
+	.reg .b64 	%rd<2>;
 	ld.param.s8 	%rs1, [k_param_1];
 	ld.param.u8 	%rs2, [k_param_1];
 	ld.param.u16 	%rs3, [k_param_2];
+	ld.param.u16 	%r2, [k_param_2];
 	ld.param.u32 	%r1, [k_param_3+4];
 	ld.param.f64 	%fd1, [k_param_3];
 	ld.param.u64 	%rd1, [k_param_0];
@@ -146,7 +151,7 @@ def test_a_bound_entry() -> None:
     text, left = bind(ptx, "k", "mine", [1, b"\xff", b"\x00\x3c", b"\0\0\0\0\0\0\xf0\x3f"], 2)
     assert not left and "k2" not in text and "k_param" not in text and ".param .u64 mine_param_1\n)\n.maxntid 32, 4" in text
     assert re.findall(r"mov\.(\w+) \t(%\w+), (\w+|-\d+);", text) == [
-        ("b16", "%rs1", "-1"), ("b16", "%rs2", "255"), ("b16", "%rs3", "15360"), ("b32", "%r1", "1072693248"),
+        ("b16", "%rs1", "-1"), ("b16", "%rs2", "255"), ("b16", "%rs3", "15360"), ("b32", "%r2", "15360"), ("b32", "%r1", "1072693248"),
         ("f64", "%fd1", "0d3FF0000000000000"),
     ]  # fmt: skip
     assert "ld.param.u64 \t%rd1, [mine_param_1]" in text

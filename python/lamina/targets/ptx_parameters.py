@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"^(?:\.visible |\.weak )?\.entry ([\w$]+)\s*\(([^)]*)\)([^{]*)", re.MULTILINE)
+_REGISTERS = re.compile(r"\.reg\s+\.\w(\d+)\s+(%[a-z]+)<")
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.[a-z]+\s+)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?"
 )
@@ -81,21 +82,17 @@ def _closed(ptx: str, start: int) -> int:
 
 
 def _without_loads(text: str, entry: str, constants: Mapping[int, bytes]) -> str:
+    widths = {prefix: int(bits) for bits, prefix in _REGISTERS.findall(text)}
     load = re.compile(rf"ld\.param\.([usbf])(\d+)\s+(%\w+),\s*\[{re.escape(entry)}_param_(\d+)(?:\+(\d+))?\];")
 
     def moved(found: re.Match[str]) -> str:
         kind, bits, register, number, offset = found[1], int(found[2]), found[3], int(found[4]), int(found[5] or 0)
         if number not in constants:
             return found[0]
-        return _moved(kind, bits, register, constants[number][offset : offset + bits // 8])
+        data = constants[number][offset : offset + bits // 8]
+        if kind == "f":
+            return f"mov.f{bits} \t{register}, 0{'f' if bits == 32 else 'd'}{int.from_bytes(data, 'little'):0{bits // 4}X};"
+        width = widths.get(register.rstrip("0123456789"), max(bits, 16))  # a load extends to the register's
+        return f"mov.b{width} \t{register}, {int.from_bytes(data, 'little', signed=kind == 's')};"
 
     return load.sub(moved, text)
-
-
-def _moved(kind: str, bits: int, register: str, data: bytes) -> str:
-    """8 bits are extended to the 16 that registers have at least."""
-    if kind == "f":
-        number = int.from_bytes(data, "little")
-        return f"mov.f{bits} \t{register}, 0{'f' if bits == 32 else 'd'}{number:0{bits // 4}X};"
-    number = int.from_bytes(data, "little", signed=kind == "s")
-    return f"mov.b{max(bits, 16)} \t{register}, {number};"
