@@ -1,10 +1,10 @@
 """Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .affine import Axis
+from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
 from .expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
 from .space import Result, Space
@@ -23,6 +23,7 @@ class Contraction:
     factors   the element type that these are rounded to: of FACTORS, or tf32
     products  the sums themselves, one of each b, among the expressions of `results`
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
+    parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
     """
 
     merged: Merged
@@ -36,6 +37,7 @@ class Contraction:
     products: tuple[Reduce, ...]
     results: tuple[Result, ...]
     summed: tuple[int, ...]
+    parts: Mapping[Axis, tuple[Axis, ...]] = field(default_factory=dict)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -49,6 +51,16 @@ class Contraction:
             out *= axis.extent
         return out
 
+    def is_even(self, at: Affine) -> bool:
+        """Whether an index of the space grows evenly along axes of several parts."""
+        for of in self.parts.values():
+            step = at.coefficient(of[-1])
+            for x in reversed(of):
+                if at.coefficient(x) != step:
+                    return False
+                step *= x.extent
+        return True
+
 
 def extent(axis: Axis | None) -> int:
     return 1 if axis is None else axis.extent
@@ -59,7 +71,7 @@ def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contrac
     where they are rounded to tf32."""
     if not 1 <= len(space.reductions) <= MOST:
         raise Unfit(f"{len(space.reductions)} reductions, not one product or two")
-    _check_surroundings(space)
+    check_surroundings(space)
     merged = coalesce(space.rows, space.columns, space.places())
     if len(merged.columns) > 1:
         raise Unfit(f"the inner dimension of the product is no one axis: {', '.join(map(str, merged.columns))}")
@@ -122,7 +134,8 @@ class Unfit(Exception):
     """Why a space is no product that blocks can compute."""
 
 
-def _check_surroundings(space: Space) -> None:
+def check_surroundings(space: Space) -> None:
+    """Unfit where blocks cannot compute what follows products."""
     for result in space.results:
         if result.at.opaque:
             raise Unfit("a result that is stored where other values say")

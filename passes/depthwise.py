@@ -12,6 +12,7 @@ from .base import Pass
 from .generics import empty, filled, generic, with_body
 from .layout import CONVOLUTION, channels_last
 from .locations import fused, model_ops, op_word
+from .padding import padded, past_the_end
 from .product_groups import calls, copy_body, reader, strides_of
 from .reading import Untraceable, shape_of
 from .space import find_space
@@ -109,23 +110,8 @@ class Convolution:
 
     def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
         """The image with zeros around it, up to where the last window ends."""
-        given, sizes = shape_of(image), self.result.shape[2:]
-        reach = [(o - 1) * s + k for o, s, k in zip(sizes, self.stride, kernel, strict=False)]
-        after = [max(r - n - p, 0) for r, n, p in zip(reach, given[2:], self.padding, strict=True)]
-        shape = [*given[:2], *(p + n + a for p, n, a in zip(self.padding, given[2:], after, strict=True))]
-        element = ir.RankedTensorType(image.type).element_type
-        zero = arith.constant(element, 0.0)
-        pad = ir.Operation.create(
-            "tensor.pad", results=[ir.RankedTensorType.get(shape, element)], operands=[image], regions=1,
-            attributes={
-                "static_low": ir.DenseI64ArrayAttr.get([0, 0, *self.padding]),
-                "static_high": ir.DenseI64ArrayAttr.get([0, 0, *after]),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0]),
-            },
-        )  # fmt: skip
-        with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * 4)):
-            ir.Operation.create("tensor.yield", operands=[zero])
-        return pad.results[0]
+        reach = [(o - 1) * s + k for o, s, k in zip(self.result.shape[2:], self.stride, kernel, strict=False)]
+        return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
 
 
 def _pair(numbers: ir.Attribute) -> tuple[int, int]:

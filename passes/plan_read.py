@@ -140,13 +140,13 @@ class _Reader:
     def _group(self, op: ir.Operation) -> None:
         ins = [self._place(value, op) for value in op.operands]
         layouts = [self.wants.layout(result) for result in op.results]
-        if CHOICE in op.attributes:
+        if CHOICE in op.attributes and WINDOW not in op.attributes:
             ins, layouts = self._for_product(op, ins, layouts)
         if WINDOW in op.attributes:
             for i, image in enumerate(op.operands):
                 if len(shape_of(image)) == 4:
                     ins[i] = self._with_strides(image, channels_last(shape_of(image)), op)
-            layouts = [Layout.of(layout.shape, channels_last(layout.shape)) for layout in layouts]
+            layouts = [Layout.of(x.shape, channels_last(x.shape)) if len(x.shape) == 4 else x for x in layouts]
         outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
         self._step(GroupStep(op, ins, outs))
 

@@ -8,7 +8,9 @@ from torch_mlir import ir
 
 from .affine import row_major
 from .contraction import MOST, Contraction, Unfit, contraction_of
+from .convolution_products import Convolution, computed
 from .copying import copy_ops
+from .layout import channels_last
 from .locations import fused, model_ops, op_word
 from .products import Product
 from .prologues import compute_before, erase_before, feeding, read_before
@@ -17,6 +19,8 @@ from .realise import given_strides
 from .row_sums import BlockSums, is_reduction
 from .space import find_space
 from .split_groups import Halves, split_at_sums
+from .strips import WINDOW
+from .windows import windows_of
 
 CHOICE = "graph.choice"
 WIDTH = 128  # columns of a block whose sums are kept, where no schedule says
@@ -64,7 +68,7 @@ def bundles(module: ir.Module) -> Iterator[Bundle]:
     number = {op.results[0]: i for i, op in enumerate(ops)}  # an op's hash changes with its operands
     taken: set[int] = set()
     for i, op in enumerate(ops):
-        if i not in taken and Product.read(op) is not None:
+        if i not in taken and computed(op) is not None:
             bundle = bundle_of(op)
             taken.update(number[o.results[0]] for o in bundle.ops)
             yield bundle
@@ -154,6 +158,8 @@ def best_of(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
 def _made_half(bundle: Bundle, width: int) -> Made:
     """Where the group sums along rows: it is cut in two. Unfit where it does not, or blocks cannot."""
     assert bundle.group is not None
+    if Product.read(bundle.ops[0]) is None:
+        raise Unfit("sums of what follows a convolution")
     halves = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], width)
     try:
         return replace(_made(replace(bundle, group=halves.first), width), halves=halves)
@@ -164,7 +170,7 @@ def _made_half(bundle: Bundle, width: int) -> Made:
 
 def _made(bundle: Bundle, width: int) -> Made:
     """The group that would stand for a bundle, beside it, and what it computes. Unfit where blocks cannot."""
-    products = [p for op in bundle.ops if (p := Product.read(op)) is not None]
+    products = [p for op in bundle.ops if (p := computed(op)) is not None]
     group, sums = bundle.group, [op.results[0] for op in bundle.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
     given = {r for op in bundle.before for r in op.results}
@@ -176,6 +182,8 @@ def _made(bundle: Bundle, width: int) -> Made:
         name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
         results = [v.type for v in bundle.last.results]
         new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
+        if any(isinstance(p, Convolution) for p in products):
+            new.attributes[WINDOW] = ir.UnitAttr.get()
         block = new.regions[0].blocks.append(*[v.type for v in operands])
         values = dict(zip(operands, block.arguments, strict=True))
         with ir.InsertionPoint(block):
@@ -223,7 +231,15 @@ def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, 
 def product_in(group: ir.Operation) -> Contraction:
     """What a group with products computes. Unfit or Untraceable where blocks cannot."""
     given = given_strides(group.operation.block)
-    return product_on(group, [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results])
+    ins, outs = [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results]
+    if WINDOW in group.attributes:  # as lamina-plan lays images out
+        ins = [_last(v, s) for v, s in zip(group.operands, ins, strict=True)]
+        outs = [_last(v, s) for v, s in zip(group.results, outs, strict=True)]
+    return product_on(group, ins, outs)
+
+
+def _last(v: ir.Value, strides: tuple[int, ...]) -> tuple[int, ...]:
+    return channels_last(shape_of(v)) if len(strides) == 4 else strides
 
 
 def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
@@ -244,6 +260,8 @@ def product_of(
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half)
+    if WINDOW in block.owner.attributes and not any(sums):
+        return windows_of(space, _factors_in(block))
     return contraction_of(space, _factors_in(block), [0 if s is None else s.columns for s in sums])
 
 

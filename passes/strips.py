@@ -12,7 +12,7 @@ from .schedule import bits
 from .space import Space
 from .widths import Aligned
 
-WINDOW = "graph.window"  # on a group whose sum over a window is computed in strips
+WINDOW = "graph.window"  # on a group that sums over windows of images: in strips, or, with graph.choice, as a product
 
 
 class Unfit(Exception):

@@ -10,6 +10,7 @@ from lamina.schedules.contraction import Config
 
 from .contraction import Contraction, Unfit
 from .emit_dot import Dot, squares
+from .emit_windows import WindowDot
 from .expressions import Load
 from .grouping import walk
 from .product_groups import product_of
@@ -41,7 +42,8 @@ def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config
         with ir.InsertionPoint(body):
             program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
             memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, body.arguments, strict=False)}
-            Dot(body, product, config, memory, list(body.arguments)[count:]).emit(program)
+            kind = WindowDot if product.parts else Dot
+            kind(body, product, config, memory, list(body.arguments)[count:]).emit(program)
             func.ReturnOp([])
     flops = 2 * product.batches * len(product.products) * math.prod(product.sizes)
     return Lowered(new.operation, squares(product, config), _moved(product, types[count:]), flops)

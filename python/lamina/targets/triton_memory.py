@@ -65,6 +65,22 @@ class Memory:
         text = f"tl.broadcast_to({self._value(value)}, {tuple(shape)})" if value in self.literals else self._value(value)
         self._line(f"tl.store({pointers}, {text}{f', mask={mask}' if mask else ''})")
 
+    def _gather(self, op: ir.Operation) -> None:
+        view, _, at, mask, _ = op.operands
+        self._set(op.result, f"tl.load({self._value_of_view(view)} + {self._value(at)}{self._where(mask, ', other=0')})")
+
+    def _scatter(self, op: ir.Operation) -> None:
+        view, _, at, mask, value = op.operands
+        shape = tuple(ir.VectorType(value.type).shape)
+        text = f"tl.broadcast_to({self._value(value)}, {shape})" if value in self.literals else self._value(value)
+        self._line(f"tl.store({self._value_of_view(view)} + {self._value(at)}, {text}{self._where(mask)})")
+
+    def _value_of_view(self, view: ir.Value) -> str:
+        return self.names[self.views[view].operands[0]]
+
+    def _where(self, mask: ir.Value, other: str = "") -> str:
+        return "" if self.literals.get(mask) == "True" else f", mask={self._value(mask)}{other}"
+
     def _by_descriptor(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> str | None:
         """A load of a block by the tensor memory accelerator; None where memory does not allow it."""
         found = self._tile(op, view, where_, type_)

@@ -1,6 +1,7 @@
 """Tile programs with products as Triton kernels: text that a person can read, run and change.
 
     vector.transfer_read    a load through a tensor descriptor (TMA) in loops, where memory allows it, else through pointers
+    vector.gather, scatter  loads and stores through pointers
     vector.contract         tl.dot
     arith, math             as written
     scf.for                 a loop
@@ -128,7 +129,10 @@ class _Printer(Pairs):
             "vector.extract_strided_slice": self._part,
             "vector.create_mask": self._mask,
             "vector.multi_reduction": self._reduce,
-            "vector.shape_cast": self._broadcast,
+            "vector.shape_cast": self._reshape,
+            "vector.step": lambda op: None,
+            "vector.gather": self._gather,
+            "vector.scatter": self._scatter,
             "scf.for": self._for,
             "func.return": lambda op: None,
             "scf.yield": lambda op: None,
@@ -169,6 +173,15 @@ class _Printer(Pairs):
             self.literals[op.result] = self.literals[op.operands[0]]
         else:
             self.names[op.result] = self._value(op.operands[0])
+
+    def _reshape(self, op: ir.Operation) -> None:
+        """Of numbers in order, along rows or columns; what else becomes a column has kept its dimension of 1."""
+        made = op.operands[0].owner
+        if made.name != "vector.step":
+            self._broadcast(op)
+            return
+        rows, columns = ir.VectorType(op.result.type).shape
+        self._set(op.result, f"tl.arange(0, {columns})[None, :]" if rows == 1 else f"tl.arange(0, {rows})[:, None]")
 
     def _part(self, op: ir.Operation) -> None:
         """One of the 2 or 4 parts that the columns of a block are cut into: Triton halves, so that all are made at the first."""

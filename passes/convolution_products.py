@@ -1,0 +1,95 @@
+"""Calls of convolutions as linalg, so that kernels of ours can compute them as products: pixels of the result by features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from .generics import empty, filled, generic, with_body
+from .layout import CONVOLUTION, CONVOLUTIONS, channels_last
+from .padding import padded, past_the_end
+from .products import Product
+from .reading import shape_of
+
+_FACTORS = ("f16", "bf16")
+_LEAST = 16  # elements of a window: what tensor cores multiply at a time
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A 2-D convolution of one group, of f16 or bf16, whose result has its channels last. image: (batch, channels, height, width);
+    weight: (features, channels, kernel height, kernel width); stride, padding, dilation: of height, width; relu: it follows."""
+
+    image: ir.Value
+    weight: ir.Value
+    bias: ir.Value | None
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    relu: bool
+    result: ir.RankedTensorType
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Convolution | None":
+        """What a graph.extern calls, where it is a convolution that may be ours."""
+        if op.name != "graph.extern" or (callee := ir.StringAttr(op.attributes["callee"]).value) not in CONVOLUTIONS:
+            return None
+        _, _, _, *given = ir.ArrayAttr(op.attributes["args"])
+        stride, padding, dilation = (_pair(a) for a in given[:3])
+        image, weight = (shape_of(v) for v in list(op.operands)[:2])
+        result = ir.RankedTensorType(op.results[0].type)
+        transposed = callee == CONVOLUTION and ir.BoolAttr(given[3]).value
+        if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape) or ir.IntegerAttr(given[-1]).value != 1:
+            return None
+        types = {str(ir.RankedTensorType(v.type).element_type) for v in (*op.operands, *op.results)}
+        declared = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
+        if len(types) != 1 or not types <= set(_FACTORS) or declared != channels_last(tuple(result.shape)):
+            return None
+        if weight[1] * weight[2] * weight[3] < _LEAST:
+            return None
+        bias = op.operands[2] if len(op.operands) > 2 else None
+        return Convolution(op.operands[0], op.operands[1], bias, stride, padding, dilation, callee != CONVOLUTION, result)
+
+    @property
+    def operands(self) -> list[ir.Value]:
+        return [v for v in (self.image, self.weight, self.bias) if v is not None]
+
+    @property
+    def channels(self) -> int:
+        return shape_of(self.image)[1]
+
+    def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
+        """The convolution of other values like `operands`, in linalg: summed in f32 over kernel height, kernel width and channels,
+        as a weight with its channels last lies in memory, then rounded."""
+        image, weight, *bias = operands
+        kernel = shape_of(weight)[2:]
+        sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=True)
+        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
+        image = padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
+        wide = ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
+        n, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(7))
+        (si, sj), (di, dj) = self.stride, self.dilation
+        maps = [[n, c, i * si + ki * di, j * sj + kj * dj], [o, c, ki, kj], [n, o, i, j]]
+        sums = generic(wide, [image, weight, filled(wide, 0.0)], maps, 7, [False] * 4 + [True] * 3)
+        total = with_body(sums, lambda x, w, s: arith.addf(s, arith.mulf(arith.extf(s.type, x), arith.extf(s.type, w))))
+        out = [n, o, i, j]
+        rounded = generic(self.result, [total, *bias, empty(self.result)], [out, *([o] for _ in bias), out], 4, [False] * 4)
+
+        def whole(x: ir.Value, *rest: ir.Value) -> ir.Value:
+            value = arith.addf(x, arith.extf(x.type, rest[0])) if bias else x
+            value = arith.maximumf(value, arith.constant(x.type, 0.0)) if self.relu else value
+            return arith.truncf(self.result.element_type, value)
+
+        return with_body(rounded, whole)
+
+
+def computed(op: ir.Operation) -> Product | Convolution | None:
+    """What a graph.extern calls, where kernels of products may compute it."""
+    return Product.read(op) or Convolution.read(op)
+
+
+def _pair(numbers: ir.Attribute) -> tuple[int, int]:
+    """What holds for height and width; torch takes one number for both."""
+    given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
+    return (given[0], given[-1])

@@ -1,0 +1,117 @@
+"""Convolutions as products of ours, with what surrounds them: in Triton's interpreter against float64, and down to the cubin."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import Simulated, distribute, tiled
+from torch import Tensor
+
+from lamina.core.program import Call, Launch
+from lamina.frontend import decompositions_library
+from lamina.targets import triton_text
+
+BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
+SMALL_BLOCKS = "triton{m=32 n=16 k=16 warps=4 stages=2}"
+
+
+@pytest.fixture(autouse=True)
+def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+
+
+def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
+    x = torch.randn(*shape).to(dtype)
+    return x.contiguous(memory_format=LAST) if len(shape) == 4 else x
+
+
+def run(fn: Callable[..., Tensor], *inputs: Tensor, schedule: str = SMALL_BLOCKS, descriptors: bool = True) -> tuple[Tensor, Any]:
+    module, program = tiled(fn, inputs, products=schedule)
+    printed = triton_text.take(module, descriptors)
+    assert printed, "no convolution is ours"
+    distribute(module)
+    simulated = Simulated(module, program, printed)
+    return simulated(*inputs)[0], simulated
+
+
+def check(fn: Callable[..., Tensor], *inputs: Tensor, kernels: int = 1, **given: Any) -> None:
+    """Against float64, with what eager rounds stored values by; nothing but so many kernels of ours."""
+    found, simulated = run(fn, *inputs, **given)
+    want, eager = fn(*(x.double() for x in inputs)), fn(*inputs)
+    assert found.is_contiguous(memory_format=LAST) and found.dtype == eager.dtype
+    assert (found.double() - want).norm() <= 1.05 * (eager.double() - want).norm() + 1e-5 * want.norm()
+    assert [type(s) for s in simulated.program.steps] == [Launch] * kernels
+
+
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [  # image, weight, how
+    ((3, 32, 5, 7), (24, 32, 3, 3), {"padding": 1}),
+    ((1, 24, 5, 7), (40, 24, 3, 3), {"padding": 1}),  # blocks of channels that two positions of the window share
+    ((1, 32, 5, 7), (24, 32, 1, 1), {}),  # a product of matrices
+    ((3, 32, 5, 7), (24, 32, 1, 1), {"stride": 2}),
+    ((3, 3, 11, 9), (16, 3, 7, 7), {"stride": (2, 1), "padding": 3}),
+    ((1, 16, 9, 8), (17, 16, 3, 3), {"padding": 2, "dilation": 2}),
+    ((3, 16, 5, 7), (16, 16, 3, 2), {"dilation": (2, 3), "stride": 2, "padding": (1, 2)}),
+    ((2, 16, 1, 20), (16, 16, 1, 5), {"padding": (0, 2)}),
+    ((2, 16, 5, 7), (16, 16, 5, 1), {}),  # a row of pixels
+    ((3, 16, 3, 3), (16, 16, 3, 3), {}),  # a pixel of each image
+    ((1, 16, 3, 3), (32, 16, 3, 3), {"padding": 3}),  # windows that lie outside
+]
+
+
+@pytest.mark.parametrize(("image", "weight", "how"), CASES)
+def test_sizes(image: tuple[int, ...], weight: tuple[int, ...], how: dict[str, Any]) -> None:
+    kernels = 1 if image[1] > 3 else 2  # one before makes an image of more channels
+    check(lambda x, w, b: F.relu(F.conv2d(x, w, b, **how)), random(*image), random(*weight), random(weight[0]), kernels=kernels)
+
+
+@pytest.mark.parametrize("descriptors", [True, False])
+def test_half(descriptors: bool) -> None:
+    inputs = random(2, 16, 6, 5, dtype=F16), random(24, 16, 3, 3, dtype=F16)
+    check(lambda x, w: F.conv2d(x, w, padding=1), *inputs, descriptors=descriptors)
+    check(lambda x, w: F.conv2d(x, w, stride=2), *inputs, schedule="triton{m=16 n=32 k=64 warps=4 stages=2 resident=1}")
+
+
+def test_a_norm_a_residual_and_a_gate() -> None:
+    """Norms whose numbers are arguments; factors of whole images, and of channels of each, at once."""
+
+    def block(x: Tensor, w: Tensor, mean: Tensor, var: Tensor, g: Tensor, b: Tensor, r: Tensor, s: Tensor) -> Tensor:
+        y = F.batch_norm(F.conv2d(x, w, padding=1), mean, var, g, b)
+        return F.silu(y) * s + r
+
+    vectors = random(24), torch.rand(24).to(BF16) + 0.5, random(24), random(24)
+    inputs = random(2, 16, 5, 7), random(24, 16, 3, 3), *vectors, random(2, 24, 5, 7), random(2, 24, 1, 1)
+    for schedule in (SMALL_BLOCKS, "triton{m=32 n=32 k=16 warps=4 stages=2 split=2}"):
+        check(block, *inputs, schedule=schedule)
+
+
+def test_images_in_rows() -> None:
+    """A kernel before puts channels last, one behind them first again."""
+    x, w = torch.randn(2, 16, 5, 7).to(BF16), torch.randn(24, 16, 3, 3).to(BF16)
+    found, simulated = run(lambda x, w: F.conv2d(x, w, padding=1), x, w)
+    want = F.conv2d(x.double(), w.double(), padding=1)
+    assert (found.double() - want).norm() <= 4e-3 * want.norm()
+    assert not any(isinstance(s, Call) for s in simulated.program.steps)
+
+
+def test_two_layers() -> None:
+    """What a convolution's kernel writes has its channels last for the next one."""
+
+    def net(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+        return F.conv2d(F.relu(F.conv2d(x, w, padding=1)), v, stride=2)
+
+    check(net, random(2, 16, 5, 7), random(16, 16, 3, 3), random(16, 16, 3, 3), kernels=2)
+
+
+def test_what_stays() -> None:
+    """Groups, f32, and transposed convolutions are no products of ours."""
+    x, w = random(2, 16, 5, 7), random(16, 16, 3, 3)
+    for fn, inputs in (
+        (lambda x, w: F.conv2d(x, w, groups=2), (x, random(16, 8, 3, 3))),
+        (F.conv2d, (x.float(), w.float())),
+        (F.conv_transpose2d, (x, w)),
+    ):
+        module, program = tiled(fn, inputs, products=SMALL_BLOCKS)
+        assert not triton_text.take(module, True) and any(isinstance(s, Call) for s in program.steps)
