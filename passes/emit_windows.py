@@ -1,184 +1,60 @@
-"""Convolutions as block programs: products, but for what is gathered because it does not lie evenly along rows, columns or the
-inner dimension.
+"""Loops over rows that start amid an access (schedule.Shift): blocks start where whole accesses do, masks say which lanes count."""
 
-The place of a gathered element is the sum of what it is along the rows of a block, [m, 1], and along its columns, [1, n]. An axis
-of several parts (passes/windows.py) is divided into them: rows before the loop, and of the inner dimension only numbers where a
-block of it lies within one position of a window.
-"""
-
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, vector
+from torch_mlir.dialects import arith
 
-from .affine import Affine, Axis
-from .contraction import extent
-from .emit_blocks import Axes, Done
-from .emit_dot import Dot, Factor
-from .emit_scopes import attribute, element
-from .expressions import HALF, Bound, Guard, Load
-from .space import Result
+from .affine import Axis
+from .emit_access import Window
+from .schedule import Shift
 
-
-class _Side(NamedTuple):
-    """Of a block: the axis that it runs along, from where, as which dimension, and how far."""
-
-    axis: Axis
-    start: ir.Value
-    dim: int
-    size: int
+if TYPE_CHECKING:
+    from .emit_loops import Loops
+    from .emit_tile import Blocks
 
 
-class WindowDot(Dot):
-    """Emits the program of one square of a convolution. known: vectors by what they hold."""
+def over(
+    loops: "Loops", axis: Axis, shift: Shift, inits: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
+) -> list[ir.Value]:
+    """`body` for every block of the row along `axis`: whole ones but for the row's first lanes, then what is left."""
+    b, lanes = loops.b, loops.plan.config.lanes
+    by = b.memoised("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
+    b.window = Window(shift, by)
+    zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
+    if end > lanes and whole:
+        inits = loops.loop(axis, zero, zero, b.number(whole), lanes, None, inits, body)
+    else:
+        whole = 0
+    rest = -(-(end - whole) // lanes)
+    out = loops.loop(axis, zero, b.number(whole), b.number(end), lanes, axis.extent - whole, inits, body, single=rest == 1)
+    b.window = None
+    return out
 
-    known: dict[tuple[Affine | Axis, _Side], ir.Value]
 
-    def emit(self, program: ir.Value) -> None:
-        self.known = {}
-        super().emit(program)
+def enter(b: "Blocks", window: Window, axis: Axis, at: ir.Value, left: int | ir.Value | None) -> None:
+    """A block whose first lane is `at` lanes after the access that the row starts in. left: None where the row goes on."""
+    with b.point():
+        low = arith.subi(window.by, at)
+        high = b.number(b.lanes) if left is None else arith.addi(low, b.number(axis.extent))
+        first = _constant(at)
+        most = 0 if first else window.shift.width - 1
+        least = b.lanes if left is None else 0 if first is None else axis.extent - first
+        type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
+        attributes = {"most": _number(most), "least": _number(least)}
+        b.stack[-1].mask = b.memoised(
+            "mask", -1,
+            lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
+        )  # fmt: skip
+        b.bind(axis, arith.subi(at, window.by))
 
-    def _before(self, factor: Factor) -> Done:
-        e = factor.expr
-        if isinstance(e, Load) and not self._is_even(e):
-            one, two = (None if x is self.product.inner else x for x in factor.axes)
-            for side in self._sides((one, two), factor.shape):
-                for at in (e.at, *(b.at for b in e.guard)):
-                    self._along(at, side)
-                self._within(side)
-        return super()._before(factor)
 
-    def _read(self, load: Load, axes: Axes, shape: tuple[int, int]) -> ir.Value:
-        if self._is_even(load):
-            return super()._read(load, axes, shape)
-        memory, _ = self.memory[load.tensor]
-        view = self._flat(memory)
-        stored = ir.MemRefType(memory.type).element_type
-        where, mask = self._places(load.at, load.guard, axes, shape)
-        type_ = ir.VectorType.get(shape, stored)
-        zero = arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, attribute(0, stored)))
-        return vector.gather(type_, view, [self._number(0)], where, mask, zero)
+def _constant(v: ir.Value) -> int | None:
+    if isinstance(v, ir.BlockArgument):
+        return None
+    return ir.IntegerAttr(v.owner.attributes["value"]).value
 
-    def _store(self, result: Result, memory: ir.Value) -> None:
-        if self.product.is_even(result.at):
-            super()._store(result, memory)
-            return
-        value = self._whole(self._value(result.expr))
-        if result.dtype in HALF:
-            value = arith.truncf(ir.VectorType.get(ir.VectorType(value.type).shape, element(result.dtype)), value)
-        where, mask = self._places(result.at, (), (self.product.m, self.product.n), self.shape)
-        vector.scatter(None, self._flat(memory), [self._number(0)], where, mask, value)
 
-    def _is_even(self, load: Load) -> bool:
-        return not load.guard and self.product.is_even(load.at)
-
-    def _flat(self, memory: ir.Value) -> ir.Value:
-        """Memory as one row of elements."""
-        type_ = ir.MemRefType(memory.type)
-        strides, _ = type_.get_strides_and_offset()
-        span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True))
-        with ir.InsertionPoint.at_block_begin(self.entry):
-            return memref.ReinterpretCastOp(
-                ir.MemRefType.get([span], type_.element_type), memory, [], [], [], [0], [span], [1]
-            ).result
-
-    def _sides(self, axes: Axes, shape: Sequence[int]) -> list[_Side]:
-        return [_Side(x, self.at[x], d, n) for d, (x, n) in enumerate(zip(axes, shape, strict=True)) if x is not None]
-
-    def _places(self, at: Affine, guard: Guard, axes: Axes, shape: tuple[int, int]) -> tuple[ir.Value, ir.Value]:
-        """Where the elements of a block lie, and which of them are there."""
-        sides = self._sides(axes, shape)
-        masks = [m for side in sides if (m := self._within(side)) is not None]
-        for bound in guard:
-            masks += self._bounded(bound, sides)
-        i1 = ir.IntegerType.get_signless(1)
-        everywhere = ir.VectorType.get([1, 1], i1)
-        mask = None
-        for m in masks:
-            mask = m if mask is None else arith.andi(*self._alike(mask, m))
-        if mask is None:
-            mask = arith.constant(everywhere, ir.DenseElementsAttr.get_splat(everywhere, ir.BoolAttr.get(True)))
-        return self._broadcast(self._total(at, sides), shape), self._broadcast(mask, shape)
-
-    def _bounded(self, bound: Bound, sides: Sequence[_Side]) -> list[ir.Value]:
-        """Whether a bound holds, in up to two conditions."""
-        low, high = bound.at.bounds()
-        value = self._total(bound.at, sides)
-        out = []
-        if low < bound.low:
-            out.append(arith.cmpi(arith.CmpIPredicate.sge, *self._alike(value, self._splat(bound.low))))
-        if high >= bound.high:
-            out.append(arith.cmpi(arith.CmpIPredicate.slt, *self._alike(value, self._splat(bound.high))))
-        return out
-
-    def _total(self, at: Affine, sides: Sequence[_Side]) -> ir.Value:
-        total = self._splat(at.constant) if at.constant else None
-        for side in sides:
-            if (term := self._along(at, side)) is not None:
-                total = term if total is None else arith.addi(*self._alike(total, term))
-        return total if total is not None else self._splat(0)
-
-    def _along(self, at: Affine, side: _Side) -> ir.Value | None:
-        """What an index is along one side of a block, without its constant; None for nothing."""
-        parts = [x for x in self.product.parts.get(side.axis, (side.axis,)) if at.coefficient(x)]
-        key = at, side
-        if key not in self.known and parts:
-            positions = self._positions(side)
-            total: ir.Value | None = None
-            for x in parts:
-                step = at.coefficient(x)
-                term = positions[x] if step == 1 else arith.muli(*self._alike(positions[x], self._splat(step)))
-                total = term if total is None else arith.addi(*self._alike(total, term))
-            self.known[key] = total
-        return self.known.get(key)
-
-    def _positions(self, side: _Side) -> dict[Axis, ir.Value]:
-        """Of a block along the parts of the axis that it runs along."""
-        parts = self.product.parts.get(side.axis, (side.axis,))
-        if (parts[0], side) not in self.known:
-            last = parts[-1].extent
-            if len(parts) > 1 and last % side.size == 0:
-                self.known[parts[-1], side] = self._lanes(side, arith.remui(side.start, self._number(last)))
-                rest, parts = self._vector(arith.divui(side.start, self._number(last))), parts[:-1]
-            else:
-                rest = self._lanes(side, side.start)
-            for x in reversed(parts[1:]):
-                self.known[x, side] = arith.remui(*self._alike(rest, self._splat(x.extent)))
-                rest = arith.divui(*self._alike(rest, self._splat(x.extent)))
-            self.known[parts[0], side] = rest
-        return {x: self.known[x, side] for x in self.product.parts.get(side.axis, (side.axis,))}
-
-    def _within(self, side: _Side) -> ir.Value | None:
-        """Where a side lies before the end of its axis; None for everywhere."""
-        whole = self.config.n if side.axis == self.product.n else side.size  # every part of the last block
-        if extent(side.axis) % whole == 0:
-            return None
-        key = Affine.of(side.axis), side
-        if key not in self.known:
-            lanes = self._lanes(side, side.start)
-            end = self._splat(extent(side.axis))
-            self.known[key] = arith.cmpi(arith.CmpIPredicate.slt, *self._alike(lanes, end))
-        return self.known[key]
-
-    def _lanes(self, side: _Side, start: ir.Value) -> ir.Value:
-        """start, start + 1, ... along a side."""
-        index = ir.IndexType.get()
-        shape = [1, 1]
-        shape[side.dim] = side.size
-        step = ir.Operation.create("vector.step", results=[ir.VectorType.get([side.size], index)]).results[0]
-        lanes = vector.shape_cast(ir.VectorType.get(shape, index), step)
-        return arith.addi(*self._alike(self._vector(start), lanes))
-
-    def _vector(self, number: ir.Value) -> ir.Value:
-        return vector.broadcast(ir.VectorType.get([1, 1], ir.IndexType.get()), number)
-
-    def _splat(self, n: int) -> ir.Value:
-        one = ir.VectorType.get([1, 1], ir.IndexType.get())
-        return arith.constant(one, ir.DenseElementsAttr.get_splat(one, ir.IntegerAttr.get(ir.IndexType.get(), n)))
-
-    def _alike(self, *values: ir.Value) -> list[ir.Value]:
-        """Values in one shape."""
-        shapes = [ir.VectorType(v.type).shape for v in values]
-        shape = [max(s[d] for s in shapes) for d in range(2)]
-        return [self._broadcast(v, shape) for v in values]
+def _number(n: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

@@ -9,8 +9,8 @@ from torch_mlir.dialects import func
 from lamina.schedules.contraction import Config
 
 from .contraction import Contraction, Unfit
+from .emit_convolution import WindowDot
 from .emit_dot import Dot, squares
-from .emit_windows import WindowDot
 from .expressions import Load
 from .grouping import walk
 from .product_groups import product_of

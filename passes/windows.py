@@ -2,7 +2,7 @@
 
 Each of these is several axes of the space taken as one. Where a place in memory grows evenly along it, as that of a result with its
 channels last does from pixel to pixel, blocks read and write it as those of any product; what does not, as an image under windows
-that overlap, is gathered (emit_windows.py).
+that overlap, is gathered (emit_convolution.py).
 """
 
 from collections.abc import Sequence
