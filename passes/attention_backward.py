@@ -78,6 +78,9 @@ class Gradients:
     def _fits(self) -> bool:
         if not self.of.fits() or self.grad.type != self.of.result.type:
             return False
+        operands = (self.of.query, self.of.key, self.of.value)
+        if any(found is not None and found.type != v.type for found, v in zip(self.results, operands, strict=True)):
+            return False  # of shared heads, one gradient for each head of queries
         batch, heads, queries, _ = shape_of(self.of.query)
         sums = ir.RankedTensorType(self.sums.type)
         long = sums.shape[2] if len(sums.shape) in (3, 4) else 0

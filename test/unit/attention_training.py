@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from attention_programs import aten, exact
+from attention_programs import aten
 from torch import Tensor
 
 KINDS = ("flash", "efficient", "cudnn")
@@ -46,19 +46,29 @@ def backward(
     return found[0], found[1], found[2]
 
 
-def exact_sums(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None) -> Tensor:
-    """(batch, heads, queries) in float64; infinity for rows that see nothing."""
-    q, k = q.double(), k.double().repeat_interleave(q.shape[1] // k.shape[1], 1)
+def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask.double()
     if causal:
-        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
-    sums = scores.logsumexp(-1)
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril(), -torch.inf)
+    return scores
+
+
+def exact_sums(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None) -> Tensor:
+    """(batch, heads, queries) in float64; infinity for rows that see nothing."""
+    sums = _scores(q.double(), k.double(), mask, causal, scale).logsumexp(-1)
     return sums.masked_fill(sums == -torch.inf, torch.inf)
 
 
-def exact_gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *how: Any, **named: Any) -> tuple[Tensor, ...]:
-    """In float64, by autograd."""
-    wide = [t.detach().double().requires_grad_() for t in (q, k, v)]
-    return torch.autograd.grad(exact(*wide, *how, **named), wide, grad.double())
+def exact_gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
+) -> tuple[Tensor, ...]:
+    """In float64, by autograd; rows that see nothing have no part in them."""
+    q, k, v = wide = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    scores = _scores(q, k, mask, causal, scale)
+    blind = (scores == -torch.inf).all(-1, keepdim=True)
+    weights = torch.where(blind, 0.0, torch.where(blind, 0.0, scores).softmax(-1))
+    out = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+    return torch.autograd.grad(out, wide, grad.double())

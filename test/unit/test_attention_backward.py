@@ -1,6 +1,8 @@
 """Attention of graphs for training as kernels of ours, in Triton's interpreter against float64."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -23,8 +25,7 @@ def near(found: Tensor, want: Tensor, bound: float = 0.0) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block", ["m=16 n=16", "m=32 n=16"])
-@pytest.mark.parametrize("queries", [10, 40, 64])
+@pytest.mark.parametrize(("queries", "block"), [(10, "m=16 n=16"), (40, "m=32 n=16")])
 def test_sums_are_those_of_the_library(kind: str, block: str, queries: int) -> None:
     """Natural logarithms, in the library's shape; the memory-efficient kernel's have infinities to a multiple of 32."""
     q, k, v = random(2, 4, queries, 16), random(2, 2, queries, 16), random(2, 2, queries, 24 if kind == "cudnn" else 16)
@@ -53,15 +54,119 @@ SIZES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
-@pytest.mark.parametrize("sizes", SIZES)
-def test_gradients(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+def check(kind: str, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *how: Any, schedule: str = BACKWARD) -> None:
+    """Forward and gradients by kernels of ours."""
+    mask = [t for t in how[:1] if isinstance(t, Tensor)]
+
+    def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor) -> tuple[Tensor, ...]:
+        given = (*mask, *how[1:]) if mask else how
+        return backward(kind, grad, q, k, v, forward(kind, q, k, v, *given), *given)
+
+    found, names = compute(fn, (grad, q, k, v, *mask), f"{FORWARD}; {schedule}")
+    for one, want in zip(found, exact_gradients(grad, q, k, v, *how), strict=True):
+        near(one, want, 4e-3)
+    assert names[-3:] == ["attention_forward", *OURS]
+
+
+@pytest.mark.parametrize(("sizes", "dtype"), [*((sizes, BF16) for sizes in SIZES), (SIZES[1], F16)])
+def test_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     batch, heads, kv_heads, queries, keys, size, values = sizes
     q, k = random(batch, heads, queries, size, dtype=dtype), random(batch, kv_heads, keys, size, dtype=dtype)
     v, grad = random(batch, kv_heads, keys, values, dtype=dtype), random(batch, heads, queries, values, dtype=dtype)
-    found, names = compute(
-        lambda grad, q, k, v: backward("cudnn", grad, q, k, v, forward("cudnn", q, k, v)), (grad, q, k, v), f"{FORWARD}; {BACKWARD}"
-    )
-    for one, want in zip(found, exact_gradients(grad, q, k, v), strict=True):
+    check("cudnn", grad, q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "block"),
+    [
+        ("flash", 64, "m=32 n=16 keys=16 queries=32"),
+        ("cudnn", 45, "m=32 n=16 keys=16 queries=32"),
+        ("cudnn", 45, "m=16 n=32 keys=32 queries=16"),
+        ("efficient", 45, "m=16 n=16 keys=32 queries=16"),
+    ],
+)
+def test_causal(kind: str, length: int, block: str) -> None:
+    q, grad, k, v = (random(1, n, length, 24) for n in (2, 2, *[2 if kind == "efficient" else 1] * 2))
+    check(kind, grad, q, k, v, None, True, 0.3, schedule=f"backward{{{block}}}")
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(40, 25), (25, 40)])
+def test_causal_counts_from_the_first_key(queries: int, keys: int) -> None:
+    """For torch's efficient kernel; keys that no query sees have a gradient of zero."""
+    q, grad, k, v = (random(1, 2, n, 16) for n in (queries, queries, keys, keys))
+    check("efficient", grad, q, k, v, None, True)
+
+
+MASKS: dict[str, Callable[[], Tensor]] = {
+    "bool of a batch, rows see nothing": lambda: (
+        torch.rand(2, 1, 20, 40) > torch.where(torch.arange(20) % 3 == 0, 1.0, 0.3)[:, None]
+    ),
+    "bias": lambda: random(2, 2, 20, 40),
+    "bias of a head": lambda: random(1, 2, 1, 40),
+    "bias that hides all of a row": lambda: torch.where(torch.rand(2, 1, 20, 1) > 0.5, random(2, 1, 20, 40), -torch.inf).to(BF16),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name: str) -> None:
+    mask = MASKS[name]()
+    q, grad, k, v = (random(2, n, length, 16) for n, length in ((2, 20), (2, 20), (1, 40), (1, 40)))
+    check("cudnn", grad, q, k, v, mask)
+
+
+def test_a_mask_and_causal() -> None:
+    q, grad, k, v, mask = *(random(1, 2, 40, 16) for _ in range(4)), random(1, 1, 40, 40)
+    check("cudnn", grad, q, k, v, mask, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_librarys_forward_has_found_is_read(kind: str) -> None:
+    """Also its logarithms of sums in places after the last query, and of rows that have seen nothing."""
+    q, grad, k, v = (random(2, 2, 40, 16) for _ in range(4))
+    mask = None if kind == "flash" else torch.where(torch.rand(2, 1, 40, 1) > 0.2, random(2, 1, 40, 40), -torch.inf).to(BF16)
+    out, sums = exact(q, k, v, mask).to(BF16), exact_sums(q, k, mask).float()
+    if kind == "efficient":  # has zero there
+        sums = torch.nn.functional.pad(sums.nan_to_num(posinf=0.0), (0, 24), value=torch.inf)
+    if kind == "cudnn":
+        sums = sums.nan_to_num(posinf=-torch.inf)[..., None]
+
+    def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, *mask: Tensor) -> tuple[Tensor, ...]:
+        seed = torch.zeros((), dtype=torch.int64)
+        return backward(kind, grad, q, k, v, (out, sums, seed, seed), *mask)
+
+    found, names = compute(fn, (grad, q, k, v, out, sums, *([] if mask is None else [mask])), BACKWARD)
+    for one, want in zip(found, exact_gradients(grad, q, k, v, mask), strict=True):
         near(one, want, 4e-3)
+    assert names[-2:] == OURS
+
+
+def heads(x: Tensor, count: int) -> Tensor:
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def test_heads_are_read_and_written_where_they_lie() -> None:
+    """Parts of one product's result, and of its gradient: nothing is copied but what joins them."""
+
+    def fn(x: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = (heads(t, n) for t, n in zip(x.split([64, 32, 32], -1), (4, 2, 2), strict=True))
+        found = backward("flash", heads(grad, 4), q, k, v, forward("flash", q, k, v))
+        return tuple(t.transpose(1, 2).flatten(2) for t in found)
+
+    x, grad = random(2, 12, 128), random(2, 12, 64)
+    found, names = compute(fn, (x, grad), f"{FORWARD}; {BACKWARD}")
+    q, k, v = (heads(t, n) for t, n in zip(x.split([64, 32, 32], -1), (4, 2, 2), strict=True))
+    for one, want in zip(found, exact_gradients(heads(grad, 4), q, k, v), strict=True):
+        near(one, want.transpose(1, 2).flatten(2), 4e-3)
     assert names == ["attention_forward", *OURS]
+
+
+def test_only_what_is_read_is_computed() -> None:
+    q, grad = random(1, 2, 20, 16), random(1, 2, 20, 16)
+    for wanted, kernels in ((0, OURS[:1]), (2, OURS)):
+        (found,), names = compute(
+            lambda grad, q, i=wanted: backward("flash", grad, q, q, q, forward("flash", q, q, q))[i],
+            (grad, q),
+            f"{FORWARD}; {BACKWARD}",
+        )
+        near(found, exact_gradients(grad, q, q, q)[wanted], 4e-3)
+        assert names == ["attention_forward", *kernels]
