@@ -38,7 +38,7 @@ func.func @few(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %m: tensor
 
 // -----
 
-// The library keeps what was chosen for it, many queries that nobody has measured, and what a backward graph will read of.
+// The library keeps what was chosen for it, and many queries that nobody has measured, also where a backward graph will read of them.
 // CHECK-LABEL: func.func @library
 // CHECK-COUNT-3: aten._scaled_dot_product_flash_attention
 // CHECK-NOT: lamina.attention

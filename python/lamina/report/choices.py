@@ -49,10 +49,12 @@ def default(program: Program, tune: Tune) -> str:
     """What became of the matrix products and, on a GPU, the attention of a program that tuning said nothing of, and how to have it
     asked; "" without any."""
     from lamina.passes.attention import LIBRARY_ATTENTION
+    from lamina.passes.attention_backward import LIBRARY_BACKWARD
     from lamina.passes.contraction import FACTORS  # imports MLIR
     from lamina.passes.products import PRODUCTS
 
-    kinds = {"matrix product": PRODUCTS, "attention op": LIBRARY_ATTENTION if program.device == "cuda" else ()}
+    attention = (*LIBRARY_ATTENTION, *LIBRARY_BACKWARD)
+    kinds = {"matrix product": PRODUCTS, "attention op": attention if program.device == "cuda" else ()}
     calls = {kind: [s for s in program.steps if isinstance(s, Call) and s.callee in names] for kind, names in kinds.items()}
     ours = {kind: sum(isinstance(s, Launch) and _is_one(s, names) for s in program.steps) for kind, names in kinds.items()}
     known = [kind for kind in kinds if calls[kind] or ours[kind]]
@@ -70,8 +72,8 @@ def default(program: Program, tune: Tune) -> str:
 
 
 def _is_one(step: Launch, names: Collection[str]) -> bool:
-    """Whether this computes an op of these. The second kernel of attention in parts does not count."""
-    return not set(names).isdisjoint(step.ops) and step.name != "attention_join"
+    """Whether this computes an op of these. The second kernels of attention in parts, and of gradients, do not count."""
+    return not set(names).isdisjoint(step.ops) and step.name not in ("attention_join", "attention_backward_keys")
 
 
 def _dtypes(step: Call) -> set[str]:
