@@ -1,6 +1,7 @@
 """Users' kernels in CUDA C++: what becomes of a launch's numbers, down to the cubin, and what is said of what does not fit."""
 
 import re
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import lamina
 from lamina.core.cuda_source import CudaSource, Parameter
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.core.options import Options
 from lamina.core.program import Program
+from lamina.frontend.levels import emit
 from lamina.targets import nvrtc, triton_user
 from lamina.targets.ptx import assemble
 from lamina.targets.ptx_parameters import bind, most_threads, parameters
@@ -287,6 +290,18 @@ def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(nvrtc.OVERRIDE, "nowhere.so")
     with pytest.raises(CompileError, match="LAMINA_NVRTC names nowhere.so, which cannot be loaded"):
         ptx_of(cuda_of(), scaled_add, [torch.randn(64)] * 2)
+
+
+@needs_nvrtc
+def test_the_example() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "kernels" / "cuda_cpp.py"), run_name="__main__")
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.randn(100, 30).to(dtype)
+        found = compiled(example["model"], [x, x], [example["KERNEL"]])
+        assert [step.name for step in found.program.steps] == ["mul", "scaled_add", "relu"]
+    options = Options(kernels=(example["KERNEL"],))
+    text = emit(example["model"], (torch.ones(8), torch.ones(8)), target="nvvm:sm_90a", level="triton", options=options)
+    assert "# __global__ void scaled_add(" in text and '"ELEMENT": "float"' in text
 
 
 def test_on_the_cpu_the_op_runs_as_without_it() -> None:

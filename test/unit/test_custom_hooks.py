@@ -1,7 +1,9 @@
 """Users' Triton kernels that compute what follows them, against float64 by Triton's interpreter, and down to the cubin."""
 
 import re
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,9 @@ from torch import Tensor
 import lamina
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.core.options import Options
 from lamina.frontend import stages
+from lamina.frontend.levels import emit
 from lamina.targets.ptx import assemble
 from lamina.targets.triton_user import compile_user
 from lamina.tune.user_kernels import question_of
@@ -172,6 +176,17 @@ def test_products_down_to_the_cubin(arch: str) -> None:
     made = compile_user(user, product_kernel, Gpu.named(arch))
     (used,) = assemble(made.ptx, arch).resources
     assert "def custom_product_kernel_epilogue" in made.text and used.spill_stores == 0
+
+
+def test_the_example() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "kernels" / "epilogue.py"), run_name="__main__")
+    inputs = [torch.randn(shape) for shape in ((200, 96), (96, 96), (96,))]
+    found, program = run(example["model"], inputs, [example["KERNEL"]])
+    agree(example["model"], inputs, found)
+    assert [s.name for s in program.steps] == ["product_kernel"]
+    options = Options(kernels=(example["KERNEL"],))
+    text = emit(example["model"], tuple(inputs), target="nvvm:sm_90a", level="triton", options=options)
+    assert "def custom_product_kernel_epilogue(value, at, mask, operands):" in text and "\ndef product_kernel(" in text
 
 
 def test_the_text() -> None:
