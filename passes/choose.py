@@ -27,6 +27,7 @@ HALF = "half "  # before a schedule: of two products that meet in a group, the f
 _HALVES = 2  # of these candidates
 PROLOGUE = "prologue "  # before a schedule: groups that make a factor, and nothing else, are computed in the product's kernel
 _PROLOGUES = 6  # of these candidates
+_FLOAT8 = 89  # the compute capability from which on tensor cores and Triton know floats of eight bits
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 
 
@@ -86,7 +87,7 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     """The candidates that are kernels of ours, the most promising first, and which of them is taken unmeasured, "" for none. No
     candidates where blocks cannot compute the product."""
     work = work_of(bundle)
-    if work is None:
+    if work is None or (gpu.capability < _FLOAT8 and _has_float8(bundle)):
         return (), ""
     ours = [str(c) for c in product_cost.candidates(work, gpu)]
     default = str(product_cost.unmeasured(work, gpu) or "")
@@ -101,7 +102,14 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
         ours += [f"{HALF}{c}" for c in product_cost.candidates(half, gpu)[:_HALVES]]
         best = product_cost.unmeasured(half, gpu)
         default = default or (f"{HALF}{best}" if best is not None else "")
+    if all(product.fast for op in bundle.ops if (product := Product.read(op))):
+        ours = [c.replace("fast=0", "fast=1") for c in ours]
     return tuple(ours), default
+
+
+def _has_float8(bundle: Bundle) -> bool:
+    ops = [op for op in (*bundle.ops, bundle.group) if op is not None]
+    return any("f8E" in str(v.type) for op in ops for v in (*op.operands, *op.results))
 
 
 def _known(choice: str) -> str:
@@ -119,7 +127,8 @@ def _check(op: ir.Operation) -> None:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
     if choice != LIBRARY and Product.read(op) is None:
         callee = ir.StringAttr(op.attributes["callee"]).value
-        raise CompileError(f"{choice} on {callee}, which is no product of matrices of f16 or bf16", where=where(op.location))
+        what = "which is no product of matrices of f16 or bf16, or of scaled f8E4M3FN"
+        raise CompileError(f"{choice} on {callee}, {what}", where=where(op.location))
 
 
 def _must_take(bundle: Bundle) -> None:
@@ -140,6 +149,8 @@ def _take(bundle: Bundle, choice: str) -> None:
     elif choice != LIBRARY:
         schedule = choice.removeprefix(HALF).removeprefix(PROLOGUE)
         config = Config.read(schedule)
+        if config.fast and not all(product.fast for op in bundle.ops if (product := Product.read(op))):
+            raise Unfit("fast=1 of a product whose sums must have the digits of f32")
         if choice.startswith(HALF):
             bundle = bundle.half()
         elif choice.startswith(PROLOGUE):

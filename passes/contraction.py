@@ -9,7 +9,8 @@ from .coalesce import Merged, coalesce
 from .expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
 from .space import Result, Space
 
-FACTORS = ("f16", "bf16")  # element types in memory that tensor cores multiply as they are
+FLOAT8 = "f8E4M3FN"
+FACTORS = ("f16", "bf16", FLOAT8)  # element types in memory that tensor cores multiply as they are
 MOST = 2  # products whose sums a block holds at a time
 
 
@@ -78,7 +79,7 @@ def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contrac
     if not merged.columns:
         raise Unfit("an inner dimension of 1")
     if factors not in (*FACTORS, "f32"):
-        raise Unfit(f"factors of {factors}: tensor cores take two of f16, of bf16, or rounded to tf32")
+        raise Unfit(f"factors of {factors}: tensor cores take two of f16, of bf16, of f8E4M3FN, or rounded to tf32")
     found = [_factors(product, merged, factors) for product in space.reductions]
     a, _, batch, m, n = found[0]
     if any((one.a, one.batch, one.m, one.n) != (a, batch, m, n) for one in found):
@@ -91,10 +92,12 @@ def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contrac
 
 
 def _rounded(e: Expr) -> Expr:
-    """What is rounded to tf32 and taken as f32 again, as tensor cores do by themselves; another expression as it is."""
-    if isinstance(e, Apply) and e.op == "arith.extf" and isinstance(e.operands[0], Apply) and e.operands[0].dtype == "tf32":
-        return e.operands[0].operands[0]
-    return e
+    """What is rounded to tf32 and taken as f32 again, or f8 that is taken as f32, as tensor cores do by themselves; another
+    expression as it is."""
+    narrow = e.operands[0] if isinstance(e, Apply) and e.op == "arith.extf" else e
+    if isinstance(narrow, Apply) and narrow.dtype == "tf32":
+        return narrow.operands[0]
+    return narrow if narrow.dtype == FLOAT8 else e
 
 
 class _Factors(NamedTuple):
@@ -114,6 +117,8 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
     a, b = map(_rounded, factors)
     if dtype == "f32" and (a is factors[0] or b is factors[1]):
         raise Unfit("factors of f32 that are not rounded to tf32")
+    if FLOAT8 in (a.dtype, b.dtype) and not (isinstance(a, Load) and isinstance(b, Load) and a.dtype == b.dtype):
+        raise Unfit("factors of f8E4M3FN that are not in memory")
     for factor in (a, b):
         _check(outside(factor, ()), "a factor")
     of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
@@ -149,7 +154,7 @@ def _check(expressions: Iterable[Expr], place: str) -> None:
     for e in expressions:
         if isinstance(e, Position | InBounds | Scan | Reduce) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
             raise Unfit(f"{place} that reads by position, or under bounds")
-        if e.dtype == "f64" or (isinstance(e, Apply) and e.op not in EPILOGUE):
+        if e.dtype in ("f64", "f8E5M2") or (isinstance(e, Apply) and e.op not in EPILOGUE):
             raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in {place}")
 
 

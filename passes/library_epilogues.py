@@ -50,7 +50,7 @@ def take_activation(bundle: Bundle) -> None:
 
 def _activation(bundle: Bundle) -> _Activation | None:
     product = Product.read(bundle.ops[0])
-    if len(bundle.ops) != 1 or bundle.group is None or product is None or product.added is None:
+    if len(bundle.ops) != 1 or bundle.group is None or product is None or product.added is None or product.scales:
         return None
     added, result = ir.RankedTensorType(product.added.type), bundle.ops[0].results[0]
     if (

@@ -52,13 +52,12 @@ def _finish(bundle: Bundle, products: Sequence[Product], sums: Sequence[ir.Value
     """Whether a group could take a bundle's place that adds the parts of its sums and goes on as the bundle does."""
     results = [op.results[0] for op in bundle.ops]
     after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]
-    operands = {v: v for v in (*sums, *(p.added for p in products if p.added is not None), *after)}
+    operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}
 
     def fill(values: Values) -> list[ir.Value]:
         made = []
         for product, total in zip(products, sums, strict=True):
-            added = [] if product.added is None else [values[product.added]]
-            made.append(product.finish(values[total], added, parts))
+            made.append(product.finish(values[total], [values[v] for v in product.after], parts))
         if bundle.group is None:
             return made
         values.update(zip(results, made, strict=True))

@@ -8,9 +8,10 @@ from torch_mlir import ir
 from lamina.schedules.product_cost import Work
 from lamina.schedules.prologue_cost import Fed
 
-from .contraction import Contraction, Unfit, outside
+from .contraction import FLOAT8, Contraction, Unfit, outside
 from .expressions import Apply, Expr, Load
 from .product_groups import WIDTH, Bundle, Made, best_of
+from .products import Product
 from .realise import COST, bytes_of
 from .schedule import bits
 
@@ -33,7 +34,8 @@ def _work(made: Made, of: Bundle) -> Work:
     writes = sum(bytes_of(v) for v in made.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
-    return Work(product.batches, m, n, k, *after, writes, follows, count, item, made.halves is not None, fed)
+    doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
+    return Work(product.batches, m, n, k, *after, writes, follows, count, item, made.halves is not None, fed, doubled)
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:

@@ -9,14 +9,18 @@ from torch_mlir.dialects import arith, tensor
 
 from .generics import empty, filled, generic, with_body
 
-PRODUCTS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
+SCALED = "aten._scaled_mm.default"
+PRODUCTS = (SCALED, "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 _FACTORS = ("f16", "bf16")
+_FLOAT8 = "f8E4M3FN"
+_FAST = 7  # the argument of _scaled_mm that lets sums have fewer digits
 TF32 = "tf32"  # the attribute of calls that may round factors of f32 to it
 
 
 @dataclass(frozen=True)
 class Product:
-    """beta * added + alpha * a @ b, of two matrices or of batches of them; `added` broadcasts."""
+    """beta * added + alpha * a @ b, of two matrices or of batches of them; `added` broadcasts. So do `scales`, by which the sums
+    of products are multiplied, in f32. fast: these may have fewer digits than f32."""
 
     added: ir.Value | None
     a: ir.Value
@@ -24,12 +28,16 @@ class Product:
     beta: float
     alpha: float
     result: ir.RankedTensorType
+    scales: tuple[ir.Value, ...] = ()
+    fast: bool = False
 
     @staticmethod
     def read(op: ir.Operation) -> "Product | None":
         """The product that a graph.extern calls; None for another call, and for types that tensor cores do not multiply."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in PRODUCTS:
             return None
+        if ir.StringAttr(op.attributes["callee"]).value == SCALED:
+            return _scaled_product(op)
         *added, a, b = op.operands
         element = str(ir.RankedTensorType(a.type).element_type)
         allowed = (*_FACTORS, "f32") if TF32 in op.attributes else _FACTORS
@@ -42,7 +50,12 @@ class Product:
 
     @property
     def operands(self) -> list[ir.Value]:
-        return [v for v in (self.added, self.a, self.b) if v is not None]
+        return [*([] if self.added is None else [self.added]), self.a, self.b, *self.scales]
+
+    @property
+    def after(self) -> list[ir.Value]:
+        """What is read beside the sums of products."""
+        return [*self.scales, *([] if self.added is None else [self.added])]
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -53,8 +66,8 @@ class Product:
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
         """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type. Factors of f32
         are rounded to tf32."""
-        *added, a, b = operands
-        return self.finish(self.sums(a, b), added)
+        values = dict(zip(self.operands, operands, strict=True))
+        return self.finish(self.sums(values[self.a], values[self.b]), [values[v] for v in self.after])
 
     def sums(self, a: ir.Value, b: ir.Value, parts: int = 1) -> ir.Value:
         """The sums of products alone, f32. parts: into which the inner dimension is cut; if more than one, the result has the sums
@@ -71,28 +84,52 @@ class Product:
         total = generic(wide, [a, b, filled(wide, 0.0)], maps, loops + 1, [False] * loops + [True])
         return with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(_factor(x), _factor(y))))
 
-    def finish(self, sums: ir.Value, added: Sequence[ir.Value], parts: int = 1) -> ir.Value:
-        """The product, from what `sums` gave, and what is added to it, if anything. Parts are added in their order."""
+    def finish(self, sums: ir.Value, after: Sequence[ir.Value], parts: int = 1) -> ir.Value:
+        """The product, from what `sums` gave, and values like `after`. Parts are added in their order."""
         rank = self.result.rank
         inner = [ir.AffineDimExpr.get(d) for d in range(rank)]
         terms, term_maps = [sums] * parts, [inner]
         if parts > 1:
             term_maps = [[ir.AffineConstantExpr.get(p), *inner] for p in range(parts)]
-        if added and self.beta:
-            shape = ir.RankedTensorType(added[0].type).shape
-            first = rank - len(shape)
-            stays = [n == m for n, m in zip(shape, self.result.shape[first:], strict=True)]
-            terms.append(added[0])
-            term_maps.append([d if s else ir.AffineConstantExpr.get(0) for d, s in zip(inner[first:], stays, strict=True)])
+        count = parts + len(self.scales)
+        for value in after if self.beta else after[: len(self.scales)]:
+            terms.append(value)
+            term_maps.append(_spread(value, self.result.shape, inner))
         out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
 
         def epilogue(*elements: ir.Value) -> ir.Value:
             value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
-            for term in elements[parts:-1]:
+            value = reduce(arith.mulf, elements[parts:count], value)
+            for term in elements[count:-1]:
                 value = arith.addf(value, _scaled(_wide(term), self.beta))
             return value if self.result.element_type == ir.F32Type.get() else arith.truncf(self.result.element_type, value)
 
         return with_body(out, epilogue)
+
+
+def _scaled_product(op: ir.Operation) -> Product | None:
+    """Of aten._scaled_mm, of e4m3 with one scale for each matrix, or one for each row of the left and each column of the right."""
+    operands, given = list(op.operands), list(op.attributes["args"])
+    tensors: list[ir.Value | None] = [operands.pop(0) if isinstance(x, ir.UnitAttr) else None for x in given[:6]]
+    a, b, one, other, bias, scale_result = tensors + [None] * (6 - len(tensors))
+    if a is None or b is None or one is None or other is None or scale_result is not None or operands or op.attributes["kwargs"]:
+        return None
+    result = ir.RankedTensorType(op.results[0].type)
+    shapes = [tuple(ir.RankedTensorType(v.type).shape) for v in (one, other)]
+    types = [str(ir.RankedTensorType(v.type).element_type) for v in (a, b, one, other)]
+    known = all(s in ((), (1,), (1, 1)) for s in shapes) or shapes == [(result.shape[0], 1), (1, result.shape[1])]
+    if not known or types != [_FLOAT8, _FLOAT8, "f32", "f32"]:
+        return None
+    fast = len(given) > _FAST and isinstance(given[_FAST], ir.BoolAttr) and given[_FAST].value
+    return Product(bias, a, b, 1.0, 1.0, result, (one, other), fast)
+
+
+def _spread(v: ir.Value, shape: Sequence[int], dims: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Where an element of `shape` finds its own of a tensor that broadcasts to it."""
+    mine = ir.RankedTensorType(v.type).shape
+    first = len(shape) - len(mine)
+    stays = [n == m for n, m in zip(mine, shape[first:], strict=True)]
+    return [d if s else ir.AffineConstantExpr.get(0) for d, s in zip(dims[first:], stays, strict=True)]
 
 
 def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:

@@ -85,6 +85,6 @@ def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
                 return False
             continue
         product = Product.read(user)
-        if user not in ops or product is None or (product.added is not None and product.added == v):
+        if user not in ops or product is None or v in product.after:
             return False
     return True

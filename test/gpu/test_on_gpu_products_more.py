@@ -1,4 +1,4 @@
-"""Products whose inner dimension is cut in parts, whatever tuning would choose, against float64."""
+"""Products whose inner dimension is cut in parts, and those of eight-bit floats, whatever tuning would choose, against float64."""
 
 from collections.abc import Callable
 
@@ -8,9 +8,15 @@ import torch.nn.functional as F
 from test_on_gpu_products import on_gpu
 from torch import Tensor
 
+import lamina
+
 PARTS = (
     "triton{m=16 n=64 k=128 warps=4 stages=5 descriptors=0 parts=4}",
     "triton{m=64 n=64 k=64 warps=4 stages=4 parts=8}",
+)
+FLOAT8 = (
+    "triton{m=128 n=128 k=128 warps=8 stages=4}",
+    "triton{m=64 n=64 k=128 warps=4 stages=4 descriptors=0}",
 )
 FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {  # and how many weights they have
     "product": (lambda x, w: x @ w, 1),
@@ -29,3 +35,30 @@ def test_parts(name: str, m: int, schedule: str) -> None:
     found, want = on_gpu(fn, inputs, schedule), fn(*(x.double() for x in inputs))
     assert (found.double() - want).norm() < 5e-3 * want.norm()
     assert torch.equal(found, on_gpu(fn, inputs, schedule))
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("schedule", FLOAT8)
+def test_scaled(schedule: str, rows: bool, fast: bool) -> None:
+    def chain(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.relu(torch._scaled_mm(x, w.t(), a, b, out_dtype=torch.bfloat16, use_fast_accum=fast))
+
+    m, n, k = 1000, 528, 2048
+    x, w = (torch.randn(size, k, device="cuda").to(torch.float8_e4m3fn) for size in (m, n))
+    a, b = (torch.rand(*shape, device="cuda") for shape in (((m, 1), (1, n)) if rows else ((), ())))
+    found = on_gpu(chain, [x, w, a, b], f"{schedule[:-1]} fast={int(fast)}}}")
+    want = ((x.double() @ w.double().t()) * a.double() * b.double()).relu()
+    assert (found.double() - want).norm() < 5e-3 * want.norm()
+
+
+def test_conversions_to_eight_bits() -> None:
+    """Kernels of ours and eager give the same bits, and read them as the same numbers."""
+
+    def convert(x: Tensor) -> list[Tensor]:
+        return [(y := x.clamp(-448, 448)).to(torch.float8_e4m3fn), y.to(torch.float8_e5m2), y.to(torch.float8_e4m3fn).float() + 1]
+
+    x = torch.randn(100_000, device="cuda") * 10 ** torch.linspace(-4, 4, 100_000, device="cuda")
+    run = lamina.compile(lambda x: convert(x), (x,), options={"strict": True})
+    for found, want in zip(run(x), convert(x), strict=True):
+        assert torch.equal(found.float(), want.float())

@@ -246,4 +246,19 @@ func.func @prologue(%x: tensor<8x32xf16>, %w: tensor<64x32xi8>, %s: tensor<64xf1
   return %0 : tensor<8x64xf16>
 }
 
+// -----
+
+// A product of scaled floats of eight bits: their sums are f32, then scaled by rows and columns, then rounded.
+// CHECK-LABEL: func.func @scaled
+// CHECK: "graph.group"(%arg0, %arg1, %arg2, %arg3)
+// CHECK-COUNT-2: arith.extf {{.*}} : f8E4M3FN to f32
+// CHECK: arith.addf
+// CHECK-COUNT-2: arith.mulf
+// CHECK: arith.truncf {{.*}} : f32 to bf16
+// CHECK: graph.choice = "triton{m=64 n=32 fast=1}"
+func.func @scaled(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x48xf8E4M3FN>, %a: tensor<64x1xf32>, %b: tensor<1x48xf32>) -> tensor<64x48xbf16> {
+  %0 = "graph.extern"(%x, %w, %a, %b) {args = [unit, unit, unit, unit, none, none, "torch.bfloat16", true], callee = "aten._scaled_mm.default", kwargs = {}, needs = [array<i64: 128, 1>, array<i64: 1, 128>, array<i64: 1, 1>, array<i64: 48, 1>], reason = "library", strides = [array<i64: 48, 1>], graph.choice = "triton{m=64 n=32 fast=1}"} : (tensor<64x128xf8E4M3FN>, tensor<128x48xf8E4M3FN>, tensor<64x1xf32>, tensor<1x48xf32>) -> tensor<64x48xbf16>
+  return %0 : tensor<64x48xbf16>
+}
+
 // ERROR: choose_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)

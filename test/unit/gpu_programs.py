@@ -25,6 +25,7 @@ from lamina.passes.pipeline import run
 from lamina.targets.triton_text import Printed
 
 TARGET = "nvvm:sm_90a"
+FLOAT8 = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}  # whose bits memory has
 STORED = {"f16": torch.float16, "bf16": torch.bfloat16}
 DTYPES = {code: dtype for dtype, code in CODES.items()}
 
@@ -89,8 +90,10 @@ class Simulated:
 
     def _interpret(self, kernel: Printed, grid: int, arrays: list[np.ndarray]) -> None:
         """Half types are f32 in this memory; a kernel that rounds what it multiplies has to find them as they are."""
+        types = [dtype for dtype, _ in kernel.arguments]
         whole = [torch.from_numpy(a) for a in arrays]
-        stored = [x.to(STORED.get(dtype, x.dtype)) for x, (dtype, _) in zip(whole, kernel.arguments, strict=True)]
+        whole = [x.view(FLOAT8[dtype]) if dtype in FLOAT8 else x for x, dtype in zip(whole, types, strict=True)]
+        stored = [x.to(STORED.get(dtype, x.dtype)) for x, dtype in zip(whole, types, strict=True)]
         before = [x.clone() for x in stored]
         interpret(kernel, grid, stored)
         for x, now, then in zip(whole, stored, before, strict=True):

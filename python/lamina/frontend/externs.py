@@ -8,6 +8,7 @@ from torch import fx
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.kernels.library import STRICT
 from lamina.passes.products import PRODUCTS, TF32
 
 from . import support
@@ -76,7 +77,7 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
         "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
     }
-    if reason == "custom":
+    if reason == "custom" or found["callee"].value in STRICT:
         taken = [value.meta["val"] for value in template(node)[0]]
         found["needs"] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(t.stride())) for t in taken])
     tensors = [t for t in results if t is not None]

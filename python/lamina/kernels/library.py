@@ -12,6 +12,8 @@ LIBRARY = frozenset(
         "aten._addmm_activation.default",
         "aten.bmm.default",
         "aten.baddbmm.default",
+        "aten._scaled_mm.default",
+        "aten._grouped_mm.default",
         "aten.convolution.default",
         "aten.convolution_backward.default",
         "aten.cudnn_convolution_relu.default",
@@ -28,6 +30,10 @@ LIBRARY = frozenset(
 )
 """Overloads where a vendor's library may be the best choice. The rest of what we do not compile is a fallback, but for the draw of
 seeds, which are torch's (frontend/random_bits.py)."""
+
+STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})
+"""Those that take operands in the order of dimensions that eager gives these, and in no other: cuBLASLt multiplies matrices of
+eight bits by transposed ones alone."""
 
 _MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default", "aten._addmm_activation.default"})
 _BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})

@@ -23,6 +23,8 @@ class Config:
                  takes a kernel about a microsecond
     joint        1: two products that share their left factor are one dot where the others come by descriptors
     parts        into which the inner dimension is cut: each is summed by a CTA of its own, and another kernel adds them
+    fast         1: sums of eight-bit factors have the digits that tensor cores give them, where the call allows it; 0: what these
+                 sum for a step along the inner dimension is added in f32
     """
 
     m: int = 128
@@ -36,6 +38,7 @@ class Config:
     descriptors: int = 1
     joint: int = 0
     parts: int = 1
+    fast: int = 0
 
     def __str__(self) -> str:
         """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""
@@ -70,7 +73,8 @@ class Config:
             raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
         if self.stages < 1 or self.group < 1 or self.parts < 1:
             raise CompileError(f"stages={self.stages} group={self.group} parts={self.parts}", remedy="each is at least 1")
-        if self.descriptors not in (0, 1) or self.joint not in (0, 1):
-            raise CompileError(f"descriptors={self.descriptors} joint={self.joint}", remedy="each is 0 or 1")
+        for key in ("descriptors", "joint", "fast"):
+            if getattr(self, key) not in (0, 1):
+                raise CompileError(f"{key}={getattr(self, key)}", remedy="it is 0 or 1")
         if self.split not in (1, 2, 4) or self.n // self.split < LEAST:
             raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")

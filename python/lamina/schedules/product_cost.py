@@ -75,9 +75,11 @@ class Work:
     writes    bytes of all results
     follows   whether that is more than the bias, which the library adds, too
     products  that share the left factor: so many calls of the library
-    item      bytes of an element of the factors and the product: 2, or 4 of f32 that are rounded to tf32
+    item      bytes of an element of the factors, and of the product: 2, or 4 of f32 that are rounded to tf32; 1 of e4m3, whose
+              product has 2
     goes_on   another kernel of ours goes on, such as one that sums what the product's kernel has summed block by block
     fed       what computes factors, in our kernel, or before the library's
+    doubled   sums of e4m3 are held twice: in tensor cores for a step along the inner dimension, and in f32
     """
 
     batch: int
@@ -92,6 +94,7 @@ class Work:
     item: int = 2
     goes_on: bool = False
     fed: Fed | None = None
+    doubled: bool = False
 
     @property
     def elements(self) -> int:
@@ -103,14 +106,14 @@ class Work:
         return self.batch * self.item * self.k * (self.m + self.products * self.n)
 
     def peak(self, gpu: Gpu) -> float:
-        return gpu.peak("bf16" if self.item == 2 else "tf32")
+        return gpu.peak("tf32") if self.item == 4 else gpu.peak("bf16") * (2 if self.item == 1 else 1)
 
 
 def library_seconds(work: Work, gpu: Gpu) -> float:
     """The vendor's product, and a pass of ours over its result where anything follows. The factors' way here is left out, so that
     nothing of ours is taken unmeasured because of it."""
     product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
-    read = work.item * work.products * work.elements + work.reads
+    read = max(work.item, 2) * work.products * work.elements + work.reads
     passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
     if work.fed is not None:
         product = max(product, work.factors / work.products / gpu.bandwidth)
@@ -148,9 +151,11 @@ def _share(config: Config, work: Work) -> float:
 
 
 def _schedules(work: Work) -> dict[Config, float]:
-    """By the share of the peak. As many bytes of f32 as of half types are multiplied at a time."""
+    """By the share of the peak. As many bytes of other types as of half types are multiplied at a time."""
     table = PAIRS if work.products > 1 else SCHEDULES
-    return table if work.item == 2 else {replace(c, k=c.k // 2): share for c, share in table.items()}
+    if work.doubled:
+        table = {c: share for c, share in PAIRS.items() if not c.joint}
+    return table if work.item == 2 else {replace(c, k=c.k * 2 // work.item): share for c, share in table.items()}
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:

@@ -55,7 +55,8 @@ class Memory:
         type_ = ir.VectorType(op.result.type)
         if (text := self._by_descriptor(op, view, where_, type_)) is None:
             pointers, mask = self._pointers(op, view, where_, list(type_.shape))
-            text = f"tl.load({pointers}{f', mask={mask}, other=0' if mask else ''})"
+            zero = "0.0" if str(type_.element_type).startswith("f8") else "0"  # which no integer can be cast to
+            text = f"tl.load({pointers}{f', mask={mask}, other={zero}' if mask else ''})"
         self._set(op.result, text)
 
     def _write(self, op: ir.Operation) -> None:
@@ -108,9 +109,10 @@ class Memory:
         memory = ir.MemRefType(view.type)
         strides, offset = memory.get_strides_and_offset()
         item = type_.element_type.width // 8
+        wide = item > 1 or isinstance(type_.element_type, ir.FloatType)
         inside = op.operation.block.owner.operation.name == "scf.for"
         if 1 in type_.shape or not (
-            self.descriptors and inside and offset == 0 and item > 1 and 1 in strides[-2:] and len(strides) <= DIMENSIONS
+            self.descriptors and inside and offset == 0 and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS
         ):
             return None
         source = self.views[view].operands[0]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.passes.contraction import FLOAT8
 from lamina.passes.locations import where
 from lamina.schedules.contraction import Config
 
@@ -214,8 +215,8 @@ class _Printer(Pairs):
 
     def _contract(self, op: ir.Operation) -> None:
         a, b, acc = (self._value(v) for v in op.operands)
-        rounding = ', input_precision="tf32"' if str(_element(op.operands[0].type)) == "f32" else ""
-        self._set(op.result, f"tl.dot({a}, {b}, {acc}{rounding})")
+        how = {"f32": ', input_precision="tf32"', FLOAT8: "" if self.config.fast else f", max_num_imprecise_acc={self.config.k}"}
+        self._set(op.result, f"tl.dot({a}, {b}, {acc}{how.get(str(_element(op.operands[0].type)), '')})")
 
     def _for(self, op: ir.Operation) -> None:
         _, _, _, *inits = op.operands

@@ -33,6 +33,7 @@ _COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
 _DTYPES = {
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
     "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
+    "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
 }  # fmt: skip
 
 
@@ -183,6 +184,9 @@ def random_inputs(cut: Cut, device: torch.device) -> list[Tensor]:
         dtype = _DTYPES[str(type_.element_type)]
         x = torch.empty_strided(tuple(type_.shape), strides, dtype=dtype, device=device)
         low, high = bounds.get(dtype, (0, 1))
-        out.append(x.normal_() if dtype.is_floating_point else x.random_(low, high))
+        if dtype.is_floating_point and dtype.itemsize == 1:
+            out.append(x.copy_(torch.randn(tuple(type_.shape), device=device)))  # which has no normal_ of its own
+        else:
+            out.append(x.normal_() if dtype.is_floating_point else x.random_(low, high))
     cut.settle(out)
     return out
