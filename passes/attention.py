@@ -11,7 +11,7 @@ from lamina.schedules.attention import Config, Split
 from lamina.schedules.attention_cost import MOST, Work
 
 from .attention_operands import made_of, unrepeated
-from .extern_calls import kernel_call
+from .extern_calls import declared_strides, kernel_call
 from .mask_meaning import Meaning
 from .mask_operands import Masks
 from .mask_parts import HEAD
@@ -169,9 +169,7 @@ class Attention:
 
 
 def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
-    """Those that a graph.extern declares; of what is no tensor, such as None, it has none."""
-    given = [list(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
-    return dict(zip(op.results, given, strict=True))
+    return {v: list(declared_strides(v)) for v in op.results}
 
 
 def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:

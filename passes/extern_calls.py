@@ -1,10 +1,16 @@
-"""Calls of kernels of ours in @main."""
+"""Calls in @main: the strides that they declare, and those of kernels of ours."""
 
 from collections.abc import Sequence
 
 from torch_mlir import ir
 
 from .affine import row_major
+
+
+def declared_strides(result: ir.Value) -> tuple[int, ...]:
+    """Of a result of a graph.extern, which declares those of what is no tensor, such as None, too: that is no result."""
+    declared = [s for s in result.owner.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
+    return tuple(declared[ir.OpResult(result).result_number])
 
 
 def kernel_call(

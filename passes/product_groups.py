@@ -10,6 +10,7 @@ from .affine import row_major
 from .contraction import MOST, Contraction, Unfit, contraction_of
 from .convolution_products import Convolution, computed
 from .copying import copy_ops
+from .extern_calls import declared_strides
 from .layout import channels_last
 from .locations import fused, model_ops, op_word
 from .products import Product
@@ -221,7 +222,7 @@ def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, 
     if v in given:
         return given[v]
     if op is not None and op.name == "graph.extern":
-        return tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(v).result_number]))
+        return declared_strides(v)
     if op is not None and op.name == "linalg.transpose":
         source = _strides(op.operands[0], given)
         return tuple(source[d] for d in ir.DenseI64ArrayAttr(op.attributes["permutation"]))

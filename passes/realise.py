@@ -15,6 +15,7 @@ from torch_mlir import ir
 from .affine import Affine, NotAffine, SplitAxis, row_major
 from .axes import Axes, splitting
 from .expressions import Expr, Load
+from .extern_calls import declared_strides
 from .reading import Generic, Untraceable, element_type, producer, shape_of
 from .trace import VIEWS, Tracer
 
@@ -119,7 +120,7 @@ class Realised:
         if value in self._given:
             return self._given[value]
         if op is not None and op.name == "graph.extern":
-            return tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(value).result_number]))
+            return declared_strides(value)
         return row_major(shape_of(value))
 
     def _outside(self) -> None:

@@ -8,6 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
 from .base import Pass
+from .extern_calls import declared_strides
 from .generics import generic
 from .reading import REDUCERS, Generic, neutral, producer, shape_of
 from .realise import given_strides
@@ -111,7 +112,7 @@ def _innermost(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> int:
         v, op = alike[0], producer(alike[0])
     strides = given.get(v)
     if op is not None and op.name == "graph.extern":
-        strides = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][ir.OpResult(v).result_number]))
+        strides = declared_strides(v)
     sides = [(s, -i) for i, (s, n) in enumerate(zip(strides or (), shape, strict=False)) if n > 1]
     return -min(sides)[1] if sides else len(shape) - 1
 

@@ -158,3 +158,19 @@ def test_training_at_several_sizes() -> None:
         model.zero_grad()
         model(a).square().sum().backward()
         torch.testing.assert_close(got, model.weight.grad, rtol=1e-4, atol=1e-4)
+
+
+class Rescaled(nn.Conv2d):
+    def forward(self, image: Tensor) -> Tensor:
+        assert self.bias is not None
+        return F.conv2d(image, self.weight * 2, self.bias.exp())
+
+
+def test_a_library_has_no_gradient_of_what_needs_none(door: Door) -> None:
+    """Of a convolution's image: what follows are the gradients of weight and bias, which kernels of ours go on with."""
+    model, image = Rescaled(3, 4, 3), x(2, 3, 8, 8)
+    exact, compiled = copy.deepcopy(model).double(), door(model, (image,))
+    compiled(image).square().mean().backward()
+    exact(image.double()).square().mean().backward()
+    for a, b in zip(model.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(a.grad.double(), b.grad, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Which kernels of ours suit attention's gradients. None was measured against libraries yet: unmeasured, these stay the library's."""
+"""Which kernels of ours suit attention's gradients. None was measured against libraries: unmeasured, they stay the library's."""
 
 from lamina.core.gpu import Gpu
 

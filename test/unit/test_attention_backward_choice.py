@@ -1,0 +1,120 @@
+"""How attention's gradients are computed, with no GPU: what is asked of tuning, on what it is measured, and code."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from attention_programs import flash, graph_level, program_of
+from attention_training import backward, forward
+from gpu_programs import TARGET
+from torch import Tensor
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.options import Options
+from lamina.core.program import Call, Launch
+from lamina.passes.attention_backward import Gradients
+from lamina.passes.choose import LIBRARY
+from lamina.passes.product_groups import Bundle, calls
+from lamina.report.choices import default
+from lamina.schedules.attention import Backward
+from lamina.schedules.attention_backward_cost import candidates
+from lamina.schedules.attention_cost import Work
+from lamina.targets import named
+from lamina.targets.nvvm import GpuArtifact
+from lamina.targets.triton_user import take
+from lamina.tune import products
+from lamina.tune.cut import Cut, random_inputs
+from lamina.tune.gradient_inputs import forward_first
+from lamina.tune.question import Answer, Question
+from lamina.tune.store import Store
+
+BF16 = torch.bfloat16
+HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")
+
+
+def zeros(*shape: int) -> Tensor:
+    return torch.zeros(*shape, dtype=BF16)
+
+
+def training(kind: str) -> Callable[..., tuple[Tensor, ...]]:
+    """A layer's forward and backward passes in one graph."""
+
+    def fn(q: Tensor, k: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
+        made = forward(kind, q, k, k, None, True)
+        return (made[0], *backward(kind, grad, q, k, k, made, None, True))
+
+    return fn
+
+
+def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone: one may be the library's where the other is ours."""
+    questions: list[Question] = []
+    ours = str(Backward(64, 32, 32, 64))
+
+    def decide(question: Question, *_: object, **__: object) -> Answer:
+        questions.append(question)
+        return Answer(ours if "backward" in question.what else LIBRARY)
+
+    monkeypatch.setattr(products, "decide", decide)
+    module = graph_level(training("flash"), (zeros(1, 4, 100, 64), zeros(1, 2, 100, 64), zeros(1, 4, 100, 64)))
+    products.annotate(module, named(TARGET), 0, Options(tune="full"), store)
+    one, other = questions
+    assert one.what == "attention 1x4x100x64 on 1x2x100x64, causal, for training"
+    assert other.what == "attention backward 1x4x100x64 on 1x2x100x64, causal"
+    assert all(q.reference == LIBRARY == q.candidates[0] for q in questions)
+    assert all(name.startswith("forward{") for name in one.candidates[1:])
+    assert list(other.candidates[1:]) == [str(c) for c in candidates(Work(1, 4, 2, 100, 100, 64, 64, True), HOPPER)]
+    program = program_of(module)
+    assert [s.callee.rpartition(".")[2] if s.reason == "custom" else "" for s in program.steps if isinstance(s, Call)] == [
+        "", "attention_backward_queries", "attention_backward_keys",
+    ]  # fmt: skip
+    assert default(take(program, {}, HOPPER)[0], "cached").startswith("2 attention ops, 1 by the library, by the cost model")
+
+
+def test_unmeasured_all_are_the_librarys() -> None:
+    module = graph_level(training("cudnn"), (zeros(1, 4, 100, 64), zeros(1, 2, 100, 64), zeros(1, 4, 100, 64)))
+    assert [s.reason for s in program_of(module).steps if isinstance(s, Call)] == ["library"] * 2
+
+
+def test_gradients_are_measured_on_what_a_forward_pass_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's, of the same random queries, keys and values."""
+    module = graph_level(training("flash"), (zeros(1, 2, 20, 16), zeros(1, 2, 20, 16), zeros(1, 2, 20, 16)))
+    (op,) = [op for op in calls(module) if Gradients.read(op) is not None]
+    gradients = Gradients.read(op)
+    assert gradients is not None
+    asked: list[tuple[object, ...]] = []
+
+    def routine(q: Tensor, k: Tensor, v: Tensor, *how: object, **named: object) -> tuple[Tensor, Tensor]:
+        asked.append((*how, named))
+        return q + k, q.float().sum(-1)
+
+    routine._schema = torch.ops.aten._scaled_dot_product_flash_attention.default._schema  # type: ignore[attr-defined]
+    library = torch.ops.aten._scaled_dot_product_flash_attention
+    monkeypatch.setattr(library, "default", routine)
+    cut = Cut(Bundle((op,), None), kept=gradients.read_results, settle=forward_first(op, gradients))
+    grad, q, k, out, sums, *_ = random_inputs(cut, torch.device("cpu"))
+    assert asked == [(0.0, True, {"scale": None})] and not torch.equal(grad, out)
+    assert torch.equal(out, q + k) and torch.equal(sums, q.float().sum(-1))
+
+
+@pytest.mark.parametrize(("gpu", "size"), [(HOPPER, 64), (HOPPER, 128), (AMPERE, 64), (AMPERE, 128), (AMPERE, 256)])
+def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
+    """Of the likeliest candidate."""
+    tensors = zeros(1, 2, 512, size), zeros(1, 1, 512, size), zeros(1, 2, 512, size)
+    config, *_ = candidates(Work(1, 2, 1, 512, 512, size, size, True), gpu)
+    module = graph_level(lambda q, k, grad: training("cudnn")(q, k, grad)[1:], tensors)
+    program = program_of(module, f"forward{{m=64 n=32}}; {config}")
+    program, ready = take(replace(program, steps=program.steps[-2:]), {}, gpu)
+    with ir.Context(), ir.Location.unknown():
+        artifact = named(f"nvvm:{gpu.arch}").compile(ir.Module.create(), ready)
+    assert isinstance(artifact, GpuArtifact) and all(isinstance(s, Launch) for s in program.steps)
+    assert all(r.spill_stores == r.spill_loads == 0 for r in artifact.resources), artifact.resources
+    assert all(needs.shared <= gpu.shared_bytes for needs in artifact.needs.values())
+
+
+def test_schedules_of_attention_itself_are_not_for_gradients() -> None:
+    """Of a model without training, nothing changes."""
+    module = graph_level(lambda q: flash(q, q, q, True), (zeros(1, 2, 40, 16),))
+    assert [s.reason for s in program_of(module, str(Backward())).steps if isinstance(s, Call)] == ["library"]
