@@ -127,34 +127,33 @@ class _Reader:
 
     def adds(self, part: Part, types: tuple[str, ...]) -> None:
         """The part is added to the scores. types: that it is rounded to on the way."""
-        at, known = seen_through(part), self.values.of(part)
+        at = seen_through(part)
         op = at.op
-        if known is not None and self._added(known, types):
-            return
-        if op is None or at.is_tensor:
-            self.unread = True
-        elif op.name == "arith.addf":
+        if op is not None and op.name == "arith.addf":
             self.adds(at.argument(0), types)
             self.adds(at.argument(1), types)
-        elif op.name in ("arith.truncf", "arith.extf"):
+        elif op is not None and op.name in ("arith.truncf", "arith.extf"):
             self.adds(at.argument(0), (str(op.operands[0].type), *types))
-        elif op.name == "arith.select":
-            self._chosen(at, types)
-        else:
-            self.unread = True
+        elif op is None or op.name != "arith.select" or not self._chosen(at, types):
+            known = self.values.of(part)
+            if known is None or not self._added(known, types):
+                self.unread = True
 
-    def _chosen(self, at: Part, types: tuple[str, ...]) -> None:
+    def _chosen(self, at: Part, types: tuple[str, ...]) -> bool:
+        """Whether one of two is a number that hides."""
         for i, wanted in ((2, True), (1, False)):
             fill = self.values.of(at.argument(i))
             if fill is not None and fill.size == 1 and float(fill.reshape(())) <= _HIDES:
                 self.hides(at.argument(0), wanted, _is_finite(float(fill.reshape(())), types))
                 self.adds(at.argument(3 - i), types)
-                return
-        self.unread = True
+                return True
+        return False
 
     def _added(self, known: np.ndarray, types: tuple[str, ...]) -> bool:
         """Whether this is understood."""
         hidden = known <= _HIDES
+        if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
+            return True  # of all scores of a row alike
         slopes = None if np.all(hidden | (known == 0)) else _slopes(known, ~hidden, types[0])
         if slopes is None and not np.all(hidden | (known == 0)):
             return False
