@@ -22,6 +22,7 @@ from .trace import RESHAPES, Tracer
 
 _KERNEL = "lamina.kernel.default"
 _STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")
+_SIGNED = range(6)  # comparisons of integers
 _SPLITS = 8  # of axes, before it is given up
 
 
@@ -191,16 +192,18 @@ class _Epilogue:
         return len(self.lines) - 1
 
     def _written(self, e: Expr) -> list[Any]:
-        if e.dtype == "f64" or not isinstance(e, Const | Load | Apply):
+        if e.dtype not in _STORED or not isinstance(e, Const | Load | Apply):
             raise Unfit(f"{type(e).__name__} of {e.dtype}")
         if isinstance(e, Const):
             return ["const", e.value, e.dtype]
         if isinstance(e, Apply):
-            if e.op not in EPILOGUE:
+            if e.op not in EPILOGUE or (e.op == "arith.cmpi" and e.predicate not in _SIGNED):
                 raise Unfit(e.op)
             return ["apply", e.op, [self._line(x) for x in e.operands], e.predicate, e.dtype]
         if e.guard or e.at.opaque:
             raise Unfit("a read under bounds, or where other values say")
+        if (stored := element_type(e.tensor)) not in _STORED:
+            raise Unfit(f"an operand of {stored}")
         if e.tensor != self.own:
             return ["load", self.numbers[e.tensor], e.at.constant, [e.at.coefficient(axis) for axis, _ in self.axes], e.dtype]
         if e.at != offset(self.index, self.strides):

@@ -151,14 +151,15 @@ def test_a_bound_entry() -> None:
 """
     assert [(p.type, p.bytes) for p in parameters(ptx, "k")] == [("u64", 8), ("u8", 1), ("b8", 2), ("u64", 8)]
     assert (most_threads(ptx, "k"), most_threads(ptx, "k2")) == (128, 0)
-    text, left = bind(ptx, "k", "mine", [1, b"\xff", b"\x00\x3c", b"\0\0\0\0\0\0\xf0\x3f"], 2)
+    text, left = bind(ptx, "k", "mine", [1, b"\xff", b"\x00\x3c", b"\0\0\0\0\0\0\xf0\x3f"], 2, (32, 1, 1))
     assert not left and "k2" not in text and "k_param" not in text and ".param .u64 mine_param_1\n)\n.maxntid 32, 4" in text
     assert re.findall(r"mov\.(\w+) \t(%\w+), (\w+|-\d+);", text) == [
         ("b16", "%rs1", "-1"), ("b16", "%rs2", "255"), ("b16", "%rs3", "15360"), ("b32", "%r2", "15360"), ("b32", "%r1", "1072693248"),
         ("f64", "%fd1", "0d3FF0000000000000"),
     ]  # fmt: skip
     assert "ld.param.u64 \t%rd1, [mine_param_1]" in text
-    assert bind(ptx, "k2", "mine", [bytes(8)], 1)[1] == [0]
+    text, left = bind(ptx, "k2", "mine", [bytes(8)], 1, (16, 4, 1))
+    assert left == [0] and ".reqntid 16, 4, 1" in text
 
 
 def test_what_is_written_of_parameters() -> None:
@@ -235,6 +236,7 @@ def test_what_rules_say(case: str) -> None:
 COMPILED: dict[str, tuple[dict[str, Any], str]] = {
     "a name": ({"source": SCALED_ADD.replace("x[i] +", "z[i] +")}, 'NVRTC refuses kernel scaled_add: identifier "z" is undefined'),
     "a header": ({"source": "#include <nothing.h>\n" + SCALED_ADD}, 'open source file "nothing.h".*flags=."-I...",'),
+    "the standard library": ({"source": "#include <cmath>\n" + SCALED_ADD}, "nvidia-cuda-cccl has <cuda/std/cmath>"),
     "cccl": ({"source": "#include <cub/nothing.h>\n" + SCALED_ADD}, "pip install nvidia-cuda-cccl"),
     "a float": ({"arguments": lambda x, y, out: (x, y, out, 1.5, 1.0)}, r"parameter 'n' \(int\) is an integer, but gets 1.5"),
     "large": ({"arguments": lambda x, y, out: (x, y, out, 2**33, 1.0)}, "parameter 'n' .int. gets 8589934592, which 32 bits"),

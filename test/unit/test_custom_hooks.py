@@ -123,6 +123,7 @@ APART: dict[str, Callable[..., Any]] = {
     "another order": lambda x, y: torch.relu(scaled_add(x, y).transpose(0, 1).contiguous()),
     "another place": lambda x, y: scaled_add(x, y) + scaled_add(x, y).roll(1, 0),
     "used twice": lambda x, y: (v := scaled_add(x, y), torch.relu(v)),
+    "f64": lambda x, y: scaled_add(x, y).double() * 1.1,
     "a part": lambda x, y: torch.relu(scaled_add(x, y)[1:]),
 }
 

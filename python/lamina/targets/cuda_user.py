@@ -42,7 +42,7 @@ def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled
         _Given(source, i, value, parameter, said["macros"]).bound(names, kernel)
         for i, (value, parameter) in enumerate(zip(said["arguments"], taken, strict=True))
     ]
-    text, left = bind(ptx, entry, kernel.symbol, given, len(names))
+    text, left = bind(ptx, entry, kernel.symbol, given, len(names), kernel.threads)
     if left:
         which = ", ".join(_Given(source, i, None, taken[i], {}).name for i in left)
         raise _misfit(source, f"takes the address of {which}, which are numbers", "copy it to a variable first")

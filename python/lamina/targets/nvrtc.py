@@ -158,4 +158,6 @@ def _remedy(header: str) -> str:
         return "pip install nvidia-cuda-cccl, which has it"
     if header.startswith(("cuda", "vector_", "cooperative_groups")):
         return "pip install nvidia-cuda-runtime, which has it"
+    if "." not in header or header == "stdint.h":
+        return f"NVRTC has no standard library of C++: nvidia-cuda-cccl has <cuda/std/{header.removesuffix('.h')}>"
     return 'name its folder: flags=("-I...",)'

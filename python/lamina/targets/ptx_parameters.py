@@ -39,10 +39,13 @@ def _head(ptx: str, entry: str) -> re.Match[str]:
     return {head[1]: head for head in _ENTRY.finditer(ptx)}[entry]
 
 
-def bind(ptx: str, entry: str, symbol: str, given: Sequence[int | bytes], count: int) -> tuple[str, Sequence[int]]:
+def bind(
+    ptx: str, entry: str, symbol: str, given: Sequence[int | bytes], count: int, threads: Sequence[int]
+) -> tuple[str, Sequence[int]]:
     """The PTX with the kernel `entry` alone, called `symbol`, with `count` pointers as parameters; and the parameters, by number,
     that could not become constants, as code takes their addresses.
 
+    threads  of the blocks that it is launched with, for which the assembler then leaves registers
     given  for each parameter the number of a pointer, or the bytes of a constant
     """
     text = _alone(ptx, entry)
@@ -50,7 +53,8 @@ def bind(ptx: str, entry: str, symbol: str, given: Sequence[int | bytes], count:
     text = _without_loads(text, entry, constants)
     pointers = {i: number for i, number in enumerate(given) if isinstance(number, int)}
     listed = ",\n".join(f"\t.param .u64 {symbol}_param_{i}" for i in range(count))
-    text = _ENTRY.sub(lambda head: f".visible .entry {entry}(\n{listed}\n){head[3]}", text)
+    bounds = "" if most_threads(ptx, entry) else f"\n.reqntid {', '.join(map(str, threads))}"
+    text = _ENTRY.sub(lambda head: f".visible .entry {entry}(\n{listed}\n){bounds}{head[3]}", text)
     left = sorted({int(i) for i in re.findall(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", text)} & set(constants))
 
     def renamed(found: re.Match[str]) -> str:
