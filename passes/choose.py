@@ -1,4 +1,4 @@
-"""lamina-choose: matrix products that kernels of ours compute, with the groups that read them."""
+"""lamina-choose: matrix products and convolutions that kernels of ours compute, with the groups that read them."""
 
 import re
 from contextlib import suppress
@@ -9,11 +9,12 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.schedules import product_cost
+from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import Config
 
 from .base import Pass
 from .contraction import Unfit
+from .convolution_products import Convolution, computed
 from .library_epilogues import CUBLASLT, take_activation
 from .locations import where
 from .product_groups import CHOICE, Bundle, bundles, calls, joined
@@ -33,7 +34,7 @@ _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart t
 
 @dataclass(frozen=True)
 class Choose(Pass):
-    """Turn calls of matrix products into kernels of ours where `graph.choice` on the call says so.
+    """Turn calls of matrix products and convolutions into kernels of ours where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
@@ -44,6 +45,8 @@ class Choose(Pass):
     the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
     behind it sums these. With a schedule of `parts`, a group yields the sums of each part of the inner dimension in f32, and one
     behind it adds these and does what follows. lamina-tile turns a group with a schedule into a program over blocks of the result.
+    A 2-D convolution of f16 or bf16, of one group, whose result has its channels last, is a product of pixels by features: its
+    group sums over windows, and is marked `graph.window` too.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -73,7 +76,7 @@ class Choose(Pass):
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
         """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
         groups = [g for g in (*feeding(bundle.ops), bundle.group) if g is not None and g.name == "graph.group"]
-        if not self.target or not groups:
+        if not self.target or not groups or Product.read(bundle.ops[0]) is None:  # no convolution of ours was measured
             return ""
         values = [v for op in (*bundle.ops, *groups) for v in (*op.operands, *op.results)]
         names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)
@@ -89,6 +92,8 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     work = work_of(bundle)
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(bundle)):
         return (), ""
+    if (found := Convolution.read(bundle.ops[0])) is not None:
+        return tuple(str(c) for c in convolution_cost.candidates(work, found.channels, gpu)), ""
     ours = [str(c) for c in product_cost.candidates(work, gpu)]
     default = str(product_cost.unmeasured(work, gpu) or "")
     if (fed := work_of(bundle.fed())) is not None and fed.fed is not None:
@@ -125,9 +130,9 @@ def _check(op: ir.Operation) -> None:
         _known(choice)
     except CompileError as e:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
-    if choice != LIBRARY and Product.read(op) is None:
+    if choice != LIBRARY and computed(op) is None:
         callee = ir.StringAttr(op.attributes["callee"]).value
-        what = "which is no product of matrices of f16 or bf16, or of scaled f8E4M3FN"
+        what = "which is no product of matrices or convolution of f16 or bf16, nor a product of scaled f8E4M3FN"
         raise CompileError(f"{choice} on {callee}, {what}", where=where(op.location))
 
 
@@ -157,6 +162,8 @@ def _take(bundle: Bundle, choice: str) -> None:
             bundle = bundle.fed()
             if not bundle.before:
                 raise Unfit("no group makes a factor of the product, and nothing else")
+        if config.parts > 1 and Product.read(bundle.ops[0]) is None:
+            raise Unfit("windows of a convolution are not summed in parts")
         group = joined(bundle, config.n) if config.parts == 1 else split_inner(bundle, config.parts)
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
 

@@ -139,15 +139,21 @@ class WindowDot(Dot):
         if (parts[0], side) not in self.known:
             last = parts[-1].extent
             if len(parts) > 1 and last % side.size == 0:
-                self.known[parts[-1], side] = self._lanes(side, arith.remui(side.start, self._number(last)))
-                rest, parts = self._vector(arith.divui(side.start, self._number(last))), parts[:-1]
+                many = arith.divui(side.start, self._number(last))
+                self.known[parts[-1], side] = self._lanes(side, _left(side.start, many, self._number(last)))
+                rest, parts = self._vector(many), parts[:-1]
             else:
                 rest = self._lanes(side, side.start)
             for x in reversed(parts[1:]):
-                self.known[x, side] = arith.remui(*self._alike(rest, self._splat(x.extent)))
-                rest = arith.divui(*self._alike(rest, self._splat(x.extent)))
+                rest, self.known[x, side] = self._divided(rest, x.extent)
             self.known[parts[0], side] = rest
         return {x: self.known[x, side] for x in self.product.parts.get(side.axis, (side.axis,))}
+
+    def _divided(self, whole: ir.Value, by: int) -> tuple[ir.Value, ir.Value]:
+        """Numbers by another, and what is left."""
+        numbers, divisor = self._alike(whole, self._splat(by))
+        many = arith.divui(numbers, divisor)
+        return many, _left(numbers, many, divisor)
 
     def _within(self, side: _Side) -> ir.Value | None:
         """Where a side lies before the end of its axis; None for everywhere."""
@@ -182,3 +188,9 @@ class WindowDot(Dot):
         shapes = [ir.VectorType(v.type).shape for v in values]
         shape = [max(s[d] for s in shapes) for d in range(2)]
         return [self._broadcast(v, shape) for v in values]
+
+
+def _left(whole: ir.Value, many: ir.Value, by: ir.Value) -> ir.Value:
+    """What is left of a number that holds `by` so many times: Triton forgets what numbers are multiples of where it divides for a
+    remainder, and loads elements one by one."""
+    return arith.subi(whole, arith.muli(many, by))

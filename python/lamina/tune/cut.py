@@ -15,12 +15,15 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
+from lamina.passes.convolution_products import Convolution
 from lamina.passes.emit_program import program_from
+from lamina.passes.layout import channels_last
 from lamina.passes.levels import pipeline
 from lamina.passes.library_epilogues import CUBLASLT
 from lamina.passes.locations import op_word
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
+from lamina.passes.reading import producer, shape_of
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Target
 from lamina.targets.triton_user import take
@@ -70,9 +73,9 @@ class Cut:
         first = "".join(f"{_plain_name(op)}, then " for op in before if op.name == "graph.group")
         after = f" and {name}" if group else ""
         count = f"{len(ops)} x " if len(ops) > 1 else ""
-        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in list(ops[0].operands)[-2:])
+        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in _factors(ops[0]))
         self.what = what or f"{first}{count}{callee} {shapes}{after}"
-        strides = [strides_of(v) for v in operands]
+        strides = [_strides(v, Convolution.read(ops[0]) is not None) for v in operands]
         with bundle.last.context, ir.Location.unknown():
             module = ir.Module.create()
             signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
@@ -112,6 +115,18 @@ class Cut:
 def _plain_name(group: ir.Operation) -> str:
     """Without the number at its end."""
     return _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value)
+
+
+def _factors(op: ir.Operation) -> list[ir.Value]:
+    """Of a product, behind what is added to it, or of a convolution, before."""
+    return list(op.operands)[:2] if Convolution.read(op) is not None else list(op.operands)[-2:]
+
+
+def _strides(v: ir.Value, windows: bool) -> tuple[int, ...]:
+    """How an operand will lie: kernels of ours write images with their channels last where convolutions are near."""
+    made = producer(v)
+    images = windows and made is not None and made.name == "graph.group" and len(shape_of(v)) == 4
+    return channels_last(shape_of(v)) if images else strides_of(v)
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:

@@ -1,0 +1,49 @@
+"""Schedules of convolutions as products, and in which order they are tried. None was measured: the library is the default."""
+
+from dataclasses import replace
+
+from lamina.core.gpu import Gpu
+
+from .contraction import LEAST, Config
+from .product_cost import Work
+
+SCHEDULES: dict[Config, float] = {
+    Config(128, 128, 64, 8, 3, descriptors=0): 0.50,
+    Config(128, 128, 64, 4, 3, descriptors=0): 0.48,
+    Config(128, 128, 64, 8, 4): 0.48,
+    Config(128, 256, 64, 8, 3, descriptors=0): 0.55,
+    Config(256, 128, 64, 8, 3, descriptors=0): 0.50,
+    Config(128, 64, 64, 4, 4, descriptors=0): 0.42,
+    Config(256, 64, 64, 8, 3, descriptors=0): 0.45,
+    Config(64, 128, 64, 4, 4, descriptors=0): 0.40,
+    Config(64, 64, 64, 4, 4, descriptors=0): 0.32,
+    Config(128, 32, 64, 4, 4, descriptors=0): 0.25,
+    Config(64, 32, 64, 4, 4, descriptors=0): 0.20,
+    Config(32, 64, 64, 4, 4, descriptors=0): 0.18,
+}
+"""The share of the peak that each is thought to reach on large images."""
+_SHARED = 0.7  # of that, where a block of the inner dimension belongs to more than one position of the window
+_LAUNCH = 4e-6
+_STEP = 5.5e-7  # of a block of the inner dimension, at least
+
+
+def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
+    """Those that suit a convolution, the most promising first. work: as a product; channels: of the image."""
+    fitting = [_fed(c, channels) for c in SCHEDULES if c.m < 2 * max(work.m, LEAST) and c.n < 2 * max(work.n, 2 * LEAST)]
+    return tuple(sorted(fitting, key=lambda c: seconds(c, work, channels, gpu)))
+
+
+def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
+    """Rounds of blocks, as many as run at once, or the factors' and results' way."""
+    blocks = -(-work.m // config.m) * -(-work.n // config.n)
+    slots = gpu.sm_count * (2 if config.warps <= 4 else 1)
+    share = SCHEDULES[replace(config, k=64)] * (1 if channels % config.k == 0 else _SHARED)
+    steps = -(-work.k // config.k)
+    block = max(2 * config.m * config.n * config.k * steps / (work.peak(gpu) * share / slots), steps * _STEP)
+    return _LAUNCH + max(-(-blocks // slots) * block, (2 * work.n * work.k + work.reads + work.writes) / gpu.bandwidth)
+
+
+def _fed(config: Config, channels: int) -> Config:
+    """With blocks of the inner dimension that divide the channels, where half as many elements do."""
+    half = config.k // 2
+    return replace(config, k=half) if channels % config.k and channels % half == 0 else config
