@@ -45,7 +45,7 @@ class Masks:
         if of.rest and mask not in self.narrow:
             self.narrow[mask] = narrowed(mask)
         if of.keys is not None and "keys" not in found:
-            found["keys"] = _there(of.keys, scores)
+            found["keys"] = _there(of.keys, scores, len(self.made))
             found["bounds"] = _bounds(found["keys"], of.span or (0, scores[KEY]))
         if of.keys is None and of.span is not None and "bounds" not in found:
             found["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
@@ -75,8 +75,8 @@ def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
     return kernel_call(BOUNDS, [there], [type_], {"of": ir.StringAttr.get("attention's mask"), **said}).results[0]
 
 
-def _there(keys: Keys, scores: Sequence[int]) -> ir.Value:
-    """(batch or 1, heads or 1, 1, keys) i1: which keys are there, as it is, or by a group of what makes it."""
+def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
+    """(batch or 1, heads or 1, 1, keys) i1: which keys are there, as it is, or by a group of what makes it. number: of the mask."""
     value = keys.part.value
     sizes = [1 if keys.part.axes[d] is None else scores[d] for d in range(4)]
     sizes[QUERY], sizes[KEY] = 1, scores[KEY]
@@ -95,7 +95,7 @@ def _there(keys: Keys, scores: Sequence[int]) -> ir.Value:
         "graph.group",
         results=[ir.RankedTensorType.get(sizes, i1)],
         operands=given,
-        attributes={"sym_name": ir.StringAttr.get(_name(group))},
+        attributes={"sym_name": ir.StringAttr.get(_name(group) or f"keys_{number}")},
         regions=1,
     )
     body = made.regions[0].blocks.append(*[v.type for v in given])
@@ -150,7 +150,7 @@ def _argument(value: ir.Value) -> ir.Value:
 def _name(op: ir.Operation | None) -> str:
     while op is not None and op.name != "graph.group":
         op = op.parent.operation if op.parent is not None else None
-    return "keys" if op is None else f"{ir.StringAttr(op.attributes['sym_name']).value}_keys"
+    return "" if op is None else f"{ir.StringAttr(op.attributes['sym_name']).value}_keys"
 
 
 def _parent(op: ir.Operation) -> str:

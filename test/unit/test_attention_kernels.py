@@ -90,7 +90,7 @@ def test_masks(name: str, schedule: str) -> None:
     q, k, v, mask = random(2, 4, 5, 16), random(2, 2, 40, 16), random(2, 2, 40, 16), MASKS[name]()
     (found,), names = compute(cudnn, (q, k, v, mask), schedule)
     near(found, exact(q, k, v, mask))
-    assert names == SCHEDULES[schedule]
+    assert names == [*(["attention_bounds"] if name == "of a batch" else []), *SCHEDULES[schedule]]
 
 
 def test_a_mask_and_causal() -> None:
@@ -141,8 +141,7 @@ def test_what_is_repeated_for_libraries_is_read_once(schedule: str) -> None:
     (found,), names = compute(fn, (q, k, v, seen), schedule)
     seen = seen[:, None, None]
     near(found, exact(exact(q, k, v, seen).to(BF16), k, k, seen))
-    mask, *ours = names
-    assert "expand" in mask and ours == [*SCHEDULES[schedule]] * 2
+    assert names == ["keys_1", "attention_bounds", *SCHEDULES[schedule] * 2]
     spread = [
         s.args[-1].shape for s in program_of(graph_level(fn, (q, k, v, seen[:, 0, 0])), schedule).steps if isinstance(s, Launch)
     ]
