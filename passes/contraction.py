@@ -25,6 +25,7 @@ class Contraction:
     products  the sums themselves, one of each b, among the expressions of `results`
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
     parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
+    centred   of each result: whether that is the sum of the squared distances from the mean of these columns
     """
 
     merged: Merged
@@ -39,6 +40,7 @@ class Contraction:
     results: tuple[Result, ...]
     summed: tuple[int, ...]
     parts: Mapping[Axis, tuple[Axis, ...]] = field(default_factory=dict)
+    centred: tuple[bool, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, int, int]:

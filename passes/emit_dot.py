@@ -12,6 +12,7 @@ from lamina.schedules.contraction import Config
 
 from .contraction import Contraction, extent
 from .emit_blocks import Axes, Blocks, Done, Memory
+from .emit_moments import Moments, along_rows, constant, like
 from .emit_scopes import element
 from .expressions import HALF, Const, Expr, Load
 from .space import Result
@@ -40,7 +41,7 @@ class Dot(Blocks):
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
         self.shape = self.config.m, self.width
-        rows: dict[int, ir.Value] = {}  # sums along them, by result
+        rows: dict[int, Moments] = {}  # what is known of them, by result
         for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
             self.done = {sum_: self._part(total, part) for sum_, total in zip(self.product.products, totals, strict=True)}
@@ -48,9 +49,10 @@ class Dot(Blocks):
                 if not self.product.summed[i]:
                     self._store(result, self.results[i])
                     continue
-                here = self._along_rows(self._whole(self._value(result.expr)))
-                rows[i] = arith.addf(rows[i], here) if i in rows else here
-        for i, value in rows.items():
+                here = self._moments(self._whole(self._value(result.expr)), centred=self.product.centred[i])
+                rows[i] = here.joined(rows[i]) if i in rows else here
+        for i, found in rows.items():
+            value = found.sum if found.squares is None else found.squares
             self._store_sums(self.product.results[i], value, self.results[i])
 
     def _part(self, total: ir.Value, part: int) -> ir.Value:
@@ -70,16 +72,26 @@ class Dot(Blocks):
         view, where, dims, inside = self._view(memory, result.at, (self.product.m, self.product.n))
         vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
 
-    def _along_rows(self, value: ir.Value) -> ir.Value:
-        """The sum of each row of a block, of the columns that the product has."""
-        c, n = self.config, extent(self.product.n)
-        f32 = ir.F32Type.get()
-        if n % c.n:
-            value = self._where_inside(value, 1, self.product.n)
-        row = ir.VectorType.get([c.m], f32)
-        zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
-        sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [1])
-        return vector.shape_cast(ir.VectorType.get([c.m, 1], f32), sums)
+    def _moments(self, value: ir.Value, *, centred: bool) -> Moments:
+        """The sum of each row of a block, of the columns that the product has, and what these are away from their mean."""
+        n = self.product.n
+        cut = extent(n) % self.config.n != 0
+        if cut:
+            value = self._where_inside(value, 1, n)
+        total = along_rows(value)
+        if not centred:
+            return Moments(total)
+        count = constant(float(self.width))
+        if cut:
+            zero = self._number(0)
+            left = arith.maxsi(arith.minsi(arith.subi(self._number(extent(n)), self.at[n]), self._number(self.width)), zero)
+            count = arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), left))
+            count = vector.broadcast(constant(0.0).type, count)
+        mean = arith.divf(total, like(arith.maximumf(count, constant(1.0)), total))
+        away = arith.subf(value, like(mean, value))
+        if cut:
+            away = self._where_inside(away, 1, n)
+        return Moments(total, along_rows(arith.mulf(away, away)), count)
 
     def _store_sums(self, result: Result, value: ir.Value, memory: ir.Value) -> None:
         """One column of [rows, blocks], behind each other in memory as rows of the product are numbered."""

@@ -19,7 +19,7 @@ from .reading import Untraceable, element_type, producer, shape_of
 from .realise import given_strides
 from .row_sums import BlockSums, is_reduction
 from .space import find_space
-from .split_groups import Halves, split_at_sums
+from .split_groups import Pieces, split_at_sums
 from .strips import WINDOW
 from .windows import windows_of
 
@@ -108,27 +108,27 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
 class Made:
     """A group that computes products, beside what it would stand for, and what it computes.
 
-    halves  of the group that reads the products, where it is made of the first of these alone
+    pieces  of the group that reads the products, where it is made of the first of these alone
     """
 
     group: ir.Operation
     product: Contraction
-    halves: Halves | None = None
+    pieces: Pieces | None = None
 
     def erase(self) -> None:
         self.group.erase()
-        if self.halves is not None:
-            self.halves.erase()
+        if self.pieces is not None:
+            self.pieces.erase()
 
     def replace(self, bundle: Bundle) -> None:
         """The bundle is gone, and this stands in its place."""
         results = list(self.group.results)
-        if self.halves is not None:
-            mine = dict(zip(self.halves.first.results, results, strict=True))
+        if self.pieces is not None:
+            mine = dict(zip(self.pieces.first.results, results, strict=True))
             for old, new in mine.items():
                 old.replace_all_uses_with(new)
-            results = [mine.get(v, v) for v in self.halves.results]
-            self.halves.first.erase()
+            results = [mine.get(v, v) for v in self.pieces.results]
+            self.pieces.first.erase()
         for old, new in zip(bundle.last.results, results, strict=True):
             old.replace_all_uses_with(new)
         for op in (bundle.group, *bundle.ops):
@@ -150,22 +150,22 @@ def best_of(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
     """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
     Unfit where blocks cannot compute the product either."""
     if bundle.group is not None:
-        for make in (_made, _made_half):
+        for make in (_made, _made_first):
             with suppress(Unfit):
                 return bundle, make(bundle, width)
     return bundle.alone(), _made(bundle.alone(), width)
 
 
-def _made_half(bundle: Bundle, width: int) -> Made:
-    """Where the group sums along rows: it is cut in two. Unfit where it does not, or blocks cannot."""
+def _made_first(bundle: Bundle, width: int) -> Made:
+    """Where the group sums along rows: it is cut in pieces. Unfit where it does not, or blocks cannot."""
     assert bundle.group is not None
     if Product.read(bundle.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
-    halves = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], width)
+    pieces = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], width)
     try:
-        return replace(_made(replace(bundle, group=halves.first), width), halves=halves)
+        return replace(_made(replace(bundle, group=pieces.first), width), pieces=pieces)
     except Unfit:
-        halves.erase()
+        pieces.erase()
         raise
 
 
@@ -260,10 +260,12 @@ def product_of(
     whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
-    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half)
+    centred = [s is not None and s.centred for s in sums]  # of what is stored, whose digits a variance may be made of
+    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centred))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
-    return contraction_of(space, _factors_in(block), [0 if s is None else s.columns for s in sums])
+    found = contraction_of(space, _factors_in(block), [0 if s is None else s.columns for s in sums])
+    return replace(found, centred=tuple(centred))
 
 
 def _factors_in(block: ir.Block) -> str:

@@ -35,7 +35,7 @@ def _work(made: Made, of: Bundle) -> Work:
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
     doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
-    return Work(product.batches, m, n, k, *after, writes, follows, count, item, made.halves is not None, fed, doubled)
+    return Work(product.batches, m, n, k, *after, writes, follows, count, item, made.pieces is not None, fed, doubled)
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:

@@ -1,30 +1,43 @@
 """Sums along the rows of a product, in two steps: those of each block's columns, which the product's kernel yields, and theirs."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isclose
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
+from .affine import NotAffine, SplitAxis
+from .axes import Axes, splitting
 from .contraction import Unfit
-from .generics import filled, generic, with_body
-from .reading import Generic, producer, shape_of
+from .copying import copy_ops, read_by
+from .expressions import Apply, Const, Expr, Load
+from .generics import empty, filled, generic, with_body
+from .reading import Generic, Untraceable, producer, shape_of
+from .trace import Tracer
+
+_CENTRED = "graph.centred"  # on sums of squared distances from means of blocks
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """`value`, f32 of shape [..., n], summed along blocks of `columns` elements of its last dimension. The last may be shorter."""
+    """`value`, f32 of shape [..., n], summed along blocks of `columns` elements of its last dimension. The last may be shorter.
+
+    centred  what is summed is the square of how far each element is from the mean of its block
+    """
 
     value: ir.Value
     columns: int
+    centred: bool = False
 
     @staticmethod
     def read(v: ir.Value) -> "BlockSums | None":
         """What `emit` has made; None for another value."""
         op = producer(v)
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
-        if g is None or not _adds(g) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
+        centred = g is not None and _CENTRED in g.op.attributes
+        if g is None or not (centred or _adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
             return None
         parts = producer(g.op.operands[0])
         if parts is None or parts.name != "tensor.expand_shape":
@@ -33,7 +46,7 @@ class BlockSums:
         padded = producer(whole)
         if padded is not None and padded.name == "tensor.pad":
             whole = padded.operands[0]
-        return BlockSums(whole, g.extents[-1])
+        return BlockSums(whole, g.extents[-1], centred)
 
     def emit(self) -> ir.Value:
         """The sums, of shape [..., blocks]."""
@@ -43,10 +56,21 @@ class BlockSums:
         split = [*shape[:-1], blocks, self.columns]
         parts = tensor.expand_shape(_f32(split), whole, [*([i] for i in range(rank - 1)), [rank - 1, rank]], [], split)
         dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
-        sums = generic(
-            _f32(split[:-1]), [parts, filled(_f32(split[:-1]), 0.0)], [dims, dims[:-1]], rank + 1, [*[False] * rank, True]
-        )
-        return with_body(sums, lambda x, s: arith.addf(s, x))
+        of = [parts, BlockSums(self.value, self.columns).emit()] if self.centred else [parts]
+        maps, kinds = [dims, *[dims[:-1]] * len(of)], [*[False] * rank, True]
+        sums = generic(_f32(split[:-1]), [*of, filled(_f32(split[:-1]), 0.0)], maps, rank + 1, kinds)
+        if not self.centred:
+            return with_body(sums, lambda x, s: arith.addf(s, x))
+        sums.attributes[_CENTRED] = ir.UnitAttr.get()
+
+        def squares(x: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:
+            left = arith.subi(_number(shape[-1]), arith.muli(_loop(rank - 1), _number(self.columns)))
+            inside = arith.cmpi(arith.CmpIPredicate.slt, _loop(rank), left)
+            away = arith.subf(x, arith.divf(total, _elements(rank - 1, shape[-1], self.columns)))
+            away = arith.select(inside, away, arith.constant(ir.F32Type.get(), 0.0))
+            return arith.addf(s, arith.mulf(away, away))
+
+        return with_body(sums, squares)
 
 
 @dataclass(frozen=True)
@@ -55,10 +79,17 @@ class RowSum:
 
     of     the linalg.generic, which sums its one operand
     outer  its loops over rows; the others are over the elements of one
+    about  the sum of what this sums the squared distances from the mean of: a variance
     """
 
     of: Generic
     outer: int
+    about: "RowSum | None" = None
+
+    @property
+    def summed(self) -> ir.Value:
+        """What blocks' sums are made of."""
+        return self.operand if self.about is None else self.about.operand
 
     @property
     def operand(self) -> ir.Value:
@@ -76,7 +107,7 @@ class RowSum:
     def read(op: ir.Operation, columns: int) -> "RowSum":
         """columns: elements of a row. Unfit where it is none."""
         g = Generic.read(op)
-        if not _adds(g) or str(ir.RankedTensorType(op.operands[0].type).element_type) != "f32":
+        if _term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
             raise Unfit("a reduction that is no sum of f32")
         outer, size = len(g.extents), 1
         while size < columns and outer:
@@ -86,27 +117,116 @@ class RowSum:
             raise Unfit("a reduction that is not along the rows of the product")
         return RowSum(g, outer)
 
+    def is_variance(self, of: "RowSum") -> bool:
+        """Whether this sums the squared distances from the mean, n times which is the other sum."""
+        plain = _adds(self.of) and _adds(of.of)
+        if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
+            return False
+        axes = Axes(shape_of(self.operand))
+
+        def build() -> tuple[Expr, Expr]:
+            tracer = Tracer(lambda v: v == of.result)
+            return tracer.element(self.operand, axes.index), tracer.element(of.operand, axes.index)
+
+        try:
+            square, x = splitting(build, axes)
+        except (SplitAxis, NotAffine, Untraceable):
+            return False
+        if not (isinstance(square, Apply) and square.op == "arith.mulf" and square.operands[0] is square.operands[1]):
+            return False
+        away = square.operands[0]
+        if not (isinstance(away, Apply) and away.op == "arith.subf" and away.operands[0] is x):
+            return False
+        mean, n = away.operands[1], math.prod(of.of.extents[of.outer :])
+        if not isinstance(mean, Apply) or mean.op not in ("arith.divf", "arith.mulf"):
+            return False
+        total, by = mean.operands
+        number = n if mean.op == "arith.divf" else 1 / n
+        return isinstance(total, Load) and total.tensor == of.result and isinstance(by, Const) and isclose(by.value, number)
+
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Of what `blocks` makes."""
         extents = self.of.extents
         return _f32([*extents[: self.outer], -(-math.prod(extents[self.outer :]) // columns)])
 
     def blocks(self, value: ir.Value, columns: int) -> ir.Value:
-        """Sums of blocks of so many columns. value: what is summed."""
-        shape = shape_of(value)
+        """Sums of blocks of so many columns. value: what `summed` is."""
+        shape, value = shape_of(value), self._terms(value)
         rows = [[i] for i in range(self.outer)]
         if len(shape) > self.outer + 1:
             flat = _f32([*shape[: self.outer], math.prod(shape[self.outer :])])
             value = tensor.collapse_shape(flat, value, [*rows, list(range(self.outer, len(shape)))])
-        return BlockSums(value, columns).emit()
+        return BlockSums(value, columns, self.about is not None).emit()
 
-    def total(self, sums: ir.Value, init: ir.Value) -> ir.Value:
-        """What the reduction gives, from the sums of blocks and what it begins with."""
+    def _terms(self, value: ir.Value) -> ir.Value:
+        """What is added of each element, where the reduction's body makes that of it."""
+        if _adds(self.of):
+            return value
+        shape, rank = shape_of(value), len(shape_of(value))
+        dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
+        made = generic(_f32(shape), [value, empty(_f32(shape))], [dims, dims], rank, [False] * rank)
+
+        def body(x: ir.Value, _: ir.Value) -> ir.Value:
+            *ops, _, _ = self.of.block.operations
+            values = {self.of.block.arguments[0]: x}
+            copy_ops(ops, values)
+            return values[_term(self.of)]
+
+        return with_body(made, body)
+
+    def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+        """Where the result is in loops over rows, and blocks of them."""
+        return [loops[terms[0][0]] if terms else ir.AffineConstantExpr.get(0) for _, terms in self.of.maps[1]]
+
+    def total(
+        self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], columns: int
+    ) -> ir.Value:
+        """What the reduction gives, from the sums of blocks and what it begins with. parts: sums of blocks by what they give;
+        totals: what these give, of sums before this; columns: of a block."""
         g, rank = self.of, self.outer + 1
         here = [ir.AffineDimExpr.get(d) for d in range(rank)]
-        out = [here[terms[0][0]] if terms else ir.AffineConstantExpr.get(0) for _, terms in g.maps[1]]
-        made = generic(g.op.results[0].type, [sums, init], [here, out], rank, [*g.reduced[: self.outer], True])
-        return with_body(made, lambda x, s: arith.addf(s, x))
+        out = self._places(here)
+        kinds = [*g.reduced[: self.outer], True]
+        if self.about is None:
+            made = generic(g.op.results[0].type, [sums, init], [here, out], rank, kinds)
+            return with_body(made, lambda x, s: arith.addf(s, x))
+        n, of = math.prod(g.extents[self.outer :]), self.about.result
+        made = generic(
+            g.op.results[0].type, [sums, parts[of], totals[of], init], [here, here, self.about._places(here), out], rank, kinds
+        )
+
+        def joined(squares: ir.Value, part: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:
+            """Chan, Golub and LeVeque: nothing cancels that is not small."""
+            count = _elements(rank - 1, n, columns)
+            away = arith.subf(arith.divf(part, count), arith.divf(total, arith.constant(ir.F32Type.get(), float(n))))
+            return arith.addf(s, arith.addf(squares, arith.mulf(count, arith.mulf(away, away))))
+
+        return with_body(made, joined)
+
+
+def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
+    """The reductions of a group's body, along rows of so many columns. Unfit where there are none, or others, or one of what
+    depends on another and is no variance."""
+    found: list[RowSum] = []
+    for op in filter(is_reduction, body):
+        one = RowSum.read(op, columns)
+        before = [s for s in found if one.operand in depending(body, [s.result])]
+        about = next((s for s in before if s.about is None and one.is_variance(s)), None)
+        if before and about is None:
+            raise Unfit("a sum along rows of what depends on another")
+        found.append(replace(one, about=about))
+    if not found:
+        raise Unfit("no sum along the rows of the product")
+    return found
+
+
+def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Value]:
+    """Some values and all that depend on them."""
+    late = set(on)
+    for op in ops:
+        if not late.isdisjoint(read_by(op)):
+            late.update(op.results)
+    return late
 
 
 def is_reduction(op: ir.Operation) -> bool:
@@ -125,18 +245,40 @@ def _padded(value: ir.Value, size: int) -> ir.Value:
     return pad.result
 
 
+def _number(n: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), n)
+
+
+def _loop(dim: int) -> ir.Value:
+    """Where a loop is, in a body."""
+    at = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    return ir.Operation.create("linalg.index", results=[ir.IndexType.get()], attributes=at).results[0]
+
+
+def _elements(loop: int, n: int, columns: int) -> ir.Value:
+    """How many of n elements are in the block that a loop is at, f32."""
+    left = arith.subi(_number(n), arith.muli(_loop(loop), _number(columns)))
+    count = arith.select(arith.cmpi(arith.CmpIPredicate.slt, left, _number(columns)), left, _number(columns))
+    return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
+
+
 def _f32(shape: Iterable[int]) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(shape), ir.F32Type.get())
 
 
 def _adds(g: Generic) -> bool:
     """Whether a generic sums the elements of its one operand, loop by dimension."""
-    ops = [o.operation for o in g.block.operations]
+    term = _term(g)
+    return term is not None and term == g.block.arguments[0]
+
+
+def _term(g: Generic) -> ir.Value | None:
+    """What a generic sums, in its body: of the elements of its one operand, loop by dimension; None for another."""
     whole = tuple((0, ((i, 1),)) for i in range(len(g.reduced)))
-    return (
-        any(g.reduced)
-        and g.inputs == 1
-        and g.maps[0] == whole
-        and [o.name for o in ops] == ["arith.addf", "linalg.yield"]
-        and set(ops[0].operands) == set(g.block.arguments)
-    )
+    if not any(g.reduced) or g.inputs != 1 or g.maps[0] != whole:
+        return None
+    add, sum_ = list(g.block.operations)[-2].operation if len(g.block.operations) > 1 else None, g.block.arguments[1]
+    if add is None or add.name != "arith.addf" or g.yields[0] != add.results[0] or len(list(sum_.uses)) != 1:
+        return None
+    one, other = add.operands
+    return other if one == sum_ else one if other == sum_ else None

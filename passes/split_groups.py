@@ -1,5 +1,7 @@
-"""Groups that sum along the rows of a product, cut in two: what a product's kernel can do, and what needs whole sums."""
+"""Groups that sum along the rows of a product, cut in pieces: what a product's kernel can do, what makes whole sums, and what goes
+on along rows."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -8,77 +10,106 @@ from torch_mlir import ir
 from .contraction import Unfit
 from .copying import copy_ops, read_by
 from .locations import fused, model_ops, op_word
-from .row_sums import RowSum, is_reduction
+from .reading import Generic, producer, shape_of
+from .row_sums import depending, row_sums
 
-_MADE_AGAIN = ("arith.constant", "tensor.empty", "linalg.fill")  # rather than stored
 Values = dict[ir.Value, ir.Value]
 
 
 @dataclass(frozen=True)
-class Halves:
-    """Two groups that compute what one does. results: what stands for those of that one."""
+class Pieces:
+    """Groups that compute what one does, one after the other. results: what stands for those of that one."""
 
     first: ir.Operation
-    second: ir.Operation
+    later: tuple[ir.Operation, ...]
     results: tuple[ir.Value, ...]
 
     def erase(self) -> None:
-        self.second.erase()
-        self.first.erase()
+        for group in (*reversed(self.later), self.first):
+            group.erase()
 
 
-def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], width: int) -> Halves:
-    """Puts beside a group one that yields what needs no sum along rows, and the sums of each block of `width` columns, and one that
-    goes on from there. products: the operands whose rows they are. Unfit where there is no such sum, or where what follows reads
-    more than is stored."""
+def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], width: int) -> Pieces:
+    """Puts beside a group one that yields what needs no sum along rows, and the sums of each block of `width` columns; one that
+    makes whole sums of these, and all that there is one of for a row; and one for what goes on along rows, if anything does: it
+    reads what the first has stored. products: the operands whose rows they are. Unfit where there is no such sum."""
     block = group.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
     columns = ir.RankedTensorType(products[0].type).shape[-1]
-    sums = [RowSum.read(op, columns) for op in body if is_reduction(op)]
-    late = _after(body, [s.result for s in sums])
-    if not sums or not late.isdisjoint(s.operand for s in sums):
-        raise Unfit("no sum along the rows of the product, or one of what depends on another")
+    sums = row_sums(body, columns)
+    totals = [s.result for s in sums]
     outer = dict(zip(block.arguments, group.operands, strict=True))
+    arguments = [a for a in outer if outer[a] not in products]
+    late = depending(body, totals)
     results = dict.fromkeys(end.operands)
-    stored = [v for v in results if v not in late]
     wanted = [v for v in results if v in late]
+    after, _ = _slice(block, wanted, [*totals, *outer])
+    kept = depending(body, [a for a in outer if outer[a] in products]) - late  # what the product's kernel alone can make
+    read = {_narrow(v): None for op in after if op.results[0] in late for v in read_by(op) if v in kept}
+    stored = list(dict.fromkeys([*(v for v in results if v not in late), *read]))
+    row = _of_rows(after, totals, late)
 
-    ops, leaves = _slice(block, [*stored, *(s.operand for s in sums)], list(block.arguments))
+    ops, leaves = _slice(block, [*stored, *(s.summed for s in sums)], list(outer))
 
     def begin(values: Values) -> list[ir.Value]:
         copy_ops(ops, values)
-        return [*(values[v] for v in stored), *(s.blocks(values[s.operand], width) for s in sums)]
+        return [*(values[v] for v in stored), *(s.blocks(values[s.summed], width) for s in sums)]
 
-    types = [*(v.type for v in stored), *(s.blocks_type(width) for s in sums)]
-    rest, reads = _slice(block, wanted, [*stored, *(s.result for s in sums), *(a for a in outer if outer[a] not in products)])
+    first = group_before(
+        group, ops, {v: outer[v] for v in leaves}, [*(v.type for v in stored), *(s.blocks_type(width) for s in sums)], begin
+    )
+    known = dict(zip(stored, first.results, strict=False))
+    partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
+    along = [v for v in wanted if v not in row]
+    onward, reads = _slice(block, along, [*stored, *row, *arguments])
+    of_rows = list(dict.fromkeys([*(v for v in wanted if v in row), *(v for v in reads if v in row)]))
+    rest, given = _slice(block, of_rows, [*stored, *totals, *arguments])
+    given = [v for v in given if v not in totals]
     inits, _ = _slice(block, [s.init for s in sums], [])
-    if again := [o.name for o in (*rest, *inits) if o.results[0] not in late and o.name not in _MADE_AGAIN]:
-        raise Unfit(f"what follows a sum along rows reads what {again[0]} gives, which is not stored")
-    first = group_before(group, ops, {v: outer[v] for v in leaves}, types, begin)
-    given = [v for v in reads if v not in late]
-    partial = dict(zip(sums, list(first.results)[len(stored) :], strict=True))
-    kept = dict(zip(stored, first.results, strict=False))
 
     def finish(values: Values) -> list[ir.Value]:
         copy_ops(inits, values)
-        for s, argument in zip(sums, list(values.values())[len(given) : len(given) + len(sums)], strict=True):
-            values[s.result] = s.total(argument, values[s.init])
+        parts = {v: values[v] for v in totals}
+        for s in sums:
+            values[s.result] = s.total(parts[s.result], values[s.init], parts, values, width)
         copy_ops([o for o in rest if o.results[0] not in values], values)
-        return [values[v] for v in wanted]
+        return [values[v] for v in of_rows]
 
-    operands = {v: kept.get(v, outer.get(v)) for v in given} | {s.result: partial[s] for s in sums}
-    second = group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in wanted], finish)
-    made = kept | dict(zip(wanted, second.results, strict=True))
-    return Halves(first, second, tuple(made[v] for v in end.operands))
+    operands = {v: known.get(v, outer.get(v)) for v in given} | partial
+    second = group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in of_rows], finish)
+    known |= dict(zip(of_rows, second.results, strict=True))
+    if not along:
+        return Pieces(first, (second,), tuple(known[v] for v in end.operands))
+
+    def go_on(values: Values) -> list[ir.Value]:
+        copy_ops(onward, values)
+        return [values[v] for v in along]
+
+    operands = {v: known.get(v, outer.get(v)) for v in reads}
+    third = group_before(group, onward, operands, [v.type for v in along], go_on)
+    known |= dict(zip(along, third.results, strict=True))
+    return Pieces(first, (second, third), tuple(known[v] for v in end.operands))
 
 
-def _after(body: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """Some values and all that depend on them."""
-    late = set(roots)
-    for op in body:
-        if not late.isdisjoint(read_by(op)):
-            late.update(op.results)
-    return late
+def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
+    """Sums, and what ops make of them that is no larger. late: all that depends on sums."""
+    few, found = max(math.prod(shape_of(v)) for v in totals), set(totals)
+    for op in ops:
+        of_sums = [v for v in read_by(op) if v in late]
+        if of_sums and found.issuperset(of_sums) and math.prod(shape_of(op.results[0])) <= few:
+            found.update(op.results)
+    return found
+
+
+def _narrow(v: ir.Value) -> ir.Value:
+    """What a value is a wider form of, such as the bf16 that an f32 was: fewer bytes to store."""
+    op = producer(v)
+    if op is None or op.name != "linalg.generic" or len(op.operands) != 2:
+        return v
+    g = Generic.read(op)
+    source = producer(g.yields[0])
+    widens = source is not None and source.name == "arith.extf" and source.operands[0] in g.body
+    return _narrow(op.operands[0]) if widens and g.maps[0] == g.maps[1] else v
 
 
 def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:

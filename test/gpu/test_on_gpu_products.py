@@ -33,13 +33,18 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {  # and how many weig
 
 
 def on_gpu(fn: Callable[..., Tensor], inputs: list[Tensor], schedule: str) -> Tensor:
+    return all_on_gpu(fn, inputs, schedule)[0]
+
+
+def all_on_gpu(fn: Callable[..., Tensor | tuple[Tensor, ...]], inputs: list[Tensor], schedule: str) -> list[Tensor]:
+    """What kernels of ours compute, of the products at least."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("schedules here are for sm_90")
     module, program = tiled(fn, [x.cpu() for x in inputs], products=schedule)
     artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
-    return run(*inputs)[0]
+    return list(run(*inputs))
 
 
 def check(name: str, dtype: torch.dtype, schedule: str) -> None:

@@ -1,11 +1,11 @@
-"""Products whose kernels compute their factors, against float64."""
+"""Products whose kernels compute their factors, or statistics of their results, against float64."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from test_on_gpu_products import on_gpu
+from test_on_gpu_products import all_on_gpu, on_gpu
 from torch import Tensor
 
 SCHEDULES = (
@@ -43,3 +43,18 @@ def test_prologues(name: str, schedule: str) -> None:
     given = inputs(40, 200, 544)
     found, want = on_gpu(fn, given, schedule), fn(*(x.double() if x.is_floating_point() else x for x in given))
     assert (found.double() - want).norm() < 1e-2 * want.norm()
+
+
+def norm(x: Tensor, w: Tensor, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return (y := x @ w + r), F.layer_norm(y, g.shape, g)
+
+
+@pytest.mark.parametrize("shift", [0.0, 300.0])
+@pytest.mark.parametrize("schedule", ["triton{m=128 n=128 k=64 warps=8 stages=3}", "triton{m=64 n=64 k=64 warps=4 split=2}"])
+def test_statistics_of_norms(schedule: str, shift: float) -> None:
+    """Of the rows that are stored: their own rounding is not in the comparison."""
+    inputs = [random(200, 72), random(72, 520) * 0.1, random(200, 520) + shift, random(520)]
+    found, want = all_on_gpu(norm, inputs, schedule), norm(*(x.double() for x in inputs))
+    assert (found[0].double() - want[0]).norm() < 1e-2 * want[0].norm()
+    normed = F.layer_norm(found[0].double(), (520,), inputs[3].double())
+    assert (found[1].double() - normed).norm() < 1e-2 * normed.norm()

@@ -88,12 +88,70 @@ func.func @row_sums(%x: tensor<4x64x32xf16>, %w: tensor<4x32x104xf16>) -> tensor
 
 // -----
 
+// Statistics of a norm: the kernel yields what it is of, the sums of blocks of columns, and the sums of squared distances from the
+// means of blocks; a group joins these, and another reads the first result once.
+// CHECK-LABEL: func.func @norm
+// CHECK: %[[P:.*]]:3 = "graph.group"(%arg0, %arg1)
+// CHECK: attrs = {graph.centred}
+// CHECK: graph.choice = "triton{m=64 n=32}"
+// CHECK-SAME: -> (tensor<64x96xf16>, tensor<64x3xf32>, tensor<64x3xf32>)
+// CHECK: %[[S:.*]]:2 = "graph.group"(%[[P]]#1, %[[P]]#2)
+// CHECK: -> (tensor<64xf32>, tensor<64xf32>)
+// CHECK: "graph.group"(%[[S]]#0, %[[S]]#1, %[[P]]#0)
+// CHECK: -> tensor<64x96xf32>
+func.func @norm(%x: tensor<64x32xf16>, %w: tensor<32x96xf16>) -> tensor<64x96xf32> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x96xf16>) -> tensor<64x96xf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<64x96xf16>):
+    %zero = arith.constant 0.0 : f32
+    %count = arith.constant 96.0 : f32
+    %o = tensor.empty() : tensor<64xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%o : tensor<64xf32>) -> tensor<64xf32>
+    %u = tensor.empty() : tensor<64x96xf32>
+    %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<64x96xf16>) outs(%u : tensor<64x96xf32>) {
+    ^bb0(%p: f16, %q: f32):
+      %s = arith.extf %p : f16 to f32
+      linalg.yield %s : f32
+    } -> tensor<64x96xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]} ins(%e : tensor<64x96xf32>) outs(%f : tensor<64xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.addf %q, %p : f32
+      linalg.yield %s : f32
+    } -> tensor<64xf32>
+    %d = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%e, %r : tensor<64x96xf32>, tensor<64xf32>) outs(%u : tensor<64x96xf32>) {
+    ^bb0(%p: f32, %t: f32, %q: f32):
+      %m = arith.divf %t, %count : f32
+      %s = arith.subf %p, %m : f32
+      linalg.yield %s : f32
+    } -> tensor<64x96xf32>
+    %v = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%d : tensor<64x96xf32>) outs(%u : tensor<64x96xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.mulf %p, %p : f32
+      linalg.yield %s : f32
+    } -> tensor<64x96xf32>
+    %z = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]} ins(%v : tensor<64x96xf32>) outs(%f : tensor<64xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.addf %q, %p : f32
+      linalg.yield %s : f32
+    } -> tensor<64xf32>
+    %n = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%d, %z : tensor<64x96xf32>, tensor<64xf32>) outs(%u : tensor<64x96xf32>) {
+    ^bb0(%p: f32, %t: f32, %q: f32):
+      %s = arith.divf %p, %t : f32
+      linalg.yield %s : f32
+    } -> tensor<64x96xf32>
+    "graph.yield"(%n) : (tensor<64x96xf32>) -> ()
+  }) {sym_name = "norm"} : (tensor<64x96xf16>) -> tensor<64x96xf32>
+  return %1 : tensor<64x96xf32>
+}
+
+// -----
+
 // A group with another reduction cannot be computed in the blocks of the product, which has a kernel of its own.
 // CHECK-LABEL: func.func @by_itself
 // CHECK: "graph.group"(%arg0, %arg1)
 // CHECK: graph.choice = "triton{m=64 n=64}"
 // CHECK: "graph.group"
-// CHECK: sym_name = "sum"
+// CHECK: sym_name = "amax"
 func.func @by_itself(%x: tensor<4x64x32xf16>, %w: tensor<4x32x64xf16>) -> tensor<4x64xf32> {
   %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 4096, 64, 1>], graph.choice = "triton{m=64 n=64}"} : (tensor<4x64x32xf16>, tensor<4x32x64xf16>) -> tensor<4x64x64xf16>
   %1 = "graph.group"(%0) ({
@@ -104,11 +162,11 @@ func.func @by_itself(%x: tensor<4x64x32xf16>, %w: tensor<4x32x64xf16>) -> tensor
     %r = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a : tensor<4x64x64xf16>) outs(%f : tensor<4x64xf32>) {
     ^bb0(%p: f16, %q: f32):
       %p32 = arith.extf %p : f16 to f32
-      %s = arith.addf %q, %p32 : f32
+      %s = arith.maximumf %q, %p32 : f32
       linalg.yield %s : f32
     } -> tensor<4x64xf32>
     "graph.yield"(%r) : (tensor<4x64xf32>) -> ()
-  }) {sym_name = "sum"} : (tensor<4x64x64xf16>) -> tensor<4x64xf32>
+  }) {sym_name = "amax"} : (tensor<4x64x64xf16>) -> tensor<4x64xf32>
   return %1 : tensor<4x64xf32>
 }
 

@@ -1,0 +1,52 @@
+"""Sums along the rows of blocks, and of the squares of how far elements are from the mean."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the rows of a block: their sums, and those of the squared distances from their means. Vectors of shape [rows, 1].
+
+    squares  None: nobody asks
+    count    columns of the block that are summed, of shape [1, 1]
+    """
+
+    sum: ir.Value
+    squares: ir.Value | None = None
+    count: ir.Value | None = None
+
+    def joined(self, before: "Moments") -> "Moments":
+        """Those of this block and of one before it, which has a column at least: by Chan, Golub and LeVeque."""
+        total = arith.addf(before.sum, self.sum)
+        if self.squares is None or self.count is None or before.squares is None or before.count is None:
+            return Moments(total)
+        count = arith.addf(before.count, self.count)
+        mean, other = (arith.divf(m.sum, like(arith.maximumf(m.count, constant(1.0)), m.sum)) for m in (self, before))
+        away = arith.subf(mean, other)
+        weight = like(arith.divf(arith.mulf(before.count, self.count), count), away)
+        squares = arith.addf(arith.addf(before.squares, self.squares), arith.mulf(arith.mulf(away, away), weight))
+        return Moments(total, squares, count)
+
+
+def along_rows(value: ir.Value) -> ir.Value:
+    """The sum of each row of a block of f32, [rows, 1]."""
+    rows = ir.VectorType(value.type).shape[0]
+    f32 = ir.F32Type.get()
+    row = ir.VectorType.get([rows], f32)
+    zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
+    sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [1])
+    return vector.shape_cast(ir.VectorType.get([rows, 1], f32), sums)
+
+
+def constant(number: float) -> ir.Value:
+    """Of f32, as a block of one element."""
+    one = ir.VectorType.get([1, 1], ir.F32Type.get())
+    return arith.constant(one, ir.DenseElementsAttr.get_splat(one, ir.FloatAttr.get(ir.F32Type.get(), number)))
+
+
+def like(value: ir.Value, other: ir.Value) -> ir.Value:
+    """A block repeated to the shape of another."""
+    return value if value.type == other.type else vector.broadcast(other.type, value)
