@@ -45,7 +45,8 @@ class Choose(Pass):
     the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
     behind it sums these. Of a norm the kernel also yields what it is of, and the squared distances from each block's mean; a group
     joins these to statistics of rows, and another reads what they are of once. With a schedule of `parts`, a group yields the sums
-    of each part of the inner dimension in f32, and one behind it adds these and does what follows. lamina-tile turns a group with a schedule into a program over blocks of the result.
+    of each part of the inner dimension in f32, and one behind it adds these and does what follows. lamina-tile turns a group with a
+    schedule into a program over blocks of the result.
     A 2-D convolution of f16 or bf16, of one group, whose result has its channels last, is a product of pixels by features: its
     group sums over windows, and is marked `graph.window` too.
 
