@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import lamina
-from lamina.frontend.attention import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.attention import ATTENTION, aligned, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
 from lamina.frontend.known import concrete
 
 N = 7
@@ -31,6 +31,15 @@ def window(x: Tensor) -> Tensor:
 
 def of_values(x: Tensor) -> Tensor:
     return x[:, :, :, :1] > 0
+
+
+@pytest.mark.parametrize("keys", [1, 8, 13, 1000])
+def test_rows_of_masks_are_aligned(keys: int) -> None:
+    """Masks of other numbers of keys than multiples of 8 were not given to fused kernels."""
+    given = torch.randn(2, 1, 3, keys).expand(2, 4, 3, keys)
+    found = aligned(given)
+    torch.testing.assert_close(found, given)
+    assert all(n % 8 == 0 for n in found.stride()[:-1]) and found.stride(-1) == 1
 
 
 class OnGpu(Tensor):
