@@ -95,7 +95,8 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(bundle)):
         return (), ""
     if (found := Convolution.read(bundle.ops[0])) is not None:
-        return tuple(str(c) for c in convolution_cost.candidates(work, found.channels, gpu)), ""
+        plain = [c for c in product_cost.candidates(work, gpu) if c.parts == 1]
+        return tuple(map(str, plain if found.is_product else convolution_cost.candidates(work, found.channels, gpu))), ""
     ours = [str(c) for c in product_cost.candidates(work, gpu)]
     default = str(product_cost.unmeasured(work, gpu) or "")
     if (fed := work_of(bundle.fed())) is not None and fed.fed is not None:

@@ -59,6 +59,11 @@ class Convolution:
     def channels(self) -> int:
         return shape_of(self.image)[1]
 
+    @property
+    def is_product(self) -> bool:
+        """Whether each pixel of the result is made of one of the image, in order: a product of matrices as memory has them."""
+        return shape_of(self.weight)[2:] == self.stride == (1, 1) and self.padding == (0, 0)
+
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
         """The convolution of other values like `operands`, in linalg: summed in f32 over kernel height, kernel width and channels,
         as a weight with its channels last lies in memory, then rounded."""

@@ -1,5 +1,6 @@
 """Convolutions as products of ours, with what surrounds them: in Triton's interpreter against float64, and down to the cubin."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,17 @@ import torch.nn.functional as F
 from gpu_programs import Simulated, distribute, tiled
 from torch import Tensor
 
+from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.frontend import decompositions_library
+from lamina.schedules.convolution_cost import SCHEDULES, candidates
+from lamina.schedules.product_cost import Work
 from lamina.targets import triton_text
+from lamina.targets.ptx import assemble
+from lamina.targets.triton import compile_kernel, join
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
-SMALL_BLOCKS = "triton{m=32 n=16 k=16 warps=4 stages=2}"
+SMALL_BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +55,7 @@ def check(fn: Callable[..., Tensor], *inputs: Tensor, kernels: int = 1, **given:
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [  # image, weight, how
     ((3, 32, 5, 7), (24, 32, 3, 3), {"padding": 1}),
     ((1, 24, 5, 7), (40, 24, 3, 3), {"padding": 1}),  # blocks of channels that two positions of the window share
+    ((1, 96, 5, 3), (16, 96, 2, 2), {}),
     ((1, 32, 5, 7), (24, 32, 1, 1), {}),  # a product of matrices
     ((3, 32, 5, 7), (24, 32, 1, 1), {"stride": 2}),
     ((3, 3, 11, 9), (16, 3, 7, 7), {"stride": (2, 1), "padding": 3}),
@@ -71,7 +78,7 @@ def test_sizes(image: tuple[int, ...], weight: tuple[int, ...], how: dict[str, A
 def test_half(descriptors: bool) -> None:
     inputs = random(2, 16, 6, 5, dtype=F16), random(24, 16, 3, 3, dtype=F16)
     check(lambda x, w: F.conv2d(x, w, padding=1), *inputs, descriptors=descriptors)
-    check(lambda x, w: F.conv2d(x, w, stride=2), *inputs, schedule="triton{m=16 n=32 k=64 warps=4 stages=2 resident=1}")
+    check(lambda x, w: F.conv2d(x, w, stride=2), *inputs, schedule="triton{m=16 n=16 k=64 warps=4 stages=2 resident=1}")
 
 
 def test_a_norm_a_residual_and_a_gate() -> None:
@@ -83,7 +90,7 @@ def test_a_norm_a_residual_and_a_gate() -> None:
 
     vectors = random(24), torch.rand(24).to(BF16) + 0.5, random(24), random(24)
     inputs = random(2, 16, 5, 7), random(24, 16, 3, 3), *vectors, random(2, 24, 5, 7), random(2, 24, 1, 1)
-    for schedule in (SMALL_BLOCKS, "triton{m=32 n=32 k=16 warps=4 stages=2 split=2}"):
+    for schedule in (SMALL_BLOCKS, "triton{m=64 n=32 k=16 warps=4 stages=2 split=2}"):
         check(block, *inputs, schedule=schedule)
 
 
@@ -115,3 +122,30 @@ def test_what_stays() -> None:
     ):
         module, program = tiled(fn, inputs, products=SMALL_BLOCKS)
         assert not triton_text.take(module, True) and any(isinstance(s, Call) for s in program.steps)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("channels", "number"), [(64, 0), (16, 1), (64, 2)])
+def test_code(channels: int, number: int, arch: str) -> None:
+    """Schedules are assembled with no spills. The image comes by cp.async, 16 bytes at a time, also where several positions of a
+    window share a block of the inner dimension; the weight by descriptors, where the schedule and the chip have them."""
+    config, gpu = list(SCHEDULES)[number], Gpu.named(arch)
+    inputs = random(8, channels, 28, 28), random(128, channels, 3, 3), random(128)
+    module, _ = tiled(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), inputs, products=str(config))
+    (printed,) = triton_text.take(module, gpu.capability >= 90)
+    made = compile_kernel(printed, gpu)
+    (needs,) = assemble(join([made.ptx]), arch).resources
+    assert needs.spill_stores + needs.spill_loads == 0
+    loads = re.findall(r"cp\.async\.c[ag]\.shared\.global \[.*?\], \[.*?\], (\w+)", made.ptx)
+    assert loads.count("0x10") >= 2 * config.m * config.k * 2 // (32 * config.warps * 16)
+    assert ("wgmma" if arch == "sm_90a" else "mma.sync") in made.ptx
+    assert (made.needs.scratch > 0) == (arch == "sm_90a" and config.descriptors == 1)
+
+
+def test_candidates() -> None:
+    gpu = Gpu.named("sm_90a")
+    assert candidates(Work(1, 200704, 64, 576), 64, gpu)[0].n == 64
+    assert candidates(Work(1, 3136, 512, 4608), 512, gpu)[0].n >= 128
+    assert max(c.m for c in candidates(Work(1, 49, 512, 4608), 512, gpu)) <= 64
+    assert {c.k for c in candidates(Work(1, 50176, 96, 864), 96, gpu)} == {32}
+    assert all(candidates(Work(1, m, n, 144), 16, gpu) for m in (1, 17, 4096) for n in (8, 300))

@@ -15,11 +15,13 @@ SCHEDULES: dict[Config, float] = {
     Config(256, 128, 64, 8, 3, descriptors=0): 0.50,
     Config(128, 64, 64, 4, 4, descriptors=0): 0.42,
     Config(256, 64, 64, 8, 3, descriptors=0): 0.45,
+    Config(128, 64, 64, 4, 4): 0.41,
     Config(64, 128, 64, 4, 4, descriptors=0): 0.40,
     Config(64, 64, 64, 4, 4, descriptors=0): 0.32,
     Config(128, 32, 64, 4, 4, descriptors=0): 0.25,
     Config(64, 32, 64, 4, 4, descriptors=0): 0.20,
     Config(32, 64, 64, 4, 4, descriptors=0): 0.18,
+    Config(16, 32, 64, 2, 4, descriptors=0): 0.08,
 }
 """The share of the peak that each is thought to reach on large images."""
 _SHARED = 0.7  # of that, where a block of the inner dimension belongs to more than one position of the window
