@@ -1,0 +1,95 @@
+"""Masks whose meaning is read, on a GPU: kernels of ours that skip what they hide, against float64, by both doors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attention_masks import Builder, Scores, causal_slopes, causal_window, keys, lengths, lowest, slopes, window
+from attention_programs import cudnn, exact
+from test_on_gpu_attention import DOORS, compiled, computed, near, random
+from torch import Tensor
+
+import lamina
+
+BF16 = torch.bfloat16
+FORWARD = ("forward{m=64 n=64}", "forward{m=128 n=64 warps=8}")
+
+
+def there(batch: int, count: int) -> Tensor:
+    """All keys, the first, the last, some in between, none."""
+    at = torch.arange(count, device="cuda")
+    kinds = (at >= 0, at < count * 2 // 3, at >= count // 3, (at > 1) & (at % 3 > 0), at < 0)
+    return torch.stack(kinds[:batch]).long()
+
+
+def check(build: Builder, of: Scores, schedule: str, size: int = 64) -> None:
+    q, k, v, seen = random(*of[:3], size), random(of[0], 2, of[3], size), random(of[0], 2, of[3], size), there(of[0], of[3])
+    found = computed(lambda q, k, v, seen: cudnn(q, k, v, build(seen, of, q.dtype)), (q, k, v, seen), schedule)
+    wide = torch.float64 if build in (slopes, causal_slopes) else BF16
+    near(found, exact(q, k, v, build(seen.cpu(), of, wide).cuda()))
+
+
+@pytest.mark.parametrize("schedule", FORWARD)
+@pytest.mark.parametrize("build", [causal_window, window, keys, lengths, causal_slopes], ids=lambda f: f.__name__)
+def test_forward(build: Builder, schedule: str) -> None:
+    check(build, (4, 4, 333, 333), schedule)
+
+
+@pytest.mark.parametrize("build", [causal_window, causal_slopes, lengths], ids=lambda f: f.__name__)
+def test_large_heads(build: Builder) -> None:
+    check(build, (3, 4, 200, 200), "forward{m=128 n=64 warps=8}", 128)
+
+
+def test_by_descriptors() -> None:
+    """Blocks that flags and bounds cut need none of a mask."""
+    for build in (window, lengths):
+        check(build, (3, 4, 300, 300), "forward{m=128 n=64 warps=8 stages=3 descriptors=1}", 128)
+
+
+@pytest.mark.parametrize("build", [keys, lengths, slopes, lowest], ids=lambda f: f.__name__)
+def test_keys_in_parts(build: Builder) -> None:
+    check(build, (4 if build is lowest else 5, 8, 1, 1000), "split{n=64 parts=7}")
+
+
+@pytest.mark.parametrize("count", [1, 3, 127])
+def test_few_keys(count: int) -> None:
+    check(causal_window, (3, 4, count, count), FORWARD[0])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_sliding_windows_and_padding_of_models(door: str) -> None:
+    """The mask is not made: of 1001 keys, which no library takes as they are."""
+    count = 1001
+    q, k, seen = random(2, 8, count, 64), random(2, 8, count, 64), there(2, count).bool()
+
+    def fn(q: Tensor, k: Tensor, seen: Tensor) -> Tensor:
+        at, batch = torch.arange(count, device=q.device), torch.arange(2, device=q.device)[:, None, None, None]
+        mask = (at <= at[:, None]) & (at > at[:, None] - 100) & seen[batch, at]
+        return F.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+    at = torch.arange(count, device="cuda")
+    mask = (at <= at[:, None]) & (at > at[:, None] - 100) & seen[:, None, None]
+    with torch.no_grad():
+        near(compiled(door, fn, (q, k, seen))(q, k, seen), exact(q, k, k, mask))
+        found = lamina.explain(fn, (q, k, seen), options={"tune": "off"}, show=False)
+    names = [kernel.name for kernel in found.graphs[0].kernels]
+    assert names[-2:] == ["attention_bounds", "attention_forward"] and not found.graphs[0].externals
+
+
+@pytest.mark.parametrize("count", [1, 13, 1000])
+def test_masks_of_any_number_of_keys_stay_whole(count: int) -> None:
+    """A mask that nobody knows, of numbers that are no multiples of 8 too, is read by a fused kernel."""
+    q, k, mask = random(2, 4, 70, 64), random(2, 4, count, 64), random(2, 1, 70, count)
+
+    def fn(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+    with torch.no_grad():
+        near(lamina.compile(fn, (q, k, mask), options={"cache": False})(q, k, mask), exact(q, k, k, mask))
+
+
+def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
+    of = (1, 4, 70, 200)
+    q, k, v = random(*of[:3], 64), random(1, 4, 200, 64), random(1, 4, 200, 64)
+    none = torch.zeros(1, 200, dtype=torch.int64, device="cuda")
+    found = computed(lambda q, k, v, seen: cudnn(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD[0])
+    near(found, v.double().mean(2, keepdim=True).expand(1, 4, 70, 64))
