@@ -60,12 +60,13 @@ class ExpandMath(Pass):
                 if op.name == BITS:
                     philox.expand(op)
                 elif not (gpu and hardware.is_marked(op)):
-                    self._expand(op, formulas.F32, formulas.F64)
+                    self.expand(op, formulas.F32, formulas.F64)
             if gpu:
                 for op in _find(module, hardware.MARKABLE):
                     _approximate(op)
 
-    def _expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
+    def expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
+        """One function, where it has a formula."""
         of = op.operands[0].type
         shape = of.shape if isinstance(of, ir.VectorType) else ()
         e = Emit(ir.InsertionPoint(op), op.location, shape, ldexp=self.ldexp)

@@ -24,6 +24,7 @@ PASSES: dict[str, str] = {
     "lamina-plan": "lamina.passes.plan:Plan",
     "lamina-tile": "lamina.passes.tile:Tile",
     "lamina-horizontal": "lamina.passes.horizontal:Horizontal",
+    "lamina-by-triton": "lamina.passes.by_triton:ByTriton",
     "lamina-expand-math": "lamina.passes.expand_math:ExpandMath",
     "lamina-distribute": "lamina.passes.distribute:Distribute",
     "lamina-gpu-to-nvvm": "lamina.passes.gpu_to_nvvm:GpuToNvvm",

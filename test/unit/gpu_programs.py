@@ -31,9 +31,10 @@ DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
 def tiled(
-    fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, products: str = ""
+    fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, products: str = "", last: str = ""
 ) -> tuple[ir.Module, Program]:
-    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are ours."""
+    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are ours; last: a
+    pass at the tile level."""
 
     def flat(*tensors: Tensor) -> list[Tensor]:
         out = fn(*tensors)
@@ -45,6 +46,8 @@ def tiled(
     module = stages.import_linalg(graph, options or Options(strict=True))
     choose = f"lamina-choose{{schedule='{products}'}}" if products else "lamina-choose"
     run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-choose{{target={TARGET}}}", choose), module)
+    if last:
+        run(f"builtin.module({last})", module)
     with module.context:
         program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
     stages.keep_kernels(module)

@@ -258,7 +258,8 @@ def test_every_level_from_a_tile_program() -> None:
         reached = {level: text() for level, text in NvvmTarget.named("sm_90a").below(ir.Module.parse(TILE))}
         for level in ("gpu", "nvvm"):
             ir.Module.parse(reached[level])
-    assert list(reached) == ["gpu", "nvvm", "llvm", "ptx", "sass"]
+    assert list(reached) == ["triton", "gpu", "nvvm", "llvm", "ptx", "sass"]
+    assert "v1 = program * 512\n" in reached["triton"]
     assert "ld.global.nc.v4" in reached["ptx"] and "STG.E.128" in reached["sass"]
 
 

@@ -126,8 +126,8 @@ class NvvmTarget(Target):
         printed = triton_text.take(module, self.gpu.capability >= TMA)
         if not (printed or ready or has_programs(module)):
             raise CompileError("there are no kernels: every step is a call of a library", remedy="--emit=plan shows the calls")
-        if printed or ready:
-            yield "triton", lambda: "\n\n\n".join([triton_text.together(printed).rstrip(), *(k.text for k in ready)]) + "\n"
+        if printed or ready or "tile.threads" in str(module.operation):
+            yield "triton", lambda: self._as_triton(module, printed, ready)
         texts = []
         if has_programs(module):
             self.to_gpu(module, clock)
@@ -139,6 +139,16 @@ class NvvmTarget(Target):
         source = triton.join([*texts, *(triton.compile_kernel(p, self.gpu).ptx for p in printed), *(k.ptx for k in ready)])
         yield "ptx", lambda: source
         yield "sass", lambda: disassemble(assemble(source, self.gpu.arch, jobs=_processors()).cubin)
+
+    def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Compiled]) -> str:
+        """All kernels as Triton's: those that Triton compiles, and the others, as lamina-by-triton would have them."""
+        texts = [triton_text.together(printed).rstrip(), *(k.text for k in ready)] if printed or ready else []
+        if has_programs(module):
+            with module.context, ir.Location.unknown():
+                others = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+                load("lamina-by-triton")().run(others)
+                texts.append(triton_text.others(others))
+        return "\n\n\n".join(texts) + "\n"
 
     def assembly(self, artifact: Artifact) -> str:
         return "\n".join(map(disassemble, cubins.divide(artifact.code)))

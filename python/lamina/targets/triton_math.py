@@ -3,6 +3,11 @@
 from lamina.passes.polynomials.error_function import LARGE, SMALL
 from lamina.passes.polynomials.hyperbolic import TANH
 
+from .triton_ops import applied
+
+_JOINED = tuple(
+    f"arith.{op}" for op in "addf mulf maximumf minimumf maxnumf minnumf addi muli maxsi minsi maxui minui andi ori xori".split()
+)
 _MINUS_LOG2_E = -1.4426950408889634
 _TWICE_LOG2_E = 2.8853900817779268
 # erf(a) = 1 - exp2(-a*q(a)) for a >= 0: least squares, reweighted towards the least maximum of the absolute error (Lawson)
@@ -23,6 +28,23 @@ def _function(name: str, says: str, *lines: str) -> str:
     return f"@triton.jit\ndef {name}(x):\n{body}"
 
 
+def _joining(op: str) -> str:
+    return f"@triton.jit\ndef {joining(op)}(a, b):\n    return {applied(op, ('a', 'b'), '')}"
+
+
+def joining(op: str) -> str:
+    """The name of the function of two numbers that an op of arith is, for tl.reduce and tl.associative_scan."""
+    return f"join_by_{op.partition('.')[2]}"
+
+
+RANDOM_BITS = """@triton.jit
+def random_bits(seed, index):
+    \"\"\"Word index % 4 of what Philox4x32 makes of the counter index // 4 (lamina/passes/philox.py).\"\"\"
+    block = index.to(tl.int64) // 4
+    low, high = (block & 0xFFFFFFFF).to(tl.uint32), (block >> 32).to(tl.uint32)
+    a, b, c, d = tl.philox(seed.to(tl.uint64), low, high, low * 0, low * 0, 7)
+    word = index % 4
+    return tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)).to(tl.int32, bitcast=True)"""
 _SIGN = "tl.where(x < 0, -large, large)"
 FUNCTIONS = {
     "erf": _function(
@@ -47,6 +69,8 @@ FUNCTIONS = {
         f"tail = tl.exp2(({_horner('a', _TAIL[::-1])}) * a - 1.0)",
         "return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) - a * tail",
     ),
+    **{joining(op): _joining(op) for op in _JOINED},
+    "random_bits": RANDOM_BITS,
     "tanh": _function(
         "tanh",
         "At most 4 ulp: an odd polynomial below 0.55, 1 - 2/(exp(2|x|) + 1) above (lamina/passes/gpu_math/hyperbolic.py).",

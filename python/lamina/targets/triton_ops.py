@@ -15,8 +15,8 @@ POINTERS = {
 _INFIX = {
     "arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/",
     "arith.addi": "+", "arith.subi": "-", "arith.muli": "*",
-    "arith.divui": "//", "arith.remui": "%", "arith.divsi": "//", "arith.remsi": "%", "arith.andi": "&", "arith.ori": "|",
-    "arith.xori": "^",
+    "arith.divui": "//", "arith.remui": "%", "arith.divsi": "//", "arith.remsi": "%", "arith.remf": "%",
+    "arith.andi": "&", "arith.ori": "|", "arith.xori": "^", "arith.shli": "<<", "arith.shrsi": ">>",
 }  # fmt: skip
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 _CALLS = {
@@ -29,7 +29,8 @@ _CALLS = {
     "math.sqrt": "tl.sqrt_rn({0})", "math.rsqrt": "tl.rsqrt({0})", "math.erf": "erf({0})", "math.tanh": "tanh({0})",
     "math.absf": "tl.abs({0})",
     "math.sin": "tl.sin({0})", "math.cos": "tl.cos({0})", "math.floor": "tl.floor({0})", "math.ceil": "tl.ceil({0})",
-    "math.fma": "tl.fma({0}, {1}, {2})",
+    "math.fma": "tl.fma({0}, {1}, {2})", "math.absi": "tl.abs({0})",
+    "math.tan": "tl.sin({0}) / tl.cos({0})", "math.trunc": "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
 }  # fmt: skip
 CASTS = (
     "arith.extf",
@@ -39,9 +40,14 @@ CASTS = (
     "arith.trunci",
     "arith.sitofp",
     "arith.uitofp",
+    "arith.fptosi",
+    "arith.fptoui",
     "arith.index_cast",
 )
 
+_BITS = {"f16": "tl.int16", "bf16": "tl.int16", "f32": "tl.int32", "f64": "tl.int64"}
+_WHOLE = {"f32": 2.0**23, "f64": 2.0**52}  # from here on all numbers are whole
+_UNSIGNED = {"i8": "tl.uint8", "i16": "tl.uint16", "i32": "tl.uint32", "i64": "tl.uint64"}
 _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
 _UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # what they are the opposite of
 _INTEGERS = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
@@ -68,6 +74,17 @@ def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None 
         return f"{operands[0]} {_INFIX[op]} {operands[1]}"
     if op in _CALLS:
         return _CALLS[op].format(*operands)
+    if op == "math.roundeven" and dtype in _WHOLE:
+        size = f"((tl.abs({operands[0]}) + {_WHOLE[dtype]}) - {_WHOLE[dtype]})"
+        signed = f"tl.where({operands[0]} < 0, {size} * -1.0, {size})"
+        return f"tl.where(tl.abs({operands[0]}) < {_WHOLE[dtype]}, {signed}, {operands[0]})"
+    if op == "math.copysign" and dtype in _BITS:
+        size = f"tl.abs({operands[0]})"
+        return f"tl.where(({operands[1]}).to({_BITS[dtype]}, bitcast=True) < 0, {size} * -1.0, {size})"
+    if op == "arith.bitcast":
+        return f"({operands[0]}).to({TYPES[dtype]}, bitcast=True)" if dtype in TYPES else None
+    if op == "arith.shrui" and dtype in _UNSIGNED:
+        return f"(({operands[0]}).to({_UNSIGNED[dtype]}, bitcast=True) >> {operands[1]}).to({TYPES[dtype]}, bitcast=True)"
     if op in CASTS:
         return f"({operands[0]}).to({TYPES[dtype]})" if dtype in TYPES else None
     if op == "arith.cmpf" and predicate is not None:

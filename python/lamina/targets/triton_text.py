@@ -66,21 +66,50 @@ def take(module: ir.Module, descriptors: bool) -> list[Printed]:
     return out
 
 
+def others(module: ir.Module) -> str:
+    """Programs of a module that Triton could compile, but that go down by lamina-distribute."""
+    found, refused = [], []
+    for op in (o.operation for o in module.body.operations if "tile.triton" in o.operation.attributes):
+        try:
+            found.append(print_kernel(op, False))
+        except CompileError as why:
+            refused.append(f"# {why}")
+    texts = ["# By lamina-distribute, not by Triton; here as lamina-by-triton would have them:", *refused]
+    return "\n".join([*texts, together(found).rstrip()] if found else texts)
+
+
 def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     """A tile program with `tile.triton`. descriptors: whether the chip has a tensor memory accelerator (sm_90 and newer)."""
     name = ir.StringAttr(function.attributes["sym_name"]).value
-    near = _Printer(function, descriptors, f"{name}_near", joint=True)
+    if not _multiplies(function):
+        from .triton_blocks import BlockPrinter
+
+        return BlockPrinter(function, name).run()
+    near = Printer(function, descriptors, f"{name}_near", joint=True)
     joint = near.run()
     if near.near is None:
-        return _Printer(function, descriptors, name).run()
-    apart = _Printer(function, descriptors, f"{name}_apart").run()
+        return Printer(function, descriptors, name).run()
+    apart = Printer(function, descriptors, f"{name}_apart").run()
     parameters = [near.names[a] for a in near.block.arguments]
     text = either(name, parameters, near.near, (joint.name, apart.name))
     calls = tuple(dict.fromkeys((*joint.calls, *apart.calls)))
     return replace(joint, name=name, kernel="\n\n\n".join((joint.kernel, apart.kernel, text)), calls=calls)
 
 
-class _Printer(Pairs):
+def _multiplies(function: ir.Operation) -> bool:
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "vector.contract":
+            found.append(op)
+            return ir.WalkResult.INTERRUPT
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+    return bool(found)
+
+
+class Printer(Pairs):
     """joint: two products may be one dot."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str, *, joint: bool = False) -> None:
@@ -151,9 +180,7 @@ class _Printer(Pairs):
             if not value.is_splat:
                 raise self._refuse(op)
             value = value.get_splat_value()
-        number = value.value
-        text = f'float("{number}")' if isinstance(number, float) and not math.isfinite(number) else repr(number)
-        self.literals[op.result] = f"({text})" if text.startswith("-") else text
+        self.literals[op.result] = literal(value.value)
 
     def _view(self, op: ir.Operation) -> None:
         self.views[op.result] = op
@@ -161,13 +188,16 @@ class _Printer(Pairs):
     def _apply(self, op: ir.Operation) -> None:
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
         dtype = str(_element(op.results[0].type)) if len(op.results) == 1 else ""
-        text = applied(op.name, [self._value(v) for v in op.operands], dtype, predicate)
+        text = applied(op.name, self._operands(op), dtype, predicate)
         if text is None:
             raise self._refuse(op)
         if op.name in BESIDE_ONE and meets_one(op.result):
             text = f"{BESIDE_ONE[op.name]}{text[text.index('(') :]}"
         self.calls.update(dict.fromkeys(name for name in FUNCTIONS if text.startswith(f"{name}(")))
         self._set(op.result, text)
+
+    def _operands(self, op: ir.Operation) -> list[str]:
+        return [self._value(v) for v in op.operands]
 
     def _broadcast(self, op: ir.Operation) -> None:
         if op.operands[0] in self.literals:
@@ -245,6 +275,12 @@ class _Printer(Pairs):
 
     def _refuse(self, op: ir.Operation) -> CompileError:
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
+
+
+def literal(number: float) -> str:
+    """A number as an operand of any operator."""
+    text = f'float("{number}")' if isinstance(number, float) and not math.isfinite(number) else repr(number)
+    return f"({text})" if text.startswith("-") else text
 
 
 def _only_reader(v: ir.Value, op: ir.Operation) -> bool:

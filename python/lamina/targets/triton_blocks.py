@@ -1,0 +1,151 @@
+"""Tile programs without products as Triton kernels: blocks of neighbours, as lamina-tile makes them for all other groups.
+
+A program is a CTA's, whatever `tile.pack`, `tile.teams` and `tile.cluster` say of threads.
+"""
+
+from dataclasses import replace
+
+from torch_mlir import ir
+
+from .triton_block_memory import BlockMemory
+from .triton_lanes import WIDEN
+from .triton_memory import INDENT
+from .triton_reductions import Reductions
+from .triton_text import Printed
+
+_PART = "tile.part"
+_SILENT = {_PART, "memref.alloca", "memref.prefetch"}
+
+
+class BlockPrinter(Reductions, BlockMemory):
+    """Prints a function whose blocks are vectors of one dimension."""
+
+    def run(self) -> Printed:
+        parts = [o.operation for o in self.block.operations if o.operation.name == _PART]
+        if not parts:
+            return super().run()
+        self.wide = False
+        whole = super().run()  # its head alone: parts have no text here
+        kernels, lines, first = [], [], 0
+        parameters = ", ".join(self.names[a] for a in self.arguments)
+        for i, part in enumerate(parts):
+            printer = BlockPrinter(self.function, f"{self.name}_{i}", part)
+            kernels.append(printer.body(parameters, self.names))
+            self.calls.update(printer.calls)
+            last = first + ir.IntegerAttr(part.attributes["tile.grid"]).value
+            lines += [
+                f"{INDENT}{'elif' if i else 'if'} program < {last}:",
+                f"{INDENT * 2}{printer.name}(program{f' - {first}' if first else ''}, {parameters})",
+            ]
+            first = last
+        head = [whole.kernel, f"{INDENT}program = tl.program_id(0)"]
+        return replace(whole, kernel="\n\n\n".join([*kernels, "\n".join([*head, *lines])]), calls=tuple(self.calls))
+
+    def body(self, parameters: str, names: dict[ir.Value, str]) -> str:
+        """The function of a part: of the number of its program, and of the kernel's parameters."""
+        self.names.update(names)
+        self.ctas = 0
+        self._body(self.block)
+        return "\n".join([f"@triton.jit\ndef {self.name}(program, {parameters}):", *self.head, *self.lines])
+
+    def _op(self, op: ir.Operation) -> None:
+        own = getattr(self, "_" + op.name.replace(".", "_"), None)
+        if own is not None:
+            own(op)
+        elif op.name not in _SILENT:
+            super()._op(op)
+            self._spread(op)
+
+    # -- values
+
+    def _tile_program_id(self, op: ir.Operation) -> None:
+        self.names[op.result] = "program"
+        if self.ctas:
+            self._line(f"program = tl.program_id(0){WIDEN if self.wide else ''}")
+
+    def _vector_broadcast(self, op: ir.Operation) -> None:
+        self._broadcast(op)
+        self.numbers.add(op.result)
+
+    def _vector_step(self, op: ir.Operation) -> None:
+        self.names[op.result] = self._all(self._width(op.result))
+
+    def _vector_create_mask(self, op: ir.Operation) -> None:
+        self._set(op.result, f"{self._all(self._width(op.result))} < {self._value(op.operands[0])}")
+
+    def _tile_window(self, op: ir.Operation) -> None:
+        lanes, (low, high) = self._all(self._width(op.result)), (self._value(v) for v in op.operands)
+        self._set(op.result, f"({lanes} >= {low}) & ({lanes} < {high})")
+
+    def _arith_index_cast(self, op: ir.Operation) -> None:
+        if op.operands[0] in self.literals:
+            self.literals[op.result] = self.literals[op.operands[0]]
+        else:
+            self._apply(op)
+            self._spread(op)
+
+    def _arith_addi(self, op: ir.Operation) -> None:
+        """Nothing is added to many indices."""
+        left = [v for v in op.operands if self.literals.get(v) != "0"]
+        if len(left) == 1 and self._is_number(left[0]) == self._is_number(op.result):
+            (self.literals if left[0] in self.literals else self.names)[op.result] = self._value(left[0])
+        else:
+            self._apply(op)
+        self._spread(op)
+
+    def _random_bits(self, op: ir.Operation) -> None:
+        seed, index = (self._value(v) for v in op.operands)
+        self.calls["random_bits"] = None
+        self._set(op.result, f"random_bits({seed}, {index})")
+
+    def _tile_check(self, op: ir.Operation) -> None:
+        text = " | ".join([self._value(op.operands[0]), *([f"~{past}"] if (past := self._past(op.operands[0])) else [])])
+        self._line(f"tl.device_assert({text}, {ir.StringAttr(op.attributes['message']).value!r})")
+
+    def _tile_combine(self, op: ir.Operation) -> None:
+        """One CTA has gone through the whole loop."""
+        self.names[op.result] = self._value(op.operands[0])
+
+    # -- loops and branches
+
+    def _scf_for(self, op: ir.Operation) -> None:
+        low, high, step, *inits = op.operands
+        body = op.regions[0].blocks[0]
+        counter, *carried = body.arguments
+        self.names[counter] = f"k{self.loops}" if self.loops else "k"
+        self.loops += 1
+        for init, inner, out in zip(inits, carried, op.results, strict=True):
+            name = self.names[inner] = self.names[out] = self._fresh()
+            self._line(f"{name} = {self._block(init) if isinstance(init.type, ir.VectorType) else self._full_number(init)}")
+        self._line(f"for {self.names[counter]} in range({self._value(low)}, {self._value(high)}, {self._value(step)}):")
+        self.depth += 1
+        if self.wide:
+            self._set(counter, f"{self.names.pop(counter)} + tl.full([], 0, tl.int64)")
+        self._body(body)
+        self._carry([self.names[c] for c in carried], list(list(body.operations)[-1].operands))
+        self.depth -= 1
+
+    def _carry(self, names: list[str], values: list[ir.Value]) -> None:
+        """What a loop's next iteration begins with: all at once, since one may be another's."""
+        texts = [self._block(v) if isinstance(v.type, ir.VectorType) else self._value(v) for v in values]
+        if any(t in names for t in texts):
+            kept = [self._fresh() for _ in texts]
+            for name, text in zip(kept, texts, strict=True):
+                self._line(f"{name} = {text}")
+            texts = kept
+        for name, text in zip(names, texts, strict=True):
+            self._line(f"{name} = {text}")
+        if not names:
+            self._line("pass")
+
+    def _scf_index_switch(self, op: ir.Operation) -> None:
+        """Which buffers a part of joined launches works on."""
+        names = [self._name(v) for v in op.results]
+        numbers = list(ir.DenseI64ArrayAttr(op.attributes["cases"]))
+        default, *regions = op.regions
+        for i, (number, region) in enumerate([*zip(numbers, regions, strict=True), (None, default)]):
+            test = f"{'elif' if i else 'if'} {self._value(op.operands[0])} == {number}:" if number is not None else "else:"
+            self._line(test)
+            given = list(region.blocks[0].operations)[-1].operands
+            for name, v in zip(names, given, strict=True):
+                self._line(f"{INDENT}{name} = {self._value(v)}")

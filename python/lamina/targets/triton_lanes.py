@@ -1,0 +1,83 @@
+"""Lanes of printed Triton blocks, which are powers of two, and which of them a tile program has."""
+
+from torch_mlir import ir
+
+from .triton_memory import INDENT, WIDE
+from .triton_ops import CASTS, TYPES
+from .triton_text import Printer
+
+WIDEN = ".to(tl.int64)"
+_TYPED = {*CASTS, "arith.bitcast", "arith.shrui", "math.copysign"}
+
+
+class Lanes(Printer):
+    """Names of values as Triton has them. A value that is one number for all lanes stays a number, which Triton broadcasts; lanes
+    past those of the tile program hold anything. part: of a function that is made of parts, the one to print."""
+
+    def __init__(self, function: ir.Operation, name: str, part: ir.Operation | None = None) -> None:
+        super().__init__(function, False, name)
+        self.part = part or function
+        self.block = self.part.regions[0].blocks[0]
+        self.numbers: set[ir.Value] = set()  # vectors that are one number
+        self.groups: dict[int, str] = {}
+        self.arguments = list(function.regions[0].blocks[0].arguments)
+        self.wide = any(_extent(ir.MemRefType(a.type)) >= WIDE for a in self.arguments)
+
+    def _spread(self, op: ir.Operation) -> None:
+        """Notes results that are one number for all lanes: their operands are."""
+        for result in op.results:
+            if isinstance(result.type, ir.VectorType) and result in self.names and all(self._is_number(v) for v in op.operands):
+                self.numbers.add(result)
+
+    def _is_number(self, v: ir.Value) -> bool:
+        return v in self.literals or v in self.numbers or not isinstance(v.type, ir.VectorType)
+
+    def _operands(self, op: ir.Operation) -> list[str]:
+        """Numbers that are written out are values where an op asks for their type, where it has no others, and among doubles: a
+        function of Triton takes them for f32."""
+        typed = op.name in _TYPED or all(v in self.literals for v in op.operands) or "f64" in str(op.operands[0].type)
+        return [self._full_number(v) if typed else self._value(v) for v in op.operands]
+
+    def _width(self, v: ir.Value) -> int:
+        return 1 << (ir.VectorType(v.type).shape[0] - 1).bit_length()
+
+    def _all(self, n: int) -> str:
+        """The numbers of a block's lanes, made once."""
+        if n not in self.groups:
+            self.groups[n] = f"lanes{n}"
+            self.head.append(f"{INDENT}lanes{n} = tl.arange(0, {n}){WIDEN if self.wide else ''}")
+        return self.groups[n]
+
+    def _past(self, v: ir.Value) -> str:
+        """The mask of the lanes that the tile program has, "" where these are all."""
+        n, width = ir.VectorType(v.type).shape[0], self._width(v)
+        return "" if n == width else f"({self._all(width)} < {n})"
+
+    def _block(self, v: ir.Value) -> str:
+        """A value in every lane."""
+        if not self._is_number(v):
+            return self._value(v)
+        if v not in self.literals:
+            return f"tl.broadcast_to({self._value(v)}, ({self._width(v)},))"
+        return f"tl.full(({self._width(v)},), {self.literals[v]}, {TYPES[str(ir.VectorType(v.type).element_type)]})"
+
+    def _masked(self, v: ir.Value, *masks: ir.Value) -> str:
+        """`mask=...` of an access to the lanes of v, after a comma; "" for none."""
+        texts = [self._value(m) for m in masks if m not in self.literals or self.literals[m] != "True"]
+        texts = [t for t in [*texts, self._past(v)] if t]
+        return f", mask={' & '.join(texts)}" if texts else ""
+
+    def _full_number(self, v: ir.Value) -> str:
+        if v not in self.literals:
+            return self._value(v)
+        element, shape = (ir.VectorType(v.type).element_type, [1]) if isinstance(v.type, ir.VectorType) else (v.type, [])
+        return f"tl.full({shape}, {self.literals[v]}, {TYPES[str(element)]})"
+
+    def _name(self, v: ir.Value) -> str:
+        self.names[v] = self._fresh()
+        return self.names[v]
+
+
+def _extent(memory: ir.MemRefType) -> int:
+    strides, _ = memory.get_strides_and_offset()
+    return sum((n - 1) * abs(s) for n, s in zip(memory.shape, strides, strict=True))

@@ -1,0 +1,90 @@
+"""Reductions, scans and online sums of printed Triton blocks."""
+
+from torch_mlir import ir
+
+from lamina.passes.distribution.reductions import COMBINE
+from lamina.passes.reading import neutral
+
+from .triton_lanes import Lanes
+from .triton_math import joining
+from .triton_ops import applied
+from .triton_text import literal
+
+
+class Reductions(Lanes):
+    """What becomes of all lanes of a block. Lanes past those of the tile program are given what changes nothing."""
+
+    def _vector_reduction(self, op: ir.Operation) -> None:
+        """Of a block, and of a number that joins it where there is one."""
+        kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+        block, *start = op.operands
+        name = COMBINE[kind][0 if isinstance(op.result.type, ir.FloatType) else 1]
+        text = self._reduced(name, self._whole(block, name))
+        self._set(op.result, applied(name, [text, self._value(start[0])], "") or "" if start else text)
+
+    def _tile_scan(self, op: ir.Operation) -> None:
+        x, carry = op.operands
+        name = ir.StringAttr(op.attributes["combine"]).value
+        block = self._fresh()
+        self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, {self._joining(name)})")
+        self._set(op.results[0], applied(name, [self._full_number(carry), block], "") or "")
+        lanes = self._all(self._width(x))
+        last = f"{lanes} == {ir.VectorType(x.type).shape[0] - 1}"
+        self._set(op.results[1], f"tl.sum(tl.where({last}, {self._value(op.results[0])}, 0), 0)")
+
+    def _reduced(self, name: str, block: str, axis: int = 0) -> str:
+        if name in ("arith.addf", "arith.addi"):
+            return f"tl.sum({block}, {axis})"
+        return f"tl.reduce({block}, {axis}, {self._joining(name)})"
+
+    def _joining(self, name: str) -> str:
+        """The function that combines two numbers."""
+        function = joining(name)
+        self.calls[function] = None
+        return function
+
+    def _whole(self, block: ir.Value, name: str) -> str:
+        """A block whose lanes past the tile program's change no result of the op `name`."""
+        past = self._past(block)
+        if not past:
+            return self._block(block)
+        none = literal(neutral(name, str(ir.VectorType(block.type).element_type)))
+        return f"tl.where({past}, {self._value(block)}, {none})"
+
+    # -- sums of exponentials in the loop of their maximum: a row of threads has as many largest elements and sums
+
+    def _tile_exp_sum(self, op: ir.Operation) -> None:
+        x, largest, total = op.operands
+        powers, new_largest, new_total = (self._name(v) for v in op.results)
+        block = self._fresh()
+        self._line(f"{block} = {self._threads(self._whole(x, 'arith.maximumf'), x, largest)}")
+        inner = self._reduced("arith.maximumf", self._reduced("arith.maximumf", block, 2))
+        self._line(f"{new_largest} = {applied('arith.maximumf', [self._block(largest), inner], '')}")
+        shift = f"tl.where({new_largest} == float('-inf'), 0.0, {new_largest})"
+        power = self._fresh()
+        self._line(f"{power} = tl.exp({block} - {shift}[None, :, None])")
+        rescaled = f"{self._block(total)} * tl.exp({self._block(largest)} - {shift})"
+        self._line(f"{new_total} = {rescaled} + tl.sum(tl.sum({power}, 2), 0)")
+        self._line(f"{powers} = {power}.reshape({self._width(x)})")
+
+    def _tile_exp_total(self, op: ir.Operation) -> None:
+        largest, total = (self._block(v) for v in op.operands)
+        most, sum_, scale = (self._name(v) for v in op.results)
+        self._line(f"{most} = {self._reduced('arith.maximumf', largest)}")
+        self._line(f"{scale} = tl.where({largest} == {most}, 1.0, tl.exp({largest} - {most}))")
+        self._line(f"{sum_} = tl.sum({total} * {scale}, 0)")
+
+    def _tile_lanes(self, op: ir.Operation) -> None:
+        """Lane l is thread (l / vec) % threads's."""
+        width, (a, t, v) = self._width(op.result), self._shape(op.result, op.operands[0])
+        spread = f"tl.broadcast_to({self._block(op.operands[0])}[None, :, None], ({a}, {t}, {v}))"
+        self._set(op.result, f"{spread}.reshape({width})")
+
+    def _threads(self, text: str, block: ir.Value, threads: ir.Value) -> str:
+        return f"({text}).reshape({', '.join(map(str, self._shape(block, threads)))})"
+
+    def _shape(self, block: ir.Value, threads: ir.Value) -> tuple[int, int, int]:
+        """Accesses, threads and lanes of an access."""
+        vec = ir.IntegerAttr(self.part.attributes["tile.vec"]).value
+        groups = self._width(threads)
+        return self._width(block) // (groups * vec), groups, vec

@@ -1,0 +1,26 @@
+"""Kernels that lamina-by-triton sends down through Triton, on the GPU against float64."""
+
+import pytest
+import torch
+from gpu_programs import tiled
+from test_by_triton import CASES, PASS
+
+from lamina.core.program_needs import with_needs
+from lamina.runtime.executable import Executable
+from lamina.targets.nvvm import NvvmTarget
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    fn, inputs = CASES[name]
+    module, program = tiled(fn, inputs, last=PASS)
+    major, minor = torch.cuda.get_device_capability()
+    artifact = NvvmTarget.named(f"sm_{major}{minor}{'a' if major == 9 else ''}").compile(module)
+    run = Executable(with_needs(program, artifact.needs), artifact)
+    found = run(
+        *(t.cuda() if t.is_contiguous() else torch.empty_strided(t.shape, t.stride(), device="cuda").copy_(t) for t in inputs)
+    )
+    wanted = fn(*(a.double() if a.is_floating_point() else a for a in inputs))
+    for ours, exact in zip(found, wanted if isinstance(wanted, tuple) else [wanted], strict=True):
+        bound = {torch.bfloat16: 1e-2, torch.float32: 1e-5}.get(ours.dtype, 1e-9)
+        torch.testing.assert_close(ours.cpu().double(), exact.double(), rtol=bound, atol=bound)
