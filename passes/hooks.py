@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from torch_mlir import ir
@@ -16,7 +17,7 @@ from .contraction import EPILOGUE, Unfit
 from .expressions import HALF, Apply, Const, Expr, Load
 from .locations import fused, model_ops
 from .product_groups import CHOICE, calls, strides_of
-from .reading import Untraceable, element_type, shape_of
+from .reading import Untraceable, compute_type, element_type, shape_of
 from .strips import WINDOW
 from .trace import RESHAPES, Tracer
 
@@ -28,12 +29,13 @@ _SPLITS = 8  # of axes, before it is given up
 
 @dataclass(frozen=True)
 class Hook(Pass):
-    """Compute pointwise groups in the kernels of users whose results they alone read.
+    """Compute pointwise groups in the kernels of users whose results they read.
 
-    Before: @main holds groups and externs. After: a call of a user's kernel that has a hook, and the group that alone reads its
-    result, through reshapes or none, are one call, which also takes what else the group reads, and gives what the group gives. The
-    group must compute element by element: each of its results has as many elements as the kernel's, and reads that one's element
-    at its own place. `epilogue` says what it computes, as JSON: lines of scalar expressions (targets/triton_hooks.py).
+    Before: @main holds groups and externs. After: a call of a user's kernel that has a hook, and the group that first reads its
+    result, through reshapes or none, are one call, which also takes what else the group reads, and gives what the group gives, and
+    the kernel's own result where others read that. The group must compute element by element: each of its results has as many
+    elements as the kernel's, and reads that one's element at its own place. `epilogue` says what it computes, as JSON: lines of
+    scalar expressions (targets/triton_hooks.py).
 
         %0 = "graph.extern"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
         %1 = "graph.group"(%0, %bias) ({ add ; relu })
@@ -61,17 +63,24 @@ def _has_hook(op: ir.Operation) -> bool:
 
 
 def _reader(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
-    """The group that alone reads the result of a call, and what it reads: that, or a reshape of it."""
+    """The group that first reads the result of a call, and what it reads: that, or a reshape of it that alone reads it."""
     value = op.results[0]
     plain = _strides(op) == row_major(shape_of(value))
-    while len(users := {use.owner for use in value.uses}) == 1:
-        user = next(iter(users)).operation
+    while users := list(dict.fromkeys(use.owner.operation for use in value.uses)):
+        user = min(users, key=_places(op.operation.block, users).__getitem__)
         if user.name == "graph.group":
             return None if CHOICE in user.attributes or WINDOW in user.attributes else (value, user)
-        if user.name not in RESHAPES or not plain:
+        if len(users) > 1 or user.name not in RESHAPES or not plain:
             return None
         value = user.results[0]
     return None
+
+
+def _places(block: ir.Block, ops: Sequence[ir.Operation]) -> dict[ir.Operation, int]:
+    """Where these ops stand; one op where there is one alone."""
+    if len(ops) == 1:
+        return {ops[0]: 0}
+    return {op.operation: i for i, op in enumerate(block.operations) if op.operation in ops}
 
 
 def _strides(op: ir.Operation) -> tuple[int, ...]:
@@ -81,14 +90,20 @@ def _strides(op: ir.Operation) -> tuple[int, ...]:
 def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bool) -> None:
     """One call for both. Unfit or Untraceable where the kernel cannot compute the group, and nothing has changed."""
     shape = shape_of(group.results[0])
-    strides = _strides(op) if shape == shape_of(op.results[0]) else row_major(shape)
-    if strides != row_major(shape) and shape_of(value) != shape:
-        raise Unfit("a result in another order")
-    operands = list(dict.fromkeys([*op.operands, *(v for v in group.operands if v != value)]))
-    needs = [tuple(ir.DenseI64ArrayAttr(a)) for a in op.attributes["needs"]]
-    needs += [_order_of(v) for v in operands[len(needs) :]]
-    given = dict(zip(operands, needs, strict=True))
-    text = _Epilogue(group, value, strides, given, operands, round_half).text()
+    reshaped = {shape, shape_of(value)} != {shape_of(op.results[0])}
+    if reshaped and _strides(op) != row_major(shape_of(op.results[0])):
+        raise Unfit("a reshape of what lies in another order")
+    if prod(shape) != prod(shape_of(value)):
+        raise Unfit("a part of the kernel's result")
+    strides = row_major(shape) if reshaped else _strides(op)
+    others = dict.fromkeys(v for v in group.operands if v != value and v not in op.operands)
+    operands = [*op.operands, *others]
+    needs = [*(tuple(ir.DenseI64ArrayAttr(a)) for a in op.attributes["needs"]), *map(_order_of, others)]
+    given = dict(reversed(list(zip(operands, needs, strict=True))))  # of one that is there twice, its first place
+    kept = any(use.owner.operation != group for use in value.uses)
+    text = _Epilogue(group, value, strides, given, operands, round_half).text(kept)
+    results = [*group.results, *([value] if kept else [])]
+    orders = [strides] * len(group.results) + [row_major(shape_of(value)) if reshaped else strides]
     location = fused([op.location, group.location])
     kwargs = {named.name: named.attr for named in op.attributes["kwargs"]}
     with location, ir.InsertionPoint(group):
@@ -100,13 +115,15 @@ def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bo
             "kwargs": ir.DictAttr.get(kwargs),
             "args": ir.ArrayAttr.get([ir.ArrayAttr.get([ir.UnitAttr.get()] * len(operands))]),
             "needs": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(n)) for n in needs]),
-            "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(strides))] * len(group.results)),
+            "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in orders[: len(results)]]),
         }
-        types = [result.type for result in group.results]
+        types = [result.type for result in results]
         made = ir.Operation.create("graph.extern", results=types, operands=operands, attributes=attributes)
-    for old, new in zip(group.results, made.results, strict=True):
+    for old, new in zip(group.results, made.results, strict=False):
         old.replace_all_uses_with(new)
     group.erase()
+    if kept:
+        value.replace_all_uses_with(made.results[len(results) - 1])
     while value != op.results[0]:
         reshape = value.owner.operation
         value = reshape.operands[0]
@@ -142,7 +159,7 @@ class _Epilogue:
         if any(shape_of(v) != self.shape for v in self.results) or 0 in self.shape:
             raise Unfit("results of different shapes")
         arguments = dict(zip(self.block.arguments, group.operands, strict=True))
-        self.own = next(a for a, v in arguments.items() if v == value)
+        self.own = [a for a, v in arguments.items() if v == value]
         self.numbers = {a: operands.index(v) for a, v in arguments.items() if v != value}
         own = strides if shape_of(value) == self.shape else row_major(shape_of(value))
         self.places = {a: own if v == value else given[v] for a, v in arguments.items()}
@@ -152,13 +169,16 @@ class _Epilogue:
         self.lines: list[list[Any]] = []
         self.known: dict[Expr, int] = {}
 
-    def text(self) -> str:
+    def text(self, kept: bool) -> str:
+        """kept: the kernel's own result is one, too, the last."""
         expressions = self._traced()
         self.axes = [(axis, stride) for axis, stride in self.axes if axis.extent > 1]
         stored = [element_type(v) for v in self.results]
         if unknown := [dtype for dtype in stored if dtype not in _STORED]:
             raise Unfit(f"a result of {unknown[0]}")
         results = [[self._line(e), dtype] for e, dtype in zip(expressions, stored, strict=True)]
+        if kept:
+            results.append([self._kept(), element_type(self.own[0])])
         dims = [[axis.extent, stride] for axis, stride in self.axes]
         return json.dumps({"dims": dims, "lines": self.lines, "results": results})
 
@@ -187,6 +207,10 @@ class _Epilogue:
             self.known[e] = self._add(line)
         return self.known[e]
 
+    def _kept(self) -> int:
+        found = next((i for i, line in enumerate(self.lines) if line[0] == "value"), None)
+        return self._add(["value", compute_type(element_type(self.own[0]))]) if found is None else found
+
     def _add(self, line: list[Any]) -> int:
         self.lines.append(line)
         return len(self.lines) - 1
@@ -204,11 +228,11 @@ class _Epilogue:
             raise Unfit("a read under bounds, or where other values say")
         if (stored := element_type(e.tensor)) not in _STORED:
             raise Unfit(f"an operand of {stored}")
-        if e.tensor != self.own:
+        if e.tensor not in self.own:
             return ["load", self.numbers[e.tensor], e.at.constant, [e.at.coefficient(axis) for axis, _ in self.axes], e.dtype]
         if e.at != offset(self.index, self.strides):
             raise Unfit("another element of the kernel's result")
-        value, dtype = ["value", e.dtype], element_type(self.own)
+        value, dtype = ["value", e.dtype], element_type(self.own[0])
         if not self.round_half or dtype not in HALF:
             return value
         rounded = self._add(["apply", "arith.truncf", [self._add(value)], None, dtype])
