@@ -34,6 +34,15 @@ class ChooseAttention(Pass):
                                            graph.choice = "forward{m=64 n=64}", ...}
      -> %0 = "graph.extern"(%q, %k, %v) {callee = "lamina.attention_forward", reason = "custom", kwargs = {schedule = ...}, ...}
 
+    A mask is not made where the ops behind it say what it means: that queries see no later keys, or those of a window alone, which
+    keys a sequence has, what each head adds for distance. Then kernels of ours get flags, bounds of keys (by a small kernel, once
+    for all calls with the mask) and slopes, and skip blocks of keys that are hidden.
+
+        %m = "graph.group"() ({ positions compared, %there among them, as numbers to add })
+        %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "aten._scaled_dot_product_efficient_attention.default", ...}
+     -> %1 = "graph.extern"(%there) {callee = "lamina.attention_bounds", ...}
+        %0 = "graph.extern"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
+
     target    the GPU whose cost model decides on attention without graph.choice ("": it stays)
     schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
     """

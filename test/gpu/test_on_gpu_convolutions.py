@@ -8,9 +8,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from doors import by_dynamo, by_export
+from gpu_programs import tiled
 from torch import Tensor, nn
 
 import lamina
+from lamina.core.gpu import Gpu
+from lamina.core.program_needs import with_needs
+from lamina.runtime.executable import Executable
+from lamina.schedules.convolution_cost import SCHEDULES
+from lamina.targets.nvvm import NvvmTarget
 
 DOORS = (by_export, by_dynamo)
 BF16 = torch.bfloat16
@@ -170,6 +176,41 @@ def test_what_is_no_number_stays_so() -> None:
     with torch.no_grad():
         mine, eager = by_dynamo(model, (x,))(x), model(x)
     assert torch.equal(mine.isnan(), eager.isnan())
+
+
+OURS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {  # image, weight, how
+    "3x3": ((4, 64, 29, 27), (96, 64, 3, 3), {"padding": 1}),
+    "1x1": ((3, 64, 15, 17), (96, 64, 1, 1), {}),
+    "1x1 stride 2": ((3, 64, 15, 17), (96, 64, 1, 1), {"stride": 2}),
+    "7x7 of three channels": ((2, 3, 65, 63), (64, 3, 7, 7), {"stride": (2, 1), "padding": 3}),
+    "dilated": ((1, 48, 31, 33), (40, 48, 3, 3), {"padding": 2, "dilation": 2}),
+}
+
+
+@pytest.mark.parametrize("number", range(len(SCHEDULES)))
+@pytest.mark.parametrize("name", OURS)
+def test_products_of_ours(name: str, number: int) -> None:
+    """Whatever tuning would choose, with a bias, a gate of channels, a residual and an activation, against float64."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("schedules here are for sm_90")
+    image, weight, how = OURS[name]
+    if number not in (0, 3) and name != "3x3":
+        pytest.skip("two schedules will do")
+
+    def block(x: Tensor, w: Tensor, b: Tensor, s: Tensor, r: Tensor) -> Tensor:
+        return F.silu(F.conv2d(x, w, b, **how) * s + r)
+
+    w = torch.randn(weight, device="cuda") * (weight[1] * weight[2] * weight[3]) ** -0.5
+    x, b, s = (torch.randn(n, device="cuda") for n in (image, weight[:1], (image[0], weight[0], 1, 1)))
+    r = torch.randn_like(F.conv2d(x, w, b, **how))
+    inputs = [t.to(BF16).contiguous(memory_format=LAST) if t.dim() == 4 else t.to(BF16) for t in (x, w, b, s, r)]
+    module, program = tiled(block, [t.cpu() for t in inputs], products=str(list(SCHEDULES)[number]))
+    artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
+    assert artifact.needs, "no kernel of Triton's"
+    run = Executable(with_needs(program, artifact.needs), artifact)
+    run.load(0)
+    (found,), want = run(*inputs), block(*(t.double() for t in inputs))
+    assert (found.double() - want).norm() < 5e-3 * want.norm()
 
 
 def gradients(run: Callable[..., Tensor], model: nn.Module, x: Tensor) -> list[Tensor]:

@@ -47,7 +47,7 @@ def test_by_descriptors() -> None:
 
 @pytest.mark.parametrize("build", [keys, lengths, slopes, lowest], ids=lambda f: f.__name__)
 def test_keys_in_parts(build: Builder) -> None:
-    check(build, (4 if build is lowest else 5, 8, 1, 1000), "split{n=64 parts=7}")
+    check(build, (4 if build is lowest else 5, 4, 1, 1000), "split{n=64 parts=7}")
 
 
 @pytest.mark.parametrize("count", [1, 3, 127])

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from gpu_programs import TARGET, Simulated, distribute
-from torch import Tensor
+from torch import Tensor, fx
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
@@ -34,6 +34,11 @@ def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
 
     with torch.no_grad():
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
+    return to_graph_level(gm)
+
+
+def to_graph_level(gm: fx.GraphModule) -> ir.Module:
+    """A decomposed graph."""
     module = stages.import_linalg(normalise(gm), Options(strict=True))
     run(pipeline("linalg", "graph", target=TARGET), module)
     return module
@@ -54,7 +59,12 @@ def program_of(module: ir.Module, schedule: str = "") -> Program:
 def compute(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) -> tuple[list[Tensor], list[str]]:
     """The results, and the names of the kernels that were launched."""
     module = graph_level(fn, inputs)
-    program, functions = attention.placed(program_of(module, schedule))
+    return run_program(module, program_of(module, schedule), inputs)
+
+
+def run_program(module: ir.Module, program: Program, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[str]]:
+    """The same of a program, whose tile programs a module holds."""
+    program, functions = attention.placed(program)
     program, kernels = triton_user.launched(program)
     if any(op.operation.name == "func.func" for op in module.body.operations):
         distribute(module)

@@ -1,11 +1,15 @@
 """Attention as graphs for training call it, and its gradients in float64."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from attention_programs import aten
-from torch import Tensor
+from functorch.compile import aot_function, make_boxed_func, min_cut_rematerialization_partition
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from lamina.frontend.decompositions import table
 
 KINDS = ("flash", "efficient", "cudnn")
 
@@ -72,3 +76,25 @@ def exact_gradients(
     weights = torch.where(blind, 0.0, torch.where(blind, 0.0, scores).softmax(-1))
     out = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)
     return torch.autograd.grad(out, wide, grad.double())
+
+
+def both_graphs(fn: Callable[..., Tensor], inputs: Sequence[Tensor]) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """The forward and the backward graph of a function of tensors that all need gradients, as torch.compile makes them."""
+    graphs: list[fx.GraphModule] = []
+
+    def keep(gm: fx.GraphModule, _: object) -> Callable[..., Any]:
+        graphs.append(gm)
+        return make_boxed_func(gm.forward)
+
+    with FakeTensorMode() as fake:
+        traced = aot_function(fn, keep, keep, min_cut_rematerialization_partition, table())
+        traced(*(fake.from_tensor(t).requires_grad_() for t in inputs)).sum().backward()
+    one, other = graphs
+    return one, other
+
+
+def saved(one: fx.GraphModule, found: Sequence[Tensor], inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """By name, what a backward graph may read: the arguments of the forward graph `one`, and what it has found."""
+    given = [node for node in one.graph.nodes if node.op == "placeholder"]
+    made = [node for node in one.graph.output_node().args[0] if node.op != "placeholder"]
+    return {node.name: t for node, t in zip((*given, *made), (*inputs, *found), strict=True)}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from attention_programs import compute, exact
-from attention_training import KINDS, backward, exact_gradients, exact_sums, forward
+from attention_programs import compute, exact, program_of, run_program, to_graph_level
+from attention_training import KINDS, backward, both_graphs, exact_gradients, exact_sums, forward, saved
 from torch import Tensor
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -170,3 +170,22 @@ def test_only_what_is_read_is_computed() -> None:
         )
         near(found, exact_gradients(grad, q, q, q)[wanted], 4e-3)
         assert names == ["attention_forward", *kernels]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_graphs_as_torch_makes_them(kind: str) -> None:
+    """What one of them finds for the other goes through the arguments of both."""
+    inputs = [random(2, 40, 2, 16).transpose(1, 2) for _ in range(3)]
+    one, other = both_graphs(lambda q, k, v: forward(kind, q, k, v, None, True)[0] * 2, inputs)
+    module = to_graph_level(one)
+    found, names = run_program(module, program_of(module, FORWARD), inputs)
+    assert "attention_forward" in names
+    (tangent,) = [node for node in other.graph.nodes if node.name.startswith("tangents")]
+    grad = torch.empty_strided(tangent.meta["val"].shape, tangent.meta["val"].stride(), dtype=BF16).normal_()
+    known = {**saved(one, found, inputs), tangent.name: grad}
+    module = to_graph_level(other)
+    taken = [known[node.name] for node in other.graph.nodes if node.op == "placeholder"]
+    gradients, names = run_program(module, program_of(module, BACKWARD), taken)
+    assert names[-2:] == OURS
+    for mine, want in zip(gradients, exact_gradients(grad * 2, *inputs, None, True), strict=True):
+        near(mine, want, 5e-3)

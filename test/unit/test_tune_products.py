@@ -282,6 +282,33 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
     assert by_export[0] == by_export[2] and by_export[1] == by_export[3]
 
 
+def test_convolutions_are_asked_about(store: Store, here: Identity) -> None:
+    """On images as they will lie, also those that a kernel makes; unmeasured, they stay the library's."""
+
+    def net(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+        return F.conv2d(F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2), v)
+
+    shapes = ((2, 16, 9, 11), (24, 16, 3, 3), (40, 24, 1, 1))
+    module = graph_level(*(torch.randn(s).bfloat16().contiguous(memory_format=torch.channels_last) for s in shapes), fn=net)
+    one, other = bundles(module)
+    cuts = Cut(one), Cut(other)
+    assert [c.what.partition(" and ")[0] for c in cuts] == [
+        "convolution 2x16x9x11 by 24x16x3x3",
+        "convolution 2x24x4x5 by 40x24x1x1",
+    ]
+    for cut in cuts:
+        assert all(x.is_contiguous(memory_format=torch.channels_last) for x in random_inputs(cut, torch.device("cpu")))
+    (ours, *_), default = kernels_of(one, Gpu.named("sm_90a"))
+    assert default == "" and kernels_of(other, Gpu.named("sm_90a"))[0]
+    question = Question(cuts[0].key, cuts[0].what, (LIBRARY, ours), LIBRARY)
+    store.put(question, here, Answer(ours, ((ours, 1e-5), (LIBRARY, 2e-5))))
+    assert [answer.winner for _, answer in annotated(module, store)] == [ours, LIBRARY]
+    run(pipeline("graph", "tile", target=TARGET), module)
+    with module.context:
+        kinds = [type(step) for step in program_from(module, "cuda").steps]
+    assert kinds == [Launch, Launch, Call]
+
+
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_library_that_loses_nan_is_dropped(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates are compared on finite numbers: what cuBLASLt makes of others is its own."""

@@ -9,10 +9,10 @@ from .product_cost import Work
 
 SCHEDULES: dict[Config, float] = {
     Config(128, 128, 64, 8, 3, descriptors=0): 0.50,
-    Config(128, 128, 64, 4, 3, descriptors=0): 0.48,
+    Config(128, 128, 64, 4, 3, split=2, descriptors=0): 0.48,
     Config(128, 128, 64, 8, 4): 0.48,
-    Config(128, 256, 64, 8, 3, descriptors=0): 0.55,
-    Config(256, 128, 64, 8, 3, descriptors=0): 0.50,
+    Config(128, 256, 64, 8, 3, split=2, descriptors=0): 0.55,
+    Config(256, 128, 64, 8, 3, split=2, descriptors=0): 0.50,
     Config(128, 64, 64, 4, 4, descriptors=0): 0.42,
     Config(256, 64, 64, 8, 3, descriptors=0): 0.45,
     Config(128, 64, 64, 4, 4): 0.41,
