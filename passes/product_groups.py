@@ -1,6 +1,6 @@
 """Calls of matrix products with the group that reads them, as the one group that a kernel of ours computes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -11,6 +11,7 @@ from .contraction import MOST, Contraction, Unfit, contraction_of
 from .convolution_products import Convolution, computed
 from .copying import copy_ops
 from .extern_calls import declared_strides
+from .halved_products import in_halves, may_meet
 from .layout import channels_last
 from .locations import fused, model_ops, op_word
 from .products import Product
@@ -150,7 +151,7 @@ def best_of(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
     """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
     Unfit where blocks cannot compute the product either."""
     if bundle.group is not None:
-        for make in (_made, _made_first):
+        for make in (_made, _made_first, _made_of_halves):
             with suppress(Unfit):
                 return bundle, make(bundle, width)
     return bundle.alone(), _made(bundle.alone(), width)
@@ -169,8 +170,17 @@ def _made_first(bundle: Bundle, width: int) -> Made:
         raise
 
 
-def _made(bundle: Bundle, width: int) -> Made:
-    """The group that would stand for a bundle, beside it, and what it computes. Unfit where blocks cannot."""
+def _made_of_halves(bundle: Bundle, width: int) -> Made:
+    """Where the group reads halves of the product's columns. Unfit where it does not, or blocks cannot."""
+    products = [Product.read(op) for op in bundle.ops]
+    if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
+        raise Unfit("no halves of the columns of a product")
+    return _made(bundle, width, in_halves)
+
+
+def _made(bundle: Bundle, width: int, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)) -> Made:
+    """The group that would stand for a bundle, beside it, and what it computes. emit: writes a product of other operands. Unfit
+    where blocks cannot."""
     products = [p for op in bundle.ops if (p := computed(op)) is not None]
     group, sums = bundle.group, [op.results[0] for op in bundle.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
@@ -189,7 +199,7 @@ def _made(bundle: Bundle, width: int) -> Made:
         values = dict(zip(operands, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             compute_before(bundle.before, values)
-            made = [p.emit([values[v] for v in p.operands]) for p in products]
+            made = [emit(p, [values[v] for v in p.operands]) for p in products]
             if group is None:
                 ir.Operation.create("graph.yield", operands=made)
             else:

@@ -197,6 +197,32 @@ func.func @pair(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf
 
 // -----
 
+// Halves of the columns of one product that meet in a group are two, side by side.
+// CHECK-LABEL: func.func @halves
+// CHECK: "graph.group"(%arg0, %arg1)
+// CHECK: tensor.extract_slice {{.*}}[0, 0] [32, 32]
+// CHECK: tensor.extract_slice {{.*}}[0, 32] [32, 32]
+// CHECK: tensor.concat
+// CHECK: graph.choice = "triton{m=64 n=32}"
+func.func @halves(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>) -> tensor<64x32xf16> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<64x64xf16>):
+    %l = tensor.extract_slice %a[0, 0] [64, 32] [1, 1] : tensor<64x64xf16> to tensor<64x32xf16>
+    %r = tensor.extract_slice %a[0, 32] [64, 32] [1, 1] : tensor<64x64xf16> to tensor<64x32xf16>
+    %o = tensor.empty() : tensor<64x32xf16>
+    %m = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%l, %r : tensor<64x32xf16>, tensor<64x32xf16>) outs(%o : tensor<64x32xf16>) {
+    ^bb0(%p: f16, %q: f16, %u: f16):
+      %s = arith.mulf %p, %q : f16
+      linalg.yield %s : f16
+    } -> tensor<64x32xf16>
+    "graph.yield"(%m) : (tensor<64x32xf16>) -> ()
+  }) {sym_name = "mul"} : (tensor<64x64xf16>) -> tensor<64x32xf16>
+  return %1 : tensor<64x32xf16>
+}
+
+// -----
+
 // Of two that different schedules were chosen for, the first takes the group, which reads the other's result.
 // CHECK-LABEL: func.func @two_choices
 // CHECK: "graph.group"

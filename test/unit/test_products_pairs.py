@@ -87,6 +87,32 @@ def test_two_results() -> None:
     check(lambda x, a, b: (torch.relu(x @ a), (x @ b) * 2 + torch.relu(x @ a)), random(40, 64), random(64, 48), random(64, 48))
 
 
+def chunked(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    value, gate = F.linear(x, w, b).chunk(2, -1)
+    return F.gelu(gate) * value
+
+
+@pytest.mark.parametrize("schedule", [SMALL_BLOCKS, JOINT, "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"])
+def test_halves_of_one_weight(schedule: str) -> None:
+    inputs = random(2, 20, 64), random(192, 64), random(192)
+    _, simulated = run(chunked, *inputs, schedule=schedule)
+    (kernel,) = simulated.printed.values()
+    assert len(simulated.program.steps) == 1 and "(x2 + 6144)" in kernel.kernel
+    check(chunked, *inputs, schedule=schedule)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(3, 127, 129), (65, 1, 40), (1, 40, 1000)])
+def test_odd_halves(m: int, n: int, k: int) -> None:
+    check(chunked, random(m, k), random(2 * n, k), random(2 * n))
+    check(lambda x, w: torch.sigmoid((y := x @ w)[:, :n]) * y[:, n:], random(m, k), random(k, 2 * n))
+
+
+def test_what_is_no_half() -> None:
+    inputs = random(40, 64), random(64, 96)
+    for fn in (lambda x, w: torch.relu((x @ w)[:, :40]), lambda x, w: (y := x @ w)[:, :32] * torch.relu(y[:, 32:64]) + y[:, 64:]):
+        check(fn, *inputs)
+
+
 OTHERS: dict[str, Callable[..., Tensor]] = {
     "other left factors": lambda x, y, a, b: (x @ a) * torch.relu(y @ b),
     "three products": lambda x, y, a, b: (x @ a) * torch.relu(x @ b) + torch.tanh(x @ (a + b)),
@@ -107,6 +133,17 @@ def test_code(config: Config) -> None:
     """Pairs of sums fit into the registers, and tensor cores are fed by descriptors."""
     gpu = Gpu.named("sm_90a")
     module, _ = tiled(swiglu, (random(256, 512), random(384, 512), random(384, 512)), products=str(config))
+    (printed,) = triton_text.take(module, True)
+    made = compile_kernel(printed, gpu)
+    (needs,) = assemble(join([made.ptx]), "sm_90a").resources
+    assert needs.spill_stores + needs.spill_loads == 0
+    assert (f"wgmma.mma_async.sync.aligned.m64n{2 * config.n}k16" in made.ptx) == bool(config.joint)
+
+
+@pytest.mark.parametrize("config", list(PAIRS)[2:5], ids=str)
+def test_code_of_halves(config: Config) -> None:
+    gpu = Gpu.named("sm_90a")
+    module, _ = tiled(chunked, (random(256, 512), random(768, 512), random(768)), products=str(config))
     (printed,) = triton_text.take(module, True)
     made = compile_kernel(printed, gpu)
     (needs,) = assemble(join([made.ptx]), "sm_90a").resources

@@ -17,7 +17,8 @@ INDENT = "    "
 class Tile:
     """A block of memory as a descriptor has it, the dimension of neighbours last.
 
-    source         the parameter
+    source         where memory begins: the parameter, or behind that
+    name           the parameter
     sizes, steps   of memory, in elements
     blocks         the block's sizes
     places         where it begins
@@ -25,6 +26,7 @@ class Tile:
     """
 
     source: str
+    name: str
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -87,7 +89,7 @@ class Memory:
         found = self._tile(op, view, where_, type_)
         if found is None:
             return None
-        blocks = self._descriptor(found.source, found.source, found.sizes, found.steps, found.blocks)
+        blocks = self._descriptor(found.name, found.source, found.sizes, found.steps, found.blocks)
         text = f"{blocks}.load([{', '.join(found.places)}])"
         if len(found.blocks) > 2:
             text = f"{text}.reshape({', '.join(str(n) for n in found.blocks[-2:])})"
@@ -111,8 +113,9 @@ class Memory:
         item = type_.element_type.width // 8
         wide = item > 1 or isinstance(type_.element_type, ir.FloatType)
         inside = op.operation.block.owner.operation.name == "scf.for"
+        starts = offset >= 0 and offset * item % STEP == 0
         if 1 in type_.shape or not (
-            self.descriptors and inside and offset == 0 and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS
+            self.descriptors and inside and starts and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS
         ):
             return None
         source = self.views[view].operands[0]
@@ -128,7 +131,9 @@ class Memory:
         row = -(-sizes[-1] * item // STEP) * STEP // item
         steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
         places = tuple(self._value(where_[d]) for d in order)
-        return Tile(self.names[source], tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
+        name = self.names[source]
+        start = f"({name} + {offset})" if offset else name
+        return Tile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
 
     def _pointers(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], shape: list[int]) -> tuple[str, str]:
         """Of the elements of a block, and the mask of those that lie inside, "" for all."""
