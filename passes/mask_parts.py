@@ -104,7 +104,7 @@ def _read(op: ir.Operation, i: int, axes: Axes) -> Part | None:
     """An operand of an op, whose loops these axes are."""
     dims: dict[int, int] = {}
     for d, expr in enumerate(op.attributes["indexing_maps"][i].value.results):
-        if isinstance(expr, ir.AffineDimExpr):
+        if isinstance(expr, ir.AffineDimExpr) and expr.position not in dims:
             dims[expr.position] = d
         elif not (isinstance(expr, ir.AffineConstantExpr) and expr.value == 0):
             return None

@@ -69,6 +69,32 @@ def test_what_masks_of_long_sequences_mean() -> None:
     assert said(cached, (2, 4, 1, 1000)) == ""  # it hides nothing
 
 
+def unordered(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
+    """Compared with a length, but not by positions in order."""
+    return added((torch.arange(of[3]) * 5 % of[3] < there.sum(1)[:, None])[:, None, None], of, dtype)
+
+
+def prefix(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
+    """What comes later is hidden, but for the first keys: no flag says so."""
+    at = torch.arange(of[3])
+    return added((at <= at[: of[2], None]) | (at < 5), of, dtype)
+
+
+def some_rows_see_nothing(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
+    """They have the mean, as a finite number hides."""
+    at = torch.arange(of[3])
+    return added(at < at[: of[2], None], of, dtype, torch.finfo(dtype).min)
+
+
+@pytest.mark.parametrize("build", [unordered, prefix, some_rows_see_nothing], ids=lambda f: f.__name__)
+def test_what_is_not_said_is_read(build: Builder) -> None:
+    of = (2, 2, 24, 24)
+    assert said(build, of) == (": keys" if build is unordered else "")
+    q, seen = random(*of[:3], 16), there(2, 24)
+    (found,), _ = compute(lambda q, seen: cudnn(q, q, q, build(seen, of, q.dtype)), (q, seen), FORWARD)
+    near(found, exact(q, q, q, build(seen, of, BF16)))
+
+
 def test_masks_of_transformers() -> None:
     masking = pytest.importorskip("transformers.masking_utils")
     inputs: dict[str, dict[str, Any]] = {
