@@ -39,9 +39,10 @@ class Choose(Pass):
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
     that share their left factor and meet in one group, as those of SwiGLU do, become one with it, and so do the halves of one
-    product's columns that meet; where "half " stands before the schedule, the first of two products alone does, and the other stays.
-    A call without the attribute stays, and so does one with "library". Where "prologue " stands before the schedule, groups that make a factor of the product, and nothing else, are computed in its
-    kernel, on the blocks that it loads. With "cublaslt" it becomes a call that also computes the ReLU or the tanh form of GELU that
+    product's columns that meet; where "half " stands before the schedule, the first of two products alone does, the other stays. A
+    call without the attribute stays, and so does one with "library". Where "prologue " stands before the schedule, groups that make
+    a factor of the product, and nothing else, are computed in its kernel, on the blocks that it loads. With "cublaslt" it becomes a
+    call that also computes the ReLU or the tanh form of GELU that
     the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
     behind it sums these. Of a norm the kernel also yields what it is of, and the squared distances from each block's mean; a group
     joins these to statistics of rows, and another reads what they are of once. With a schedule of `parts`, a group yields the sums
