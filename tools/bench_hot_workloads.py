@@ -68,6 +68,21 @@ def bias_gelu(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
     return F.gelu(F.linear(x, w, bias))
 
 
+def bytes_linear(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+    """Weights of 8 bits, each row with a scale."""
+    return F.linear(x, w.to(x.dtype) * scale[:, None])
+
+
+def scaled_float8(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """f8e4m3fn by f8e4m3fn, with a scale for each."""
+    return torch._scaled_mm(x, w.t(), a, b, out_dtype=BF16)
+
+
+def linear_norm(x: Tensor, w: Tensor, bias: Tensor, residual: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """As in BERT."""
+    return F.layer_norm(residual + F.linear(x, w, bias), scale.shape, scale, shift)
+
+
 def bias_relu(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
     return F.relu(F.linear(x, w, bias))
 
@@ -94,6 +109,12 @@ def causal_sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def window_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """A query sees itself and the WINDOW - 1 keys before it, as a mask that a model makes of positions says."""
+    rows, columns = torch.arange(q.shape[-2], device=q.device)[:, None], torch.arange(k.shape[-2], device=q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(columns <= rows) & (columns > rows - WINDOW))
+
+
 def decode(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
@@ -108,6 +129,15 @@ def causal_sdpa_by(backend: SDPBackend) -> Callable[..., Tensor]:
 
 def half(*shape: int) -> Input:
     return random(*shape, dtype=BF16)
+
+
+def numbers(dtype: torch.dtype, *shape: int) -> Input:
+    """Of 8 bits."""
+    return lambda device: (torch.randn(*shape, device=device) * (30 if dtype is torch.int8 else 1)).to(dtype)
+
+
+def one(device: str) -> Tensor:
+    return torch.ones((), device=device)
 
 
 def on(function: Callable[..., Any], *inputs: Input) -> Callable[[str], Made]:
@@ -155,6 +185,9 @@ def convolution(channels: int, size: int) -> HotWorkload:
     return HotWorkload(make, (Goal(0.85, (COMPILED,)),))
 
 
+WINDOW = 1024
+F8 = torch.float8_e4m3fn
+BEST = (Goal(1.0, ("eager", COMPILED)),)
 WRITTEN = (Goal(1.0, (COMPILED,)),)
 BACKENDS = {
     "cuDNN": causal_sdpa_by(SDPBackend.CUDNN_ATTENTION),
@@ -172,6 +205,16 @@ HOT_WORKLOADS: dict[str, HotWorkload] = {
         tuple(Goal(part, (of,), clock=clock) for clock in ("times", "wall") for part, of in ((0.5, COMPILED), (1.0, "eager"))),
         wall=True,
     ),
+    "8x4096 by int8 4096x11008": HotWorkload(
+        on(bytes_linear, half(8, 4096), numbers(torch.int8, 11008, 4096), half(11008)), (Goal(1.0, (COMPILED,)),), policy="full"
+    ),
+    "16x14336 by 14336x4096": HotWorkload(on(product, half(16, 14336), half(14336, 4096)), BEST, policy="full"),
+    "f8 8192x4096x4096": HotWorkload(
+        on(scaled_float8, numbers(F8, 8192, 4096), numbers(F8, 4096, 4096), one, one), BEST, policy="full"
+    ),
+    "8192x768x3072 bias+residual+LayerNorm": HotWorkload(
+        on(linear_norm, half(8192, 3072), half(768, 3072), half(768), half(8192, 768), half(768), half(768)), BEST, policy="full"
+    ),
     "attention written out b16 h12 s512 d64": HotWorkload(on(attention, *[half(16, 12, 512, 64)] * 3), WRITTEN),
     "causal attention written out b4 h16 s2048 d128": HotWorkload(on(causal_attention, *[half(4, 16, 2048, 128)] * 3), WRITTEN),
     "causal SDPA b4 h16 s4096 d128": HotWorkload(
@@ -179,6 +222,7 @@ HOT_WORKLOADS: dict[str, HotWorkload] = {
         (Goal(1.0, BEST_BACKEND, speed=True), Goal(0.85, BEST_BACKEND, "lamina own", speed=True)),
         BACKENDS,
     ),
+    f"window of {WINDOW} b4 h16 s4096 d128": HotWorkload(on(window_attention, *[half(4, 16, 4096, 128)] * 3), BEST, policy="full"),
     "decode b32 q1 k8192 h32/4 d128": HotWorkload(on(decode, half(32, 32, 1, 128), *[half(32, 4, 8192, 128)] * 2), (), share=0.85),
     "conv3x3+BN+ReLU 64x64x56x56": convolution(64, 56),
     "conv3x3+BN+ReLU 64x256x14x14": convolution(256, 14),
