@@ -124,8 +124,9 @@ def test_what_stays() -> None:
         assert not triton_text.take(module, True) and any(isinstance(s, Call) for s in program.steps)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("channels", "number"), [(64, 0), (16, 1), (64, 2)])
+@pytest.mark.parametrize(
+    ("channels", "number", "arch"), [(16, 0, "sm_80"), (16, 0, "sm_90a"), (64, 1, "sm_90a"), (64, 2, "sm_80"), (64, 2, "sm_90a")]
+)
 def test_code(channels: int, number: int, arch: str) -> None:
     """Schedules are assembled with no spills. The image comes by cp.async, 16 bytes at a time, also where several positions of a
     window share a block of the inner dimension; the weight by descriptors, where the schedule and the chip have them."""
