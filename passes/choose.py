@@ -100,7 +100,8 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
         return tuple(map(str, plain if found.is_product else convolution_cost.candidates(work, found.channels, gpu))), ""
     ours = [str(c) for c in product_cost.candidates(work, gpu)]
     default = str(product_cost.unmeasured(work, gpu) or "")
-    if (fed := work_of(bundle.fed())) is not None and fed.fed is not None:
+    with_factors = bundle.fed()
+    if with_factors.before and (fed := work_of(with_factors)) is not None and fed.fed is not None:
         inside = product_cost.candidates(fed, gpu)[:_PROLOGUES]
         ours = [*(f"{PROLOGUE}{c}" for c in inside[:1]), *ours[:1], *(f"{PROLOGUE}{c}" for c in inside[1:]), *ours[1:]]
         best = product_cost.unmeasured(fed, gpu)
