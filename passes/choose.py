@@ -15,6 +15,7 @@ from lamina.schedules.contraction import Config
 from .base import Pass
 from .contraction import Unfit
 from .convolution_products import Convolution, computed
+from .grouped_products import Grouped
 from .library_epilogues import CUBLASLT, take_activation
 from .locations import where
 from .product_groups import CHOICE, Bundle, bundles, calls, joined
@@ -50,6 +51,7 @@ class Choose(Pass):
     schedule into a program over blocks of the result.
     A 2-D convolution of f16 or bf16, of one group, whose result has its channels last, is a product of pixels by features: its
     group sums over windows, and is marked `graph.window` too.
+    Products of rows with the matrix of their group (_grouped_mm) become calls of a kernel that has a hook for what follows.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -69,12 +71,20 @@ class Choose(Pass):
         for op in calls(module):
             if CHOICE in op.attributes:
                 _check(op)
+        for op in calls(module):
+            if (grouped := Grouped.read(op)) is not None:
+                self._take_grouped(op, grouped, _text(op) or given)
         for bundle in bundles(module):
             if CHOICE in bundle.ops[0].attributes:
                 _must_take(bundle)
             elif choice := given or self._default(bundle, unmeasured):
                 with suppress(Unfit):
                     _take(bundle, choice)
+
+    def _take_grouped(self, op: ir.Operation, grouped: Grouped, choice: str) -> None:
+        """A kernel of ours where a schedule was chosen; the library's stays unmeasured."""
+        if choice and choice not in (LIBRARY, CUBLASLT) and not choice.startswith((HALF, PROLOGUE)):
+            grouped.take(op, Config.read(choice), Gpu.named(self.target.partition(":")[2] or "sm_90a"))
 
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
         """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
@@ -122,6 +132,11 @@ def _has_float8(bundle: Bundle) -> bool:
     return any("f8E" in str(v.type) for op in ops for v in (*op.operands, *op.results))
 
 
+def _text(op: ir.Operation) -> str:
+    """What was chosen for a call, "" for nothing."""
+    return ir.StringAttr(op.attributes[CHOICE]).value if CHOICE in op.attributes else ""
+
+
 def _known(choice: str) -> str:
     """A candidate as it is written; CompileError for none."""
     word = next((word for word in (HALF, PROLOGUE) if choice.startswith(word)), "")
@@ -135,7 +150,7 @@ def _check(op: ir.Operation) -> None:
         _known(choice)
     except CompileError as e:
         raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
-    if choice != LIBRARY and computed(op) is None:
+    if choice != LIBRARY and computed(op) is None and Grouped.read(op) is None:
         callee = ir.StringAttr(op.attributes["callee"]).value
         what = "which is no product of matrices or convolution of f16 or bf16, nor a product of scaled f8E4M3FN"
         raise CompileError(f"{choice} on {callee}, {what}", where=where(op.location))

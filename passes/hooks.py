@@ -15,13 +15,14 @@ from .affine import Affine, Axis, SplitAxis, offset, row_major
 from .base import Pass
 from .contraction import EPILOGUE, Unfit
 from .expressions import HALF, Apply, Const, Expr, Load
+from .grouped_products import GROUPED
 from .locations import fused, model_ops
 from .product_groups import CHOICE, calls, strides_of
 from .reading import Untraceable, compute_type, element_type, shape_of
 from .strips import WINDOW
 from .trace import RESHAPES, Tracer
 
-_KERNEL = "lamina.kernel.default"
+_KERNELS = ("lamina.kernel.default", GROUPED)
 _STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")
 _SIGNED = range(6)  # comparisons of integers
 _SPLITS = 8  # of axes, before it is given up
@@ -56,7 +57,7 @@ class Hook(Pass):
 
 
 def _has_hook(op: ir.Operation) -> bool:
-    if ir.StringAttr(op.attributes["callee"]).value != _KERNEL or len(op.results) != 1 or "dtypes" in op.attributes:
+    if ir.StringAttr(op.attributes["callee"]).value not in _KERNELS or len(op.results) != 1 or "dtypes" in op.attributes:
         return False
     given = {named.name: named.attr for named in op.attributes["kwargs"]}
     return bool(given["hook"].value) and "epilogue" not in given

@@ -1,14 +1,21 @@
-"""Products whose inner dimension is cut in parts, and those of eight-bit floats, whatever tuning would choose, against float64."""
+"""Products whose inner dimension is cut in parts, those of eight-bit floats, and those of groups, whatever tuning would choose, against float64."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
+from gpu_programs import tiled
 from test_on_gpu_products import on_gpu
 from torch import Tensor
 
 import lamina
+from lamina.core.gpu import Gpu
+from lamina.core.program_needs import with_needs
+from lamina.passes.grouped_products import SCHEDULES
+from lamina.runtime.executable import Executable
+from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.triton_user import take
 
 PARTS = (
     "triton{m=16 n=64 k=128 warps=4 stages=5 descriptors=0 parts=4}",
@@ -62,3 +69,26 @@ def test_conversions_to_eight_bits() -> None:
     run = lamina.compile(lambda x: convert(x), (x,), options={"strict": True})
     for found, want in zip(run(x), convert(x), strict=True):
         assert torch.equal(found.float(), want.float())
+
+
+@pytest.mark.parametrize("schedule", [str(s) for s in SCHEDULES])
+def test_groups(schedule: str) -> None:
+    """Of no rows, of one, and of many; each matrix is transposed in memory."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("schedules here are for sm_90")
+
+    def expert(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+        return F.silu(torch._grouped_mm(x, w, ends))
+
+    ends = torch.tensor([0, 1, 300, 300, 700, 1000], device="cuda", dtype=torch.int32)
+    x, w = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((1000, 512), (6, 264, 512)))
+    gpu, inputs = Gpu.named("sm_90a"), (x, w.mT, ends)
+    module, program = tiled(expert, [t.cpu() for t in inputs], products=schedule)
+    program, ready = take(program, {}, gpu)
+    artifact = NvvmTarget(gpu).compile(module, ready)
+    run = Executable(with_needs(program, artifact.needs), artifact)
+    run.load(0)
+    (found,) = run(*inputs)
+    rows = zip([0, *ends.tolist()[:-1]], ends.tolist(), strict=True)
+    want = F.silu(torch.cat([x[a:b].double() @ w[g].double().T for g, (a, b) in enumerate(rows)]))
+    assert (found.double() - want).norm() < 5e-3 * want.norm()

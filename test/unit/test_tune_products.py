@@ -164,7 +164,7 @@ def test_answers_hold_for_these_kernels_of_ours(
     store.put(Question(rounded.key, cut.what, (LIBRARY, other), LIBRARY), here, Answer(other))
     assert other not in {answer.winner for _, answer in annotated(module, store)}
     here = Path(products.__file__).parents[1]
-    for folder in ("passes", "targets", "schedules", "kernels/attention"):
+    for folder in ("passes", "targets", "schedules", "kernels"):
         shutil.copytree(here / folder, tmp_path / folder)
     assert revision(tmp_path) == revision() == revision(here)
     (tmp_path / "passes/emit_dot.py").write_text("another")

@@ -9,6 +9,7 @@ from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
 from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPLIT
 from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
+from lamina.passes.grouped_products import GROUPED
 from lamina.passes.mask_operands import BOUNDS
 from lamina.schedules.attention import Forward, Split, read
 
@@ -18,10 +19,12 @@ _ALIGNED = 16  # bytes: of what descriptors begin at, and of their strides
 
 
 def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
-    """The program with attention of ours as calls of kernels (see targets/triton_user.py), and these, by key."""
-    from . import attention_backward  # which takes much of this module
+    """The program with attention and products of groups of ours as calls of kernels (see targets/triton_user.py), and these, by
+    key."""
+    from . import attention_backward, grouped_products  # which take much of this module
 
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, **attention_backward.LAUNCHES}
+    made[GROUPED] = grouped_products.grouped
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
         return program, {}
     from lamina.kernels.attention.backward_keys import backward_keys
@@ -30,10 +33,11 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
     from lamina.kernels.attention.forward import forward
     from lamina.kernels.attention.join import join
     from lamina.kernels.attention.split import split
+    from lamina.kernels.products.grouped import grouped
 
     functions = {
         FORWARD: forward, SPLIT: split, JOIN: join, BOUNDS: bounds, BACKWARD_QUERIES: backward_queries,
-        BACKWARD_KEYS: backward_keys,
+        BACKWARD_KEYS: backward_keys, GROUPED: grouped,
     }  # fmt: skip
 
     def step(call: Any) -> Any:

@@ -15,6 +15,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
+from lamina.kernels.library import STRICT
 from lamina.passes.convolution_products import Convolution
 from lamina.passes.emit_program import program_from
 from lamina.passes.layout import channels_last
@@ -118,8 +119,9 @@ def _plain_name(group: ir.Operation) -> str:
 
 
 def _factors(op: ir.Operation) -> list[ir.Value]:
-    """Of a product, behind what is added to it, or of a convolution, before."""
-    return list(op.operands)[:2] if Convolution.read(op) is not None else list(op.operands)[-2:]
+    """Of a product, behind what is added to it, or before scales and offsets; of a convolution, before its bias."""
+    first = Convolution.read(op) is not None or ir.StringAttr(op.attributes["callee"]).value in STRICT
+    return list(op.operands)[:2] if first else list(op.operands)[-2:]
 
 
 def _strides(v: ir.Value, windows: bool) -> tuple[int, ...]:

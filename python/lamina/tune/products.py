@@ -12,10 +12,12 @@ from lamina.core.options import Options
 from lamina.passes.attention import Attention
 from lamina.passes.attention_backward import Gradients
 from lamina.passes.choose import LIBRARY, kernels_of
+from lamina.passes.grouped_products import Grouped
 from lamina.passes.library_epilogues import CUBLASLT, has_activation
 from lamina.passes.mask_operands import Masks
-from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls
+from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls, reader
 from lamina.passes.prologues import feeding
+from lamina.passes.reading import shape_of
 from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.targets import Target
 
@@ -59,7 +61,12 @@ def annotate(
     gpu = Gpu.named(target.name.partition(":")[2])
     rounds = options.round_intermediates
     with module.context, ir.Location.unknown():
-        found = [*_products(module, gpu, rounds), *_attention(module, gpu, rounds), *_gradients(module, gpu, rounds)]
+        found = [
+            *_products(module, gpu, rounds),
+            *_attention(module, gpu, rounds),
+            *_gradients(module, gpu, rounds),
+            *_grouped(module, rounds),
+        ]
     of = len({cut.key for _, cut, _ in found})
     for bundle, cut, question in found:
         if cut.key not in known:
@@ -112,6 +119,19 @@ def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bund
             bundle, settle = Bundle((op,), None), forward_first(op, gradients)
             cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
             yield bundle, cut, _question(cut, attention_backward_cost.candidates(gradients.work, gpu), None)
+
+
+def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    for op in calls(module):
+        if CHOICE not in op.attributes and (grouped := Grouped.read(op)) is not None:
+            bundle, number = Bundle((op,), reader(op)), list(dict.fromkeys(op.operands)).index(grouped.ends)
+
+            def settle(inputs: Sequence[torch.Tensor], number: int = number, rows: int = shape_of(grouped.x)[0]) -> None:
+                ends = inputs[number]
+                ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * rows // len(ends))
+
+            cut = Cut(bundle, rounds=rounds, settle=settle)
+            yield bundle, cut, _question(cut, grouped.candidates, None)
 
 
 def _question(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 _GENERATORS = (  # in the package
     "kernels/attention/*.py",
+    "kernels/products/*.py",
     "passes/*attention*.py",
     "passes/*product*.py",
     "passes/contraction.py",
@@ -19,6 +20,7 @@ _GENERATORS = (  # in the package
     "passes/split_groups.py",
     "schedules/attention*.py",
     "schedules/contraction.py",
+    "targets/grouped_products.py",
     "targets/attention*.py",
     "targets/triton_*.py",
 )

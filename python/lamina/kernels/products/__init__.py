@@ -1,0 +1,1 @@
+"""Kernels of products that no block program is: written by hand, in Triton."""
