@@ -58,3 +58,15 @@ def test_statistics_of_norms(schedule: str, shift: float) -> None:
     assert (found[0].double() - want[0]).norm() < 1e-2 * want[0].norm()
     normed = F.layer_norm(found[0].double(), (520,), inputs[3].double())
     assert (found[1].double() - normed).norm() < 1e-2 * normed.norm()
+
+
+def chunked(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    value, gate = F.linear(x, w, b).chunk(2, -1)
+    return F.gelu(gate) * value
+
+
+@pytest.mark.parametrize("schedule", ["triton{m=128 n=64 k=64 warps=8 stages=3}", "triton{m=128 n=64 k=64 warps=8 joint=1}"])
+def test_halves_of_one_weight(schedule: str) -> None:
+    inputs = [random(200, 72), random(1024, 72) * 0.1, random(1024)]
+    found, want = on_gpu(chunked, inputs, schedule), chunked(*(x.double() for x in inputs))
+    assert (found.double() - want).norm() < 1e-2 * want.norm()
