@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from attention_programs import efficient, exact, flash, graph_level, program_of
 from torch import Tensor, nn
-from torch_mlir import ir
 
 import lamina
 from lamina.core.gpu import Gpu
@@ -31,10 +30,10 @@ def gpu() -> Gpu:
 
 def computed(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) -> Tensor:
     """By a schedule. The function is traced on the CPU, for a GPU."""
-    program: Program = program_of(graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs]), schedule)
+    module = graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs])
+    program: Program = program_of(module, schedule)
     program, ready = take(program, {}, gpu())
-    with ir.Context(), ir.Location.unknown():
-        artifact = named(f"nvvm:{gpu().arch}").compile(ir.Module.create(), ready)
+    artifact = named(f"nvvm:{gpu().arch}").compile(module, ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     (found,) = run(*inputs)

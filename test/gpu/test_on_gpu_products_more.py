@@ -53,7 +53,7 @@ def test_scaled(schedule: str, rows: bool, fast: bool) -> None:
 
     m, n, k = 1000, 528, 2048
     x, w = (torch.randn(size, k, device="cuda").to(torch.float8_e4m3fn) for size in (m, n))
-    a, b = (torch.rand(*shape, device="cuda") for shape in (((m, 1), (1, n)) if rows else ((), ())))
+    a, b = (torch.rand(shape, device="cuda") for shape in (((m, 1), (1, n)) if rows else ((), ())))
     found = on_gpu(chain, [x, w, a, b], f"{schedule[:-1]} fast={int(fast)}}}")
     want = ((x.double() @ w.double().t()) * a.double() * b.double()).relu()
     assert (found.double() - want).norm() < 5e-3 * want.norm()

@@ -81,9 +81,11 @@ def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr,
         found = tl.load(mask + columns * STRIDE, mask=there, other=0)[None, :]
     else:
         found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
-    if HOW == "bias":
-        return inside & False, found.to(tl.float32)
-    return (found == 0) | (inside & False), tl.zeros(inside.shape, tl.float32)
+    if HOW == "bias":  # both ways to one return: triton 3.6 compares the types of all returns
+        hidden, bias = inside & False, found.to(tl.float32)
+    else:
+        hidden, bias = (found == 0) | (inside & False), tl.zeros(inside.shape, tl.float32)
+    return hidden, bias
 
 
 @triton.jit
