@@ -181,9 +181,11 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     That is taken for tf32, for pairs and for sums along rows, too: with passes of ours it was as fast where these were measured
     (906 us, and 908 by ours, of a pair of 8192 x 2048 by 2048 x 8192; 405 and 414 of the sum of 8192 x 4096 by 4096 x 4096).
-    Inner dimensions in parts are not taken before they were measured, but where factors are computed, too: the library has these.
+    Inner dimensions in parts are not taken before they were measured, but where factors are computed of fewer bytes, too: the
+    library has these.
     """
-    best = next(c for c in candidates(work, gpu) if c.parts == 1 or work.fed)
+    fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
+    best = next(c for c in candidates(work, gpu) if c.parts == 1 or fewer_bytes)
     worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
     known = work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability >= _KNOWN
     return best if worth and (work.follows or work.fed) and known else None
