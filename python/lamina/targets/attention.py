@@ -64,8 +64,10 @@ def _forward(call: Call) -> dict[str, Any]:
         "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
     }  # fmt: skip
-    seen = min(keys, given["window"] or keys)
-    flops = 2 * batch * heads * queries * seen * (size + values) // (2 if given["causal"] and not given["window"] else 1)
+    window = given["window"]
+    assert isinstance(window, int)
+    seen = min(keys, window or keys)
+    flops = 2 * batch * heads * queries * seen * (size + values) // (2 if given["causal"] and not window else 1)
     names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "out": "y0"}
     names["sums"] = "y1" if given["sums"] else "x0"
     blocks = batch * heads * -(-queries // config.m)
