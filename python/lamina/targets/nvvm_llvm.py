@@ -37,14 +37,13 @@ def parse(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
 
 
 def optimise(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
-    """The middle end: two passes over each function, since ptxas optimises again and the values of a thread are in registers."""
+    """The middle end: two passes over each function, since ptxas optimises again and the values of a thread are in registers. One
+    call for all functions: each call waits for Python's lock, which other threads hold."""
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
-    passes = llvm.create_new_function_pass_manager()
+    passes = llvm.create_new_module_pass_manager()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
-    for function in parsed.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    passes.run(parsed, builder)
 
 
 def emit(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> str:
