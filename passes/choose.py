@@ -182,8 +182,6 @@ def _take(bundle: Bundle, choice: str) -> None:
             bundle = bundle.fed()
             if not bundle.before:
                 raise Unfit("no group makes a factor of the product, and nothing else")
-        if config.parts > 1 and Product.read(bundle.ops[0]) is None:
-            raise Unfit("windows of a convolution are not summed in parts")
         group = joined(bundle, config.n) if config.parts == 1 else split_inner(bundle, config.parts)
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -9,7 +10,7 @@ from torch_mlir.dialects import arith
 from .generics import empty, filled, generic, with_body
 from .layout import CONVOLUTION, CONVOLUTIONS, channels_last
 from .padding import padded, past_the_end
-from .products import Product
+from .products import Product, in_parts
 from .reading import shape_of
 
 _FACTORS = ("f16", "bf16")
@@ -64,26 +65,67 @@ class Convolution:
         """Whether each pixel of the result is made of one of the image, in order: a product of matrices as memory has them."""
         return shape_of(self.weight)[2:] == self.stride == (1, 1) and self.padding == (0, 0)
 
+    @property
+    def a(self) -> ir.Value:
+        return self.image
+
+    @property
+    def b(self) -> ir.Value:
+        return self.weight
+
+    @property
+    def after(self) -> list[ir.Value]:
+        """What is read once the sums are there."""
+        return [] if self.bias is None else [self.bias]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """batch, m, n, and what may be cut in parts: the channels."""
+        n, o, i, j = self.result.shape
+        return 1, n * i * j, o, self.channels
+
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
-        """The convolution of other values like `operands`, in linalg: summed in f32 over kernel height, kernel width and channels,
-        as a weight with its channels last lies in memory, then rounded."""
+        """The convolution of other values like `operands`, in linalg: summed in f32, then rounded."""
         image, weight, *bias = operands
+        return self.finish(self.sums(image, weight), bias)
+
+    def sums_type(self, parts: int = 1) -> ir.RankedTensorType:
+        """Of a part's sums the features are last, as the kernel has them."""
+        n, o, i, j = self.result.shape
+        return ir.RankedTensorType.get(self.result.shape if parts == 1 else [parts, n, i, j, o], ir.F32Type.get())
+
+    def sums(self, image: ir.Value, weight: ir.Value, parts: int = 1) -> ir.Value:
+        """The sums alone, over kernel height, kernel width and channels, as a weight with its channels last lies in memory. parts:
+        into which the channels are cut; if more than one, the sums of each."""
         kernel = shape_of(weight)[2:]
         sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=True)
         reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
         image = padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
-        wide = ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
-        n, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(7))
         (si, sj), (di, dj) = self.stride, self.dilation
-        maps = [[n, c, i * si + ki * di, j * sj + kj * dj], [o, c, ki, kj], [n, o, i, j]]
-        sums = generic(wide, [image, weight, filled(wide, 0.0)], maps, 7, [False] * 4 + [True] * 3)
-        total = with_body(sums, lambda x, w, s: arith.addf(s, arith.mulf(arith.extf(s.type, x), arith.extf(s.type, w))))
-        out = [n, o, i, j]
-        rounded = generic(self.result, [total, *bias, empty(self.result)], [out, *([o] for _ in bias), out], 4, [False] * 4)
+        wide = self.sums_type(parts)
+        if parts == 1:
+            n, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(7))
+            image_at, weight_at, out = [n, c], [o, c], [n, o, i, j]
+        else:
+            p, n, i, j, o, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
+            image, weight = in_parts(image, 1, parts), in_parts(weight, 1, parts)
+            image_at, weight_at, out = [n, p, c], [o, p, c], [p, n, i, j, o]
+        maps = [[*image_at, i * si + ki * di, j * sj + kj * dj], [*weight_at, ki, kj], out]
+        loops = len(out)
+        sums = generic(wide, [image, weight, filled(wide, 0.0)], maps, loops + 3, [False] * loops + [True] * 3)
+        return with_body(sums, lambda x, w, s: arith.addf(s, arith.mulf(arith.extf(s.type, x), arith.extf(s.type, w))))
 
-        def whole(x: ir.Value, *rest: ir.Value) -> ir.Value:
-            value = arith.addf(x, arith.extf(x.type, rest[0])) if bias else x
-            value = arith.maximumf(value, arith.constant(x.type, 0.0)) if self.relu else value
+    def finish(self, sums: ir.Value, bias: Sequence[ir.Value], parts: int = 1) -> ir.Value:
+        """The convolution, from what `sums` gave. Parts are added in their order."""
+        n, o, i, j = out = [ir.AffineDimExpr.get(d) for d in range(4)]
+        of_parts = [out] if parts == 1 else [[ir.AffineConstantExpr.get(p), n, i, j, o] for p in range(parts)]
+        maps = [*of_parts, *([o] for _ in bias), out]
+        rounded = generic(self.result, [*([sums] * parts), *bias, empty(self.result)], maps, 4, [False] * 4)
+
+        def whole(*elements: ir.Value) -> ir.Value:
+            value = reduce(arith.addf, elements[:parts])
+            value = arith.addf(value, arith.extf(value.type, elements[parts])) if bias else value
+            value = arith.maximumf(value, arith.constant(value.type, 0.0)) if self.relu else value
             return arith.truncf(self.result.element_type, value)
 
         return with_body(rounded, whole)

@@ -117,6 +117,10 @@ class WindowDot(Dot):
         for side in sides:
             if (term := self._along(at, side)) is not None:
                 total = term if total is None else arith.addi(*self._alike(total, term))
+        for x in self.product.batch:
+            if step := at.coefficient(x):
+                term = self._vector(arith.muli(self.at[x], self._number(step)))
+                total = term if total is None else arith.addi(*self._alike(total, term))
         return total if total is not None else self._splat(0)
 
     def _along(self, at: Affine, side: _Side) -> ir.Value | None:

@@ -6,6 +6,7 @@ from torch_mlir import ir
 
 from .affine import row_major
 from .contraction import Unfit
+from .convolution_products import Convolution, computed
 from .copying import copy_ops
 from .product_groups import Bundle, product_in, strides_of
 from .products import Product
@@ -13,13 +14,16 @@ from .prologues import compute_before, erase_before, read_before
 from .reading import Untraceable, shape_of
 from .space import find_space
 from .split_groups import Values, group_before
+from .strips import WINDOW
+
+Computed = Product | Convolution
 
 
 def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
     """The group that sums each of `parts` of a bundle's inner dimension, in f32. What the bundle stood for is gone: a second group
     adds them, always in the same order, and does what follows, whatever that is. Unfit where blocks cannot compute the sums, and
     nothing has changed."""
-    products = [p for op in bundle.ops if (p := Product.read(op)) is not None]
+    products = [p for op in bundle.ops if (p := computed(op)) is not None]
     inner = products[0].sizes[3]
     if inner % parts:
         raise Unfit(f"an inner dimension of {inner} in {parts} parts")
@@ -36,19 +40,28 @@ def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
     return sums
 
 
-def _sums(bundle: Bundle, products: Sequence[Product], parts: int) -> ir.Operation:
+def _sums(bundle: Bundle, products: Sequence[Computed], parts: int) -> ir.Operation:
     def fill(values: Values) -> list[ir.Value]:
         compute_before(bundle.before, values)
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
 
-    types = [ir.RankedTensorType.get([parts, *p.result.shape], ir.F32Type.get()) for p in products]
+    types = [_sums_type(p, parts) for p in products]
     made = {r for op in bundle.before for r in op.results}
     factors = [v for p in products for v in (p.a, p.b) if v not in made]
     operands = {v: v for v in (*read_before(bundle.before), *factors)}
-    return group_before(bundle.last, [*bundle.before, *bundle.ops], operands, types, fill)
+    group = group_before(bundle.last, [*bundle.before, *bundle.ops], operands, types, fill)
+    if isinstance(products[0], Convolution):
+        group.attributes[WINDOW] = ir.UnitAttr.get(group.context)
+    return group
 
 
-def _finish(bundle: Bundle, products: Sequence[Product], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
+def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
+    if isinstance(product, Convolution):
+        return product.sums_type(parts)
+    return ir.RankedTensorType.get([parts, *product.result.shape], ir.F32Type.get())
+
+
+def _finish(bundle: Bundle, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
     """Whether a group could take a bundle's place that adds the parts of its sums and goes on as the bundle does."""
     results = [op.results[0] for op in bundle.ops]
     after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]

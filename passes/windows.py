@@ -31,16 +31,17 @@ def windows_of(space: Space, factors: str) -> Contraction:
     pixels = [x for x in rows if x in image.free and x not in weight.free]
     features = [x for x in rows if x in weight.free and x not in image.free]
     window = [x for x in space.columns if x.extent != 1]
-    if len(pixels) + len(features) < len(rows) or not (pixels and features and window):
-        raise Unfit("a convolution without pixels, features or a window, or of several groups")
+    batch = tuple(x for x in rows if x in image.free and x in weight.free)
+    if len(pixels) + len(features) + len(batch) < len(rows) or not (pixels and features and window):
+        raise Unfit("a convolution without pixels, features or a window")
     _check_places(space)
     rename: dict[Axis, Affine] = {}
     (m, *_), (n, *_), (k, *_) = axes = [_as_one(x, rename) for x in (pixels, features, window)]
     parts = {axis: of for axis, of in axes if len(of) > 1}
     axis_of = {x: axis for axis, of in parts.items() for x in of}
-    merged = Merged((m, n), (k,), rename, axis_of)
+    merged = Merged((*batch, m, n), (k,), rename, axis_of)
     summed = (0,) * len(space.results)
-    return Contraction(merged, (), m, n, k, image, (weight,), factors, space.reductions, space.results, summed, parts)
+    return Contraction(merged, batch, m, n, k, image, (weight,), factors, space.reductions, space.results, summed, parts)
 
 
 def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tuple[Axis, ...]]:

@@ -94,6 +94,16 @@ def test_a_norm_a_residual_and_a_gate() -> None:
         check(block, *inputs, schedule=schedule)
 
 
+def test_channels_in_parts() -> None:
+    """Each part is summed by itself; the kernel that adds them does what follows."""
+
+    def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.silu(F.conv2d(x, w, b, padding=1)) + 1
+
+    inputs = random(2, 64, 5, 4), random(24, 64, 3, 3), random(24)
+    check(block, *inputs, kernels=2, schedule="triton{m=64 n=32 k=32 warps=4 stages=2 parts=2}")
+
+
 def test_images_in_rows() -> None:
     """A kernel before puts channels last, one behind them first again."""
     x, w = torch.randn(2, 16, 5, 7).to(BF16), torch.randn(24, 16, 3, 3).to(BF16)
@@ -148,5 +158,7 @@ def test_candidates() -> None:
     assert candidates(Work(1, 200704, 64, 576), 64, gpu)[0].n == 64
     assert candidates(Work(1, 3136, 512, 4608), 512, gpu)[0].n >= 128
     assert max(c.m for c in candidates(Work(1, 49, 512, 4608), 512, gpu)) <= 64
+    assert {c.parts for c in candidates(Work(1, 49, 512, 4608), 512, gpu)} == {1, 8}
+    assert {c.parts for c in candidates(Work(1, 50176, 512, 4608), 512, gpu)} == {1}
     assert {c.k for c in candidates(Work(1, 50176, 96, 864), 96, gpu)} == {32}
     assert all(candidates(Work(1, m, n, 144), 16, gpu) for m in (1, 17, 4096) for n in (8, 300))

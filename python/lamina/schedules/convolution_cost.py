@@ -5,16 +5,19 @@ from dataclasses import replace
 from lamina.core.gpu import Gpu
 
 from .contraction import LEAST, Config
-from .product_cost import Work
+from .product_cost import PARTS, Work
 
 SCHEDULES: dict[Config, float] = {
     Config(128, 128, 64, 8, 3, descriptors=0): 0.50,
     Config(128, 128, 64, 4, 3, split=2, descriptors=0): 0.48,
     Config(128, 128, 64, 8, 4): 0.48,
+    Config(128, 128, 64, 8, 3, resident=1, split=2, descriptors=0): 0.49,
+    Config(128, 64, 64, 4, 3, resident=2, split=2, descriptors=0): 0.45,
     Config(128, 256, 64, 8, 3, split=2, descriptors=0): 0.55,
     Config(256, 128, 64, 8, 3, split=2, descriptors=0): 0.50,
-    Config(128, 64, 64, 4, 4, descriptors=0): 0.42,
-    Config(256, 64, 64, 8, 3, descriptors=0): 0.45,
+    Config(128, 64, 64, 4, 3, descriptors=0): 0.46,
+    Config(128, 64, 64, 4, 4, descriptors=0): 0.43,
+    Config(256, 64, 64, 8, 3, descriptors=0): 0.44,
     Config(128, 64, 64, 4, 4): 0.41,
     Config(64, 128, 64, 4, 4, descriptors=0): 0.40,
     Config(64, 64, 64, 4, 4, descriptors=0): 0.32,
@@ -26,23 +29,39 @@ SCHEDULES: dict[Config, float] = {
 """The share of the peak that each is thought to reach on large images."""
 _SHARED = 0.7  # of that, where a block of the inner dimension belongs to more than one position of the window
 _LAUNCH = 4e-6
+_MOST_IN_PARTS = 3  # of candidates
 _STEP = 5.5e-7  # of a block of the inner dimension, at least
 
 
 def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
     """Those that suit a convolution, the most promising first. work: as a product; channels: of the image."""
     fitting = [_fed(c, channels) for c in SCHEDULES if c.m < 2 * max(work.m, LEAST) and c.n < 2 * max(work.n, 2 * LEAST)]
-    return tuple(sorted(fitting, key=lambda c: seconds(c, work, channels, gpu)))
+    cut = [_in_parts(c, work, channels, gpu) for c in fitting if not c.resident and 2 * _blocks(c, work) <= gpu.sm_count]
+    cut = sorted((c for c in cut if c.parts > 1), key=lambda c: seconds(c, work, channels, gpu))
+    return tuple(sorted([*fitting, *cut[:_MOST_IN_PARTS]], key=lambda c: seconds(c, work, channels, gpu)))
 
 
 def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
-    """Rounds of blocks, as many as run at once, or the factors' and results' way."""
-    blocks = -(-work.m // config.m) * -(-work.n // config.n)
-    slots = gpu.sm_count * (2 if config.warps <= 4 else 1)
-    share = SCHEDULES[replace(config, k=64)] * (1 if channels % config.k == 0 else _SHARED)
-    steps = -(-work.k // config.k)
+    """Rounds of blocks, as many as run at once, or the factors' and results' way. Parts are added by another kernel."""
+    blocks = config.parts * _blocks(config, work)
+    slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
+    share = SCHEDULES[replace(config, k=64, parts=1)] * (1 if channels // config.parts % config.k == 0 else _SHARED)
+    steps = -(-work.k // (config.parts * config.k))
     block = max(2 * config.m * config.n * config.k * steps / (work.peak(gpu) * share / slots), steps * _STEP)
-    return _LAUNCH + max(-(-blocks // slots) * block, (2 * work.n * work.k + work.reads + work.writes) / gpu.bandwidth)
+    sums = 8 * config.parts * work.elements if config.parts > 1 else 0
+    moved = (2 * work.n * work.k + sums + work.reads + work.writes) / gpu.bandwidth
+    return _LAUNCH * (1 + (config.parts > 1)) + max(-(-blocks // slots) * block, moved)
+
+
+def _blocks(config: Config, work: Work) -> int:
+    """Of the result."""
+    return -(-work.m // config.m) * -(-work.n // config.n)
+
+
+def _in_parts(config: Config, work: Work, channels: int, gpu: Gpu) -> Config:
+    """With the channels in as many parts as are best, each of whole blocks."""
+    ways = [config, *(replace(config, parts=p) for p in PARTS if channels % (p * config.k) == 0)]
+    return min(ways, key=lambda c: seconds(c, work, channels, gpu))
 
 
 def _fed(config: Config, channels: int) -> Config:
