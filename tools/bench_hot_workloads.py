@@ -73,6 +73,10 @@ def bytes_linear(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
     return F.linear(x, w.to(x.dtype) * scale[:, None])
 
 
+def gated(gate: Tensor, up: Tensor, w: Tensor) -> Tensor:
+    return (F.silu(gate) * up) @ w
+
+
 def scaled_float8(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """f8e4m3fn by f8e4m3fn, with a scale for each."""
     return torch._scaled_mm(x, w.t(), a, b, out_dtype=BF16)
@@ -115,6 +119,12 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=(columns <= rows) & (columns > rows - WINDOW))
 
 
+def padded_attention(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> Tensor:
+    """Sequences of these lengths, filled up to one."""
+    there = torch.arange(k.shape[-2], device=q.device) < lengths[:, None]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=there[:, None, None, :])
+
+
 def decode(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
@@ -138,6 +148,10 @@ def numbers(dtype: torch.dtype, *shape: int) -> Input:
 
 def one(device: str) -> Tensor:
     return torch.ones((), device=device)
+
+
+def lengths(device: str) -> Tensor:
+    return torch.arange(16, 513, 32, device=device)
 
 
 def on(function: Callable[..., Any], *inputs: Input) -> Callable[[str], Made]:
@@ -209,6 +223,7 @@ HOT_WORKLOADS: dict[str, HotWorkload] = {
         on(bytes_linear, half(8, 4096), numbers(torch.int8, 11008, 4096), half(11008)), (Goal(1.0, (COMPILED,)),), policy="full"
     ),
     "16x14336 by 14336x4096": HotWorkload(on(product, half(16, 14336), half(14336, 4096)), BEST, policy="full"),
+    "16x14336 gated, by 14336x4096": HotWorkload(on(gated, *[half(16, 14336)] * 2, half(14336, 4096)), BEST, policy="full"),
     "f8 8192x4096x4096": HotWorkload(
         on(scaled_float8, numbers(F8, 8192, 4096), numbers(F8, 4096, 4096), one, one), BEST, policy="full"
     ),
@@ -222,6 +237,7 @@ HOT_WORKLOADS: dict[str, HotWorkload] = {
         (Goal(1.0, BEST_BACKEND, speed=True), Goal(0.85, BEST_BACKEND, "lamina own", speed=True)),
         BACKENDS,
     ),
+    "padded b16 h12 s512 d64": HotWorkload(on(padded_attention, *[half(16, 12, 512, 64)] * 3, lengths), BEST, policy="full"),
     f"window of {WINDOW} b4 h16 s4096 d128": HotWorkload(on(window_attention, *[half(4, 16, 4096, 128)] * 3), BEST, policy="full"),
     "decode b32 q1 k8192 h32/4 d128": HotWorkload(on(decode, half(32, 32, 1, 128), *[half(32, 4, 8192, 128)] * 2), (), share=0.85),
     "conv3x3+BN+ReLU 64x64x56x56": convolution(64, 56),
