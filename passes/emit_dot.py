@@ -173,9 +173,11 @@ class Dot(Blocks):
         if isinstance(factor.expr, Load) and self._is_loaded(factor.expr):
             return self._read(factor.expr, factor.axes, factor.shape)
         with self._blocks_of(factor, dict(kept)):
-            value = self._broadcast(self._value(factor.expr), factor.shape)
+            narrow = self._value(factor.expr)
+            value = self._broadcast(narrow, factor.shape)
         for side, axis in enumerate(factor.axes):
-            if axis is None or (axis == self.product.inner and extent(axis) % factor.shape[side]):
+            same = ir.VectorType(narrow.type).shape[side] == 1  # along the inner dimension: Triton's dot broadcasts nothing
+            if axis is None or (axis == self.product.inner and (same or extent(axis) % factor.shape[side])):
                 value = self._where_inside(value, side, axis)
         dtype = self.product.factors
         return value if dtype == "tf32" else arith.truncf(ir.VectorType.get(factor.shape, element(dtype)), value)

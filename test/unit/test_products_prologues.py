@@ -57,6 +57,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "both": (lambda x, w, s: torch.tanh(x) @ (w.to(x.dtype) * s), (random(40, 72), int8(72, 48), random(48) * 0.01)),
     "batches": (lambda a, b: torch.bmm(torch.exp(a * 0.1), b.transpose(1, 2)), (random(3, 40, 24), random(3, 56, 24))),
     "added": (lambda c, x, w: torch.addmm(c, F.gelu(x), w, beta=0.5), (random(40, 48), random(40, 72), random(72, 48))),
+    "the same in every column": (lambda x, w: (x.expand(40, 64) * 1.5) @ w, (random(40, 1), random(64, 48))),
     "pair": (lambda x, a, b: torch.sigmoid((y := torch.relu(x)) @ a) * (y @ b), (random(40, 72), random(72, 48), random(72, 48))),
     "sums of rows": (lambda x, w: (torch.relu(x) @ w).float().sum(1), (random(40, 72), random(72, 48))),
 }
