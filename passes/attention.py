@@ -14,7 +14,6 @@ from .attention_operands import made_of, unrepeated
 from .extern_calls import declared_strides, kernel_call
 from .mask_meaning import Meaning
 from .mask_operands import Masks
-from .mask_parts import HEAD
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
 EXTRAS = ("mask", "bounds", "slopes")
@@ -110,7 +109,8 @@ class Attention:
         """What is hidden, and added to the scores."""
         if self.masks is None:
             return Meaning(self.causal, rest=self.mask is not None)
-        return self.masks.meaning(self.mask, self._scores, self.causal)
+        found = self.masks.meaning(self.mask, self._scores, self.causal)
+        return Meaning(self.causal, rest=True) if found.moved and self.sums is not None else found
 
     @property
     def before(self) -> tuple[ir.Operation, ...]:
@@ -130,7 +130,7 @@ class Attention:
         return Work(
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
-            by_head=of.keys is not None and of.keys.part.axes[HEAD] is not None, known=self.mask is not None and not of.rest,
+            by_head=of.by_head, known=self.mask is not None and not of.rest,
         )  # fmt: skip
 
     @property

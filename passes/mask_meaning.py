@@ -35,6 +35,7 @@ class Meaning:
     span    keys that all queries see, from and to; None: all
     keys    that are there at run time
     slopes  for each head, what is added to a score for each key that it is further on
+    moved   all scores of a row get something besides, which its weights do not show, but the logarithms of sums do
     rest    the mask itself is still to be read
     """
 
@@ -44,6 +45,7 @@ class Meaning:
     span: tuple[int, int] | None = None
     keys: Keys | None = None
     slopes: tuple[float, ...] | None = None
+    moved: bool = False
     rest: bool = False
 
     @property
@@ -53,12 +55,17 @@ class Meaning:
             f"causal{f' from {self.offset:+d}' if self.offset else ''}" if self.causal else "",
             f"window {self.window}" if self.window else "",
             f"keys {self.span[0]} to {self.span[1]}" if self.span else "",
-            "" if self.keys is None else "lengths" if self.keys.exact else "keys",
+            "" if self.keys is None else f"{'lengths' if self.keys.exact else 'keys'}{' of heads' if self.by_head else ''}",
             "slopes" if self.slopes is not None else "",
             "and more" if self.rest else "",
         ]
         known = [words for words in said if words]
         return "" if known in ([], ["and more"]) else f": {', '.join(known)}"
+
+    @property
+    def by_head(self) -> bool:
+        """Whether heads of a sequence may have different keys."""
+        return self.keys is not None and self.keys.part.axes[HEAD] is not None
 
     @property
     def reads(self) -> bool:
@@ -86,6 +93,7 @@ class _Reader:
     low, high  of each query: from which key on it sees them, and the end
     soft       a finite number hides something by its place
     soft_keys  one hides keys that are not there at run time
+    moved      see Meaning
     unread     something is not understood
     """
 
@@ -97,6 +105,7 @@ class _Reader:
     slopes: np.ndarray | None = None
     soft: bool = False
     soft_keys: bool = False
+    moved: bool = False
     unread: bool = False
     low: np.ndarray = field(init=False)
     high: np.ndarray = field(init=False)
@@ -153,6 +162,7 @@ class _Reader:
         """Whether this is understood."""
         hidden = known <= _HIDES
         if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
+            self.moved |= bool(np.any(known))
             return True  # of all scores of a row alike
         slopes = None if np.all(hidden | (known == 0)) else _slopes(known, ~hidden, types[0])
         if slopes is None and not np.all(hidden | (known == 0)):
@@ -163,6 +173,8 @@ class _Reader:
         if slopes is not None:
             self.unread |= self.slopes is not None
             self.slopes = slopes
+            far = np.arange(known.shape[KEY]) - np.arange(self.queries)[:, None]
+            self.moved |= bool(np.any(~hidden & _is_off(known, slopes[:, None, None] * far, types[0])))
         return True
 
     def _placed(self, seen: np.ndarray) -> None:
@@ -190,7 +202,7 @@ class _Reader:
         if self.soft_keys:  # a sequence without keys has the mean of all
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
-        return replace(shape, keys=self.keys, slopes=slopes)
+        return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved)
 
 
 def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
@@ -252,6 +264,13 @@ def _negated(at: Part, values: Values) -> int | None:
 
 def _is_finite(fill: float, types: Sequence[str]) -> bool:
     return all(abs(fill) <= _RANGE.get(t, 0.0) for t in types)
+
+
+def _is_off(known: np.ndarray, want: np.ndarray, dtype: str) -> np.ndarray:
+    """Where numbers are not what is wanted, up to one rounding each."""
+    wide = known.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return ~(np.abs(wide - want) <= 2 * _ROUNDING.get(dtype, 0.0) * np.abs(wide))  # type: ignore[no-any-return]
 
 
 def _slopes(known: np.ndarray, seen: np.ndarray, dtype: str) -> np.ndarray | None:

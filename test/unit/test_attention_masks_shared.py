@@ -1,0 +1,71 @@
+"""One mask that several calls of attention read in different ways, and logarithms of sums that what masks add is part of."""
+
+import pytest
+import torch
+from attention_masks import SLOPES, added
+from attention_programs import aten, compute, efficient, exact
+from test_attention_kernels import random
+from test_attention_masks import BF16, FORWARD, near
+from torch import Tensor
+
+
+def test_a_mask_of_one_key_is_of_as_many_as_each_call_has() -> None:
+    """The second had the bounds of the first's 20 keys."""
+
+    def mask(there: Tensor) -> Tensor:
+        return added(there[:, None, None, None], (2, 1, 1, 1), BF16)
+
+    def fn(q: Tensor, few: Tensor, many: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        return efficient(q, few, few, mask(there)), efficient(q, many, many, mask(there))
+
+    q, few, many, there = random(2, 2, 24, 16), random(2, 2, 20, 16), random(2, 2, 40, 16), torch.tensor([True, False])
+    found, _ = compute(fn, (q, few, many, there), FORWARD)
+    for one, keys in zip(found, (few, many), strict=True):
+        near(one, exact(q, keys, keys, mask(there)))
+
+
+def test_bounds_of_a_causal_call_are_its_own() -> None:
+    """One query then sees one key; so it did in the next call."""
+    mask = added(torch.arange(40) < 30, (2, 2, 1, 40), BF16)
+    q, k = random(2, 2, 1, 16), random(2, 2, 40, 16)
+
+    def fn(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        mask = added(torch.arange(40) < 30, (2, 2, 1, 40), BF16)
+        return efficient(q, k, k, mask, True), efficient(q, k, k, mask)
+
+    found, _ = compute(fn, (q, k), FORWARD)
+    for one, causal in zip(found, (True, False), strict=True):
+        near(one, exact(q, k, k, mask, causal))
+
+
+def test_slopes_are_of_as_many_heads_as_each_call_has() -> None:
+    """The second read two slopes for four heads."""
+    mask = (torch.arange(40) * 0.25).view(1, 1, 1, 40).to(BF16)
+
+    def fn(q: Tensor, wide: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        mask = (torch.arange(40) * 0.25).view(1, 1, 1, 40).to(BF16)
+        return efficient(q, k[:, :2], k[:, :2], mask), efficient(wide, k, k, mask)
+
+    q, wide, k = random(2, 2, 24, 16), random(2, 4, 24, 16), random(2, 4, 40, 16)
+    found, _ = compute(fn, (q, wide, k), FORWARD)
+    near(found[0], exact(q, k[:, :2], k[:, :2], mask))
+    near(found[1], exact(wide, k, k, mask))
+
+
+@pytest.mark.parametrize("kind", ["keys", "rows", "distance"])
+def test_logarithms_of_sums_have_all_that_is_added(kind: str) -> None:
+    """A library's backward pass adds the mask itself, whose rows may have more than slopes times distances."""
+
+    def mask() -> Tensor:
+        q, k = torch.arange(33)[:, None], torch.arange(47)[None]
+        place = {"keys": k, "rows": q, "distance": k - q}[kind]
+        return (torch.tensor(SLOPES[:2])[:, None, None] * place).to(BF16).expand(1, 2, 33, 47)
+
+    def fn(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        out, sums, *_ = aten._scaled_dot_product_efficient_attention(q, k, k, mask(), True)
+        return out, sums
+
+    q, k = random(1, 2, 33, 16), random(1, 2, 47, 16)
+    (_, sums), _ = compute(fn, (q, k), FORWARD)
+    want = (q.double() @ k.double().mT / 4 + mask().double()).logsumexp(-1)
+    assert float((sums[..., :33].double() - want).abs().max()) < (0.1 if kind == "distance" else 1e-3)  # ours does not round them
