@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.schedules.attention import Config, Split
+from lamina.schedules.attention import Config, Forward, Split
 from lamina.schedules.attention_cost import MOST, Work
 
 from .attention_operands import made_of, unrepeated
@@ -16,7 +16,7 @@ from .mask_meaning import Meaning
 from .mask_operands import Masks
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
-EXTRAS = ("mask", "bounds", "slopes")
+EXTRAS = ("mask", "bounds", "slopes", "blocks")
 """What kernels of ours may read beside queries, keys and values, in this order: `reads` of a call names those that it gives."""
 _FORMS = {
     "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
@@ -131,6 +131,7 @@ class Attention:
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
             by_head=of.by_head, known=self.mask is not None and not of.rest,
+            hides=of.hides,
         )  # fmt: skip
 
     @property
@@ -152,6 +153,8 @@ class Attention:
         }
         of = self.meaning
         read = {} if self.mask is None else masks.operands(self.mask, self._scores, of)
+        if self.mask is not None and isinstance(config, Forward) and config.blocks:
+            read["blocks"] = masks.blocks(self.mask, self._scores, of, config.m, config.n)
         said["reads"] = ir.StringAttr.get(" ".join(name for name in EXTRAS if name in read))
         taken = [self.query, self.key, self.value, *(read[name] for name in EXTRAS if name in read)]
         if isinstance(config, Split):

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import attention_cost
-from lamina.schedules.attention import Backward, Config, Split, read
+from lamina.schedules.attention import Backward, Config, Forward, Split, read
 
 from .attention import LIBRARY_ATTENTION, Attention, strides_of_results
 from .attention_backward import LIBRARY_BACKWARD, Gradients
@@ -42,6 +42,13 @@ class ChooseAttention(Pass):
         %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "aten._scaled_dot_product_efficient_attention.default", ...}
      -> %1 = "graph.extern"(%there) {callee = "lamina.attention_bounds", ...}
         %0 = "graph.extern"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
+
+    With `blocks=1` a kernel of its own lists, once for all calls with a mask that has to be read, which blocks of keys each block
+    of queries sees; others are skipped. It is an error where no mask is read.
+
+        %0:2 = "graph.extern"(%q, %k, %v, %m) {graph.choice = "forward{m=64 n=64 blocks=1}", ...}
+     -> %1 = "graph.extern"(%m) {callee = "lamina.attention_blocks", ...}
+        %0 = "graph.extern"(%q, %k, %v, %m, %1) {kwargs = {reads = "mask blocks", ...}, ...}
 
     target    the GPU whose cost model decides on attention without graph.choice ("": it stays)
     schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
@@ -85,6 +92,8 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
     """Why a schedule is not one of this; "" where it is."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
+    if isinstance(config, Forward) and config.blocks and not (isinstance(found, Attention) and found.meaning.rest):
+        return "for masks that are read for each score alone"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
 
 

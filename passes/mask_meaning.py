@@ -37,6 +37,7 @@ class Meaning:
     slopes  for each head, what is added to a score for each key that it is further on
     moved   all scores of a row get something besides, which its weights do not show, but the logarithms of sums do
     rest    the mask itself is still to be read
+    hides   all that it does then is to hide, and wholly: it is as good as one of bools
     """
 
     causal: bool = False
@@ -47,6 +48,7 @@ class Meaning:
     slopes: tuple[float, ...] | None = None
     moved: bool = False
     rest: bool = False
+    hides: bool = False
 
     @property
     def what(self) -> str:
@@ -95,6 +97,7 @@ class _Reader:
     soft_keys  one hides keys that are not there at run time
     moved      see Meaning
     unread     something is not understood
+    adds_more  of that, what is added to scores
     """
 
     heads: int
@@ -107,6 +110,7 @@ class _Reader:
     soft_keys: bool = False
     moved: bool = False
     unread: bool = False
+    adds_more: bool = False
     low: np.ndarray = field(init=False)
     high: np.ndarray = field(init=False)
 
@@ -146,7 +150,7 @@ class _Reader:
         elif op is None or op.name != "arith.select" or not self._chosen(at, types):
             known = self.values.of(part)
             if known is None or not self._added(known, types):
-                self.unread = True
+                self.unread = self.adds_more = True
 
     def _chosen(self, at: Part, types: tuple[str, ...]) -> bool:
         """Whether one of two is a number that hides."""
@@ -192,13 +196,14 @@ class _Reader:
         self.low, self.high = np.maximum(self.low, first), np.minimum(self.high, last)
 
     def result(self, causal: bool) -> Meaning:
-        plain = Meaning(causal, rest=True)
+        hides = not (self.adds_more or self.soft or self.soft_keys or self.moved or self.slopes is not None)
+        plain = Meaning(causal, rest=True, hides=hides)
         shape = _shaped(self.low, self.high, self.count)
         hidden = bool(np.any(self.high <= self.low))
         if shape is None or (self.soft and (hidden or self.keys is not None or self.unread)):
             return plain
         if self.unread:  # what is hidden may as well be skipped, while all is read
-            return replace(shape, rest=True)
+            return replace(shape, rest=True, hides=hides)
         if self.soft_keys:  # a sequence without keys has the mean of all
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())

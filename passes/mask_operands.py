@@ -16,7 +16,7 @@ from .mask_meaning import Keys, Meaning, meaning
 from .mask_parts import BATCH, HEAD, KEY, QUERY, Values
 from .reading import producer, shape_of
 
-BOUNDS = "lamina.attention_bounds"
+BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
 
 
 class Known(NamedTuple):
@@ -43,6 +43,7 @@ class Masks:
     meanings: dict[tuple[ir.Value, tuple[int, ...], bool], Meaning] = field(default_factory=dict)
     narrow: dict[ir.Value, ir.Value] = field(default_factory=dict)
     made: dict[Known, dict[str, ir.Value]] = field(default_factory=dict)
+    listed: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
 
     def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> Meaning:
         if mask is None:
@@ -63,6 +64,21 @@ class Masks:
         if known not in self.made:
             self.made[known] = _made(of, scores, len(self.made) + 1)
         return self.made[known]
+
+    def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int) -> ir.Value:
+        """(batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2) i32, of a mask that is read: see
+        kernels/attention/blocks.py."""
+        read, said = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
+        said |= {"offset": of.offset, "window": of.window}
+        key = (read, of.causal, *said.values())
+        if key not in self.listed:
+            number = ir.IntegerType.get_signless(64)
+            given = {name: ir.IntegerAttr.get(number, x) for name, x in said.items()} | {"causal": ir.BoolAttr.get(of.causal)}
+            shape = [*shape_of(read)[:QUERY], -(-scores[QUERY] // m), -(-scores[KEY] // n) + 2]
+            type_ = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
+            made = kernel_call(BLOCKS, [read], [type_], {"of": ir.StringAttr.get("attention's mask"), **given})
+            self.listed[key] = made.results[0]
+        return self.listed[key]
 
 
 def _made(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:

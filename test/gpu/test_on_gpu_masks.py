@@ -1,5 +1,7 @@
 """Masks whose meaning is read, on a GPU: kernels of ours that skip what they hide, against float64, by both doors."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -93,3 +95,34 @@ def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
     none = torch.zeros(1, 200, dtype=torch.int64, device="cuda")
     found = computed(lambda q, k, v, seen: cudnn(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD[0])
     near(found, v.double().mean(2, keepdim=True).expand(1, 4, 70, 64))
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_blocks_that_a_mask_of_bools_hides_are_skipped(size: int) -> None:
+    """Squares, with holes in the second of the batch, and queries that see nothing; bools, and numbers that are added."""
+    q, k, v = random(2, 4, 1100, size), random(2, 2, 1333, size), random(2, 2, 1333, size)
+    at, key = torch.arange(1100, device="cuda")[:, None], torch.arange(1333, device="cuda")
+    seen = ((at // 300 == key // 250) | ((key < 100) & (at < 700)))[None, None].repeat(2, 1, 1, 1)
+    seen[1] &= torch.rand(1100, 1333, device="cuda") > 0.1
+    seen[:, :, 500], seen[:, :, 640:768] = False, False
+    added = torch.where(seen, torch.where(key < 900, 0.0, 0.5), -torch.inf).to(BF16)
+    for schedule in (f"{text[:-1]} blocks=1}}" for text in FORWARD):
+        for mask in (seen, added):
+            found = computed(cudnn, (q, k, v, mask), schedule)
+            near(found, exact(q, k, v, mask))
+            assert not found[:, :, 500].any() and not found[:, :, 640:768].any()
+
+
+def test_lists_of_blocks_are_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    part = torch.arange(2048, device="cuda") // 256
+    q, mask = random(1, 8, 2048, 64), part[:, None] == part
+
+    def fn(q: Tensor, mask: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+    with torch.no_grad():
+        found = lamina.explain(fn, (q, mask), options={"tune": "full", "cache": False}, show=False)
+        (choice,) = found.graphs[0].choices
+        assert any("blocks=1" in name for name, _ in choice.seconds) and not any("wrong" in why for _, why in choice.dropped)
+        near(lamina.compile(fn, (q, mask), options={"cache": False})(q, mask), exact(q, q, q, mask))

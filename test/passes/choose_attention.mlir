@@ -9,7 +9,7 @@
 // CHECK-SAME: causal = true
 // CHECK-SAME: of = "aten._scaled_dot_product_flash_attention.default"
 // CHECK-SAME: scale = 1.250000e-01
-// CHECK-SAME: schedule = "forward{m=64 n=64 warps=4 stages=3 descriptors=0}"
+// CHECK-SAME: schedule = "forward{m=64 n=64 warps=4 stages=3 descriptors=0 blocks=0}"
 // CHECK-SAME: reason = "custom", strides = [array<i64: 32768, 64, 256, 1>]
 // CHECK-NEXT: return %[[OUT]]
 func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> tensor<2x4x128x64xbf16> {
@@ -53,3 +53,4 @@ func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: te
 // ERROR: choose_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
 // ERROR: choose_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
 // ERROR: choose_attention_errors.mlir:23{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default
+// ERROR: choose_attention_errors.mlir:30{{.*}}error: forward{blocks=1} is for masks that are read for each score alone: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)

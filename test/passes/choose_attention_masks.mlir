@@ -69,3 +69,20 @@ func.func @lengths(%q: tensor<2x4x64x64xbf16>, %n: tensor<2xi64>) -> (tensor<2x4
   %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, false, 0.0, false], callee = "aten._scaled_dot_product_efficient_attention.default", kwargs = {}, reason = "library", strides = [array<i64: 16384, 4096, 64, 1>, array<i64: 256, 64, 1>], graph.choice = "library"} : (tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x1x1x64xi1>) -> (tensor<2x4x64x64xbf16>, tensor<2x4x64xf32>)
   return %0#0, %1#0 : tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>
 }
+
+// -----
+
+// A mask of bools that nobody knows: its blocks are listed once for both calls, and what flags say beside it is theirs.
+// CHECK-LABEL: func.func @blocks
+// CHECK: %[[LISTS:.*]] = "graph.extern"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = true, keys = 70 : i64, m = 32 : i64, n = 16 : i64
+// CHECK-SAME: queries = 70 : i64, window = 0 : i64
+// CHECK-SAME: -> tensor<2x1x3x7xi32>
+// CHECK: "graph.extern"(%arg0, %arg0, %arg0, %arg1, %[[LISTS]])
+// CHECK-SAME: reads = "mask blocks"
+// CHECK-NOT: lamina.attention_blocks
+// CHECK: "graph.extern"({{.*}}, %arg0, %arg0, %arg1, %[[LISTS]])
+func.func @blocks(%q: tensor<2x4x70x64xbf16>, %m: tensor<2x1x70x70xi1>) -> tensor<2x4x70x64xbf16> {
+  %0:2 = "graph.extern"(%q, %q, %q, %m) {args = [unit, unit, unit, unit, false, 0.0, true], callee = "aten._scaled_dot_product_efficient_attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
+  %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, false, 0.0, true], callee = "aten._scaled_dot_product_efficient_attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
+  return %1#0 : tensor<2x4x70x64xbf16>
+}

@@ -17,6 +17,7 @@ class Forward:
     warps        of one CTA
     stages       blocks of keys and values in flight: the depth of the software pipeline
     descriptors  1: keys and values come by descriptors (TMA) where their layout allows it; 0: by pointers
+    blocks       1: a kernel of its own lists the blocks that a mask shows, once for each mask, and others are skipped
     """
 
     kind: ClassVar[str] = "forward"
@@ -25,6 +26,7 @@ class Forward:
     warps: int = 4
     stages: int = 3
     descriptors: int = 0
+    blocks: int = 0
 
     def __str__(self) -> str:
         """The text that `read` takes: "forward{m=128 n=64 ...}"."""
@@ -107,8 +109,9 @@ def _check(config: Config) -> None:
         raise CompileError(f"warps={config.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
     if config.stages < 1 or getattr(config, "parts", 1) < 1:
         raise CompileError(f"{config}", remedy="stages and parts are at least 1")
-    if getattr(config, "descriptors", 0) not in (0, 1):
-        raise CompileError(f"{config}", remedy="descriptors is 0 or 1")
+    for key in ("descriptors", "blocks"):
+        if getattr(config, key, 0) not in (0, 1):
+            raise CompileError(f"{config}", remedy=f"{key} is 0 or 1")
 
 
 def _text(config: Config) -> str:

@@ -1,6 +1,6 @@
 """Which kernels of ours suit an attention, and which is taken unmeasured, by what was measured on an H200."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
 
@@ -12,7 +12,7 @@ _RESIDENT = 2  # CTAs of `split` that an SM holds
 _START = 2e-6  # of a CTA: the latency of its first loads, and its stores
 _JOIN, _JOINED = 3e-6, 2e-8  # of the kernel that joins, and of each part of a row
 _PAYS = 4  # parts, from which on cuDNN's kernel is not faster
-_LONG = 1024  # keys from which on splitting them is worth two kernels
+_LONG = 1024  # keys from which on splitting them, or looking at all blocks of a mask first, is worth two kernels
 _WITH_TMA = 90
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
@@ -46,6 +46,7 @@ class Work:
     slopes        scores get something for each key of distance
     bounded       of each sequence, keys from one to another alone are seen; by_head: of each of its heads
     known         a mask is there that kernels of ours do not read, or once for each key; libraries read it for each score
+    hides         a mask is read that hides scores, and adds nothing to others
     sums          the logarithms of the sums of exponentials are wanted too, as a backward pass reads them
     """
 
@@ -64,6 +65,7 @@ class Work:
     bounded: bool = False
     by_head: bool = False
     known: bool = False
+    hides: bool = False
 
     @property
     def rows(self) -> int:
@@ -98,7 +100,9 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     if work.window:  # the fewer queries in a block, the fewer hidden keys it meets
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, it needs more registers than there are
-    return tuple(c for c in fit if not (c.descriptors and adds))
+    fit = [c for c in fit if not (c.descriptors and adds)]
+    listed = fit[:1] if work.hides and min(work.queries, work.keys) >= _LONG else []
+    return (*fit, *(replace(c, blocks=1) for c in listed))
 
 
 def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
@@ -120,9 +124,9 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     fill an H200 once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. Libraries' kernels
     that take a mask read each of these heads eight times. So cuDNN's kernel is taken where hardly a part fills the GPU.
 
-    A mask whose meaning is known is not even made for ours, of as many numbers as there are scores for libraries, which compute what
-    it hides too: a window of 1024 of 4096 keys took 317 us for 1786, in blocks of 64 queries (of 128: 338 to 362); sequences of 16 to
-    496 of 512 keys 46 us for 72.
+    A mask whose meaning is known is not even made for ours, of as many numbers as there are scores for libraries, which compute
+    what it hides too: a window of 1024 of 4096 keys took 317 us for 1786, in blocks of 64 queries (of 128: 338 to 362); sequences
+    of 16 to 496 of 512 keys 46 us for 72.
     """
     if work.known and not work.sums:
         return next(iter(candidates(work, gpu)), None)

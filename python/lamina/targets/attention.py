@@ -10,7 +10,7 @@ from lamina.core.program_needs import fixed
 from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPLIT
 from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
 from lamina.passes.grouped_products import GROUPED
-from lamina.passes.mask_operands import BOUNDS
+from lamina.passes.mask_operands import BLOCKS, BOUNDS
 from lamina.schedules.attention import Forward, Split, read
 
 SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
@@ -23,12 +23,13 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
     key."""
     from . import attention_backward, grouped_products  # which take much of this module
 
-    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, **attention_backward.LAUNCHES}
+    made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
     made[GROUPED] = grouped_products.grouped
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
         return program, {}
     from lamina.kernels.attention.backward_keys import backward_keys
     from lamina.kernels.attention.backward_queries import backward_queries
+    from lamina.kernels.attention.blocks import blocks
     from lamina.kernels.attention.bounds import bounds
     from lamina.kernels.attention.forward import forward
     from lamina.kernels.attention.join import join
@@ -36,7 +37,7 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
     from lamina.kernels.products.grouped import grouped
 
     functions = {
-        FORWARD: forward, SPLIT: split, JOIN: join, BOUNDS: bounds, BACKWARD_QUERIES: backward_queries,
+        FORWARD: forward, SPLIT: split, JOIN: join, BOUNDS: bounds, BLOCKS: blocks, BACKWARD_QUERIES: backward_queries,
         BACKWARD_KEYS: backward_keys, GROUPED: grouped,
     }  # fmt: skip
 
@@ -58,10 +59,12 @@ def _forward(call: Call) -> dict[str, Any]:
     _, kv_heads, keys, values = sizes(value)
     head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
     wide = {"D": power(size), "E": power(values)}
+    read_too = extras(more, given)
     constants = {
-        **shared(query, key, value, extras(more, given), given), **_sums(call.outs, given), "OUT": strides(out),
+        **shared(query, key, value, read_too, given), **_sums(call.outs, given), "OUT": strides(out),
         "BATCH": batch, "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"], "WINDOW": given["window"],
         "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
+        "BLOCKS": strides(read_too["blocks"]) if "blocks" in read_too else (),
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
     }  # fmt: skip
     window = given["window"]
@@ -87,6 +90,7 @@ def _split(call: Call) -> dict[str, Any]:
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values)
     names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "parts": "y0", "logs": "y1"}
+    del names["blocks"]  # which say nothing of parts of keys
     return said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
 
 
@@ -111,6 +115,17 @@ def _bounds(call: Call) -> dict[str, Any]:
         "HIGH": given["high"], "N": one,
     }  # fmt: skip
     return said(given, {"there": "x0", "out": "y0"}, constants, batch * heads, 4, 1, 0)
+
+
+def _blocks(call: Call) -> dict[str, Any]:
+    (mask,), out, given = tensors(call), call.outs[0], dict(call.kwargs)
+    batch, heads, count, _ = sizes(out)
+    constants = {
+        "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": given["queries"], "KEYS": given["keys"],
+        "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"],
+        "WINDOW": given["window"], "M": given["m"], "N": given["n"],
+    }  # fmt: skip
+    return said(given, {"mask": "x0", "out": "y0"}, constants, batch * heads * count, 4, 1, 0)
 
 
 def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from .clocks import CudaClock
 from .cut import Built, Cut, random_inputs
 from .decide import decide
 from .gradient_inputs import forward_first
+from .mask_inputs import squares_hidden
 from .question import Answer, Identity, Question
 from .store import Store
 from .trial import Watch
@@ -109,8 +110,10 @@ def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bund
         if CHOICE not in op.attributes and (attention := Attention.read(op, masks)) is not None:
             bundle, work = Bundle((op,), None), attention.work
             kept = [v for v in (attention.result, attention.sums) if v is not None]
-            cut = Cut(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept)
-            yield bundle, cut, _question(cut, attention_cost.candidates(work, gpu), attention_cost.unmeasured(work, gpu))
+            ours = attention_cost.candidates(work, gpu)
+            settle = {"settle": squares_hidden(op, attention)} if any(getattr(c, "blocks", 0) for c in ours) else {}
+            cut = Cut(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept, **settle)
+            yield bundle, cut, _question(cut, ours, attention_cost.unmeasured(work, gpu))
 
 
 def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:

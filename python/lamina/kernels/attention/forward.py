@@ -14,6 +14,7 @@ def forward(
     mask,
     bounds,
     slopes,
+    blocks,
     out,
     sums,
     Q: tl.constexpr,
@@ -37,6 +38,7 @@ def forward(
     HOW: tl.constexpr,
     BOUNDS: tl.constexpr,
     ALIBI: tl.constexpr,
+    BLOCKS: tl.constexpr,
     TOGETHER: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
@@ -53,17 +55,20 @@ def forward(
     SCALE         of the scores, positive
     CAUSAL        query i sees keys to i + OFFSET
     WINDOW        query i sees keys from i + OFFSET - WINDOW + 1; 0: from the first
-    HOW           of the mask: "none" (it is not read), "bool" (true: seen), "bias" (added to the scaled scores)
+    HOW           of the mask: "none" (it is not read), "bool" (true: seen), "bias" (added to the scaled scores); "zeros":
+                  one that adds nothing to a block, for which it is not read
     BOUNDS        strides of `bounds`, i32: batch, head, and which: the first key that may be seen, and the end of them; () for none
     ALIBI         slopes[head] * (key - query) is added to the scaled scores (slopes: f32)
+    BLOCKS        strides of `blocks`, lists of blocks of keys that the mask shows (see blocks.py): batch, head, block of queries;
+                  () for none: all are computed
     TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
     DESCRIPTORS   keys and values come by descriptors (TMA): elements side by side, all else at multiples of 16 bytes
     """
-    BLOCKS: tl.constexpr = (QUERIES + M - 1) // M
-    first_head = tl.program_id(0) // (BLOCKS * TOGETHER) * TOGETHER
+    PLACES: tl.constexpr = (QUERIES + M - 1) // M
+    first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * HEADS - first_head)
-    place = tl.program_id(0) - first_head * BLOCKS
-    start = (BLOCKS - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
+    place = tl.program_id(0) - first_head * PLACES
+    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
     batch = ((first_head + place % wide) // HEADS).to(tl.int64)
     head = ((first_head + place % wide) % HEADS).to(tl.int64)
 
@@ -102,31 +107,51 @@ def forward(
     slope = 0.0
     if ALIBI:
         slope = tl.load(slopes + head)
-    if WINDOW > 0 or len(BOUNDS) > 0:
-        for at in range(begin, left, N):
+    if len(BLOCKS) > 0:
+        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
+        count, at = tl.load(blocks), tl.load(blocks + 2)
+        for i in range(count):
+            acc, most, total = _block(
+                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, K, V, MASK, QUERIES,
+                KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, N, D, E,
+                DESCRIPTORS, False,
+            )  # fmt: skip
+            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one round ahead: what is loaded from there is not to wait for it
+        last = blocks + (KEYS + N - 1) // N + 1
+        count, at = tl.load(blocks + 1), tl.load(last)
+        for i in range(count):
+            acc, most, total = _block(
+                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, K, V, MASK, QUERIES, KEYS,
+                SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS,
+                CAUSAL or WINDOW > 0 or KEYS % N != 0,
+            )  # fmt: skip
+            at = tl.load(last - min(i + 1, count - 1))
+    else:
+        if WINDOW > 0 or len(BOUNDS) > 0:
+            for at in range(begin, left, N):
+                acc, most, total = _block(
+                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE,
+                    VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
+                )  # fmt: skip
+        for at in range(left, whole, N):
             acc, most, total = _block(
                 acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
-                SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
+                SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, False,
             )  # fmt: skip
-    for at in range(left, whole, N):
-        acc, most, total = _block(
-            acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
-            SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, False,
-        )  # fmt: skip
-    if CAUSAL or KEYS % N != 0 or len(BOUNDS) > 0:
-        for at in range(whole, end, N):
-            acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
-                SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
-            )  # fmt: skip
+        if CAUSAL or KEYS % N != 0 or len(BOUNDS) > 0:
+            for at in range(whole, end, N):
+                acc, most, total = _block(
+                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE,
+                    VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
+                )  # fmt: skip
     if LOGS > 0:
         moved = tl.zeros((M,), tl.float32)
         if ALIBI:
             moved = slope * (start - rows).to(tl.float32)
         sums += batch * SUMS[0] + head * SUMS[1]
         keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, LOGS, HOW == "bias" or ALIBI)
-        if LOGS > BLOCKS * M:  # by less than 32
-            after = BLOCKS * M + tl.arange(0, 32)
+        if LOGS > PLACES * M:  # by less than 32
+            after = PLACES * M + tl.arange(0, 32)
             tl.store(sums + after * SUMS[2], tl.full((32,), float("inf"), tl.float32), mask=after < LOGS)
     if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
         total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
@@ -146,7 +171,7 @@ def _block(
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-    if HOW != "none":
+    if HOW == "bool" or HOW == "bias":
         hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
     if ALIBI:
         bias += (slope * (keys - start).to(tl.float32))[None, :]  # a row's weights stay where all its scores are moved
@@ -163,4 +188,5 @@ def _block(
     else:
         key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
         value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
-    return step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias" or ALIBI)
+    BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or ALIBI
+    return step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", BIAS)
