@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "odd": (lambda a, b: a * b + 0.5, [r(127, 3), r(3)]),
     "math": (lambda a: F.gelu(a) + a.abs() ** 1.5 + torch.atan2(a, a + 1) + torch.round(a) + torch.tan(a), [r(1000)]),
     "doubles": (lambda a: torch.tanh(a) * 0.1 + torch.erf(a) * a.sum(-1, keepdim=True), [r(7, 130, dtype=F64)]),
+    "numbers of 64 bits": (lambda a: (torch.where(a > 0, 0.1, 0.7), torch.where(a > 0, 100000, 1) * 100000), [r(100, dtype=F64)]),
     "remainders": (lambda a, b: torch.remainder(a, b) + torch.fmod(a, b), [r(100) * 9, torch.rand(100) + 0.5]),
     "bools": (lambda a, b: (a > 0) & b, [r(1000), torch.rand(1000) > 0.5]),
     "reductions": (lambda a: (a.amax(0), a.amin(1), a.prod(1), (a > 0).all(1), a.sum(0), a.argmax(1)), [r(40, 30)]),
@@ -52,6 +53,14 @@ def test_values(name: str) -> None:
         assert ours.dtype == theirs.dtype
         bound = {BF16: 1e-2, torch.float32: 1e-5}.get(ours.dtype, 1e-9)
         torch.testing.assert_close(ours.double(), wanted.double(), rtol=bound, atol=bound)
+
+
+def test_parts_of_large_memory() -> None:
+    """Programs' numbers need 64 bits where places do, in joined launches too."""
+    many, few = torch.empty(200, 1 << 24, dtype=torch.int8), torch.ones(200, 40, dtype=torch.int8)
+    module, _ = tiled(lambda a, b: (a[:, :40] + 1, b * 2), [many, few], last=PASS)
+    (kernel,) = triton_text.take(module, descriptors=True)
+    assert "program = tl.program_id(0).to(tl.int64)" in kernel.text
 
 
 def test_no_number_stays_none() -> None:

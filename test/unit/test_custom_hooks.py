@@ -91,6 +91,7 @@ X = torch.randn(6, 5, 8)
 FUSED: dict[str, Callable[..., Any]] = {
     "activation": lambda x, y: F.gelu(scaled_add(x, y, 0.5)),
     "of a constant": lambda x, y: torch.where(scaled_add(x, y) > 0, 0.0, float("-inf")),
+    "large numbers": lambda x, y: torch.where(scaled_add(x, y) > 0, 100000, 1) * 100000,
     "bias": lambda x, y: scaled_add(x, y) + y[0, 0],
     "residual": lambda x, y: scaled_add(x, y, 2.0) * 0.5 + x,
     "by rows": lambda x, y: scaled_add(x, y) * y[:, :, :1] + y[:1, :, :1],

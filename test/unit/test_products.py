@@ -104,6 +104,12 @@ def test_activations_as_functions(activation: Callable[[Tensor], Tensor], called
     assert list(printed.calls) == called
 
 
+def test_large_numbers() -> None:
+    """Integers of 64 bits, which Triton would take for 32."""
+    fn, x, w = lambda x, w: torch.where(x @ w > 0, 100000, 1) * 100000, random(40, 64), torch.eye(64, 48, dtype=BF16)
+    assert torch.equal(run(fn, x, w)[0][0], fn(x, w))
+
+
 def test_residual_of_three_dimensions() -> None:
     def block(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
         return F.linear(x, w, b) * 0.5 + r

@@ -24,6 +24,7 @@ class BlockPrinter(Reductions, BlockMemory):
         parts = [o.operation for o in self.block.operations if o.operation.name == _PART]
         if not parts:
             return super().run()
+        number = f"{INDENT}program = tl.program_id(0){WIDEN if self.wide else ''}"
         self.wide = False
         whole = super().run()  # its head alone: parts have no text here
         kernels, lines, first = [], [], 0
@@ -38,8 +39,7 @@ class BlockPrinter(Reductions, BlockMemory):
                 f"{INDENT * 2}{printer.name}(program{f' - {first}' if first else ''}, {parameters})",
             ]
             first = last
-        head = [whole.kernel, f"{INDENT}program = tl.program_id(0)"]
-        return replace(whole, kernel="\n\n\n".join([*kernels, "\n".join([*head, *lines])]), calls=tuple(self.calls))
+        return replace(whole, kernel="\n\n\n".join([*kernels, "\n".join([whole.kernel, number, *lines])]), calls=tuple(self.calls))
 
     def body(self, parameters: str, names: dict[ir.Value, str]) -> str:
         """The function of a part: of the number of its program, and of the kernel's parameters."""

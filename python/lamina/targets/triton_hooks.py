@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .triton_math import FUNCTIONS
-from .triton_ops import CASTS, TYPES, applied
+from .triton_ops import CASTS, TYPES, applied, choice
 from .triton_patterns import BESIDE_ONE
 
 PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing follows."""\n    return value'
@@ -75,7 +75,10 @@ class _Function:
         op, operands, predicate, dtype = said
         if op in CASTS and self._is_constant(operands[0]):
             return f"tl.full(at.shape, {self.names[operands[0]]}, {TYPES[dtype]})"
-        found = applied(op, [self.names[i] for i in operands], dtype, predicate)
+        texts = [self.names[i] for i in operands]
+        if op == "arith.select" and all(map(self._is_constant, operands[1:])):
+            texts = choice(*texts, dtype)
+        found = applied(op, texts, dtype, predicate)
         assert found is not None, f"lamina-hook takes no {op}"
         if op in BESIDE_ONE and self._meets_one(len(self.names)):
             found = f"{BESIDE_ONE[op]}{found[found.index('(') :]}"

@@ -68,6 +68,11 @@ def _compare_floats(predicate: int, a: str, b: str) -> str:
     }[predicate]
 
 
+def choice(condition: str, one: str, other: str, dtype: str) -> list[str]:
+    """Operands of arith.select between two numbers that are written out: Triton would take them for i32 or f32."""
+    return [condition, one if dtype in ("i1", "i32", "f32") else f"tl.full([], {one}, {TYPES[dtype]})", other]
+
+
 def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None) -> str | None:
     """The text of an operation with results of `dtype`; None for one that has none here (unsigned comparisons too)."""
     if op in _INFIX:

@@ -21,7 +21,7 @@ from lamina.schedules.contraction import Config
 
 from .triton_math import FUNCTIONS
 from .triton_memory import INDENT
-from .triton_ops import applied
+from .triton_ops import applied, choice
 from .triton_pairs import Pairs, either
 from .triton_patterns import BESIDE_ONE, GELU, activations, meets_one
 
@@ -188,7 +188,10 @@ class Printer(Pairs):
     def _apply(self, op: ir.Operation) -> None:
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
         dtype = str(_element(op.results[0].type)) if len(op.results) == 1 else ""
-        text = applied(op.name, self._operands(op), dtype, predicate)
+        operands = self._operands(op)
+        if op.name == "arith.select" and all(v in self.literals for v in list(op.operands)[1:]):
+            operands = choice(*operands, dtype)
+        text = applied(op.name, operands, dtype, predicate)
         if text is None:
             raise self._refuse(op)
         if op.name in BESIDE_ONE and meets_one(op.result):
