@@ -43,12 +43,12 @@ class Choose(Pass):
     product's columns that meet; where "half " stands before the schedule, the first of two products alone does, the other stays. A
     call without the attribute stays, and so does one with "library". Where "prologue " stands before the schedule, groups that make
     a factor of the product, and nothing else, are computed in its kernel, on the blocks that it loads. With "cublaslt" it becomes a
-    call that also computes the ReLU or the tanh form of GELU that
-    the group begins with. Of a group that sums along rows, the kernel yields the sums of blocks of columns in f32, and a group
-    behind it sums these. Of a norm the kernel also yields what it is of, and the squared distances from each block's mean; a group
-    joins these to statistics of rows, and another reads what they are of once. With a schedule of `parts`, a group yields the sums
-    of each part of the inner dimension in f32, and one behind it adds these and does what follows. lamina-tile turns a group with a
-    schedule into a program over blocks of the result.
+    call that also computes the ReLU or the tanh form of GELU that the group begins with. Of a group that sums along rows, the
+    kernel yields the sums of blocks of columns in f32, and a group behind it sums these; so of sums over the rows, as gradients of
+    biases are, with blocks of rows. Of a norm the kernel also yields what it is of, and the squared distances from each block's
+    mean; a group joins these to statistics of rows, and another reads what they are of once. With a schedule of `parts`, a group
+    yields the sums of each part of the inner dimension in f32, and one behind it adds these and does what follows. lamina-tile
+    turns a group with a schedule into a program over blocks of the result.
     A 2-D convolution of f16 or bf16, of one group, whose result has its channels last, is a product of pixels by features: its
     group sums over windows, and is marked `graph.window` too.
     Products of rows with the matrix of their group (_grouped_mm) become calls of a kernel that has a hook for what follows.
@@ -182,7 +182,7 @@ def _take(bundle: Bundle, choice: str) -> None:
             bundle = bundle.fed()
             if not bundle.before:
                 raise Unfit("no group makes a factor of the product, and nothing else")
-        group = joined(bundle, config.n) if config.parts == 1 else split_inner(bundle, config.parts)
+        group = joined(bundle, config) if config.parts == 1 else split_inner(bundle, config.parts)
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
 
 

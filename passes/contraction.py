@@ -26,6 +26,7 @@ class Contraction:
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
     parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
     centred   of each result: whether that is the sum of the squared distances from the mean of these columns
+    stacked   of each result: over how many rows at a time it is summed before it is stored, 0 for not at all
     """
 
     merged: Merged
@@ -41,6 +42,7 @@ class Contraction:
     summed: tuple[int, ...]
     parts: Mapping[Axis, tuple[Axis, ...]] = field(default_factory=dict)
     centred: tuple[bool, ...] = ()
+    stacked: tuple[int, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -53,6 +55,13 @@ class Contraction:
         for axis in self.batch:
             out *= axis.extent
         return out
+
+    def is_whole(self, at: Affine) -> bool:
+        """Whether an index of the space is that of a matrix of the product's rows and columns, one row after the other."""
+        if self.batch or self.m is None or self.n is None:
+            return False
+        at = at.rename(self.merged.rename)
+        return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
 
     def is_even(self, at: Affine) -> bool:
         """Whether an index of the space grows evenly along axes of several parts."""

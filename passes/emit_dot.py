@@ -12,7 +12,7 @@ from lamina.schedules.contraction import Config
 
 from .contraction import Contraction, extent
 from .emit_blocks import Axes, Blocks, Done, Memory
-from .emit_moments import Moments, along_rows, constant, like
+from .emit_moments import Moments, along_rows, constant, like, over_rows
 from .emit_scopes import element
 from .expressions import HALF, Const, Expr, Load
 from .space import Result
@@ -46,6 +46,9 @@ class Dot(Blocks):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
             self.done = {sum_: self._part(total, part) for sum_, total in zip(self.product.products, totals, strict=True)}
             for i, result in enumerate(self.product.results):
+                if self.product.stacked and self.product.stacked[i]:
+                    self._store_over_rows(result, self.results[i])
+                    continue
                 if not self.product.summed[i]:
                     self._store(result, self.results[i])
                     continue
@@ -71,6 +74,20 @@ class Dot(Blocks):
             value = arith.truncf(ir.VectorType.get(ir.VectorType(value.type).shape, stored), value)
         view, where, dims, inside = self._view(memory, result.at, (self.product.m, self.product.n))
         vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
+
+    def _store_over_rows(self, result: Result, memory: ir.Value) -> None:
+        """Sums of the columns of a block, of the rows that the product has: in one row of [blocks, columns]."""
+        m, n = self.product.m, self.product.n
+        value = self._whole(self._value(result.expr))
+        if extent(m) % self.config.m:
+            value = self._where_inside(value, 0, m)
+        sizes, strides = [-(-extent(m) // self.config.m), extent(n)], [extent(n), 1]
+        type_ = ir.MemRefType.get(sizes, ir.F32Type.get(), ir.StridedLayoutAttr.get(0, strides))
+        with ir.InsertionPoint.at_block_begin(self.entry):
+            view = memref.ReinterpretCastOp(type_, memory, [], [], [], [0], sizes, strides).result
+        bounds = ir.ArrayAttr.get([ir.BoolAttr.get(i) for i in (True, extent(n) % self.config.n == 0)])
+        dims = ir.AffineMap.get_identity(2)
+        vector.transfer_write(None, over_rows(value), view, [self.row, self.at[n]], dims, in_bounds=bounds)
 
     def _moments(self, value: ir.Value, *, centred: bool) -> Moments:
         """The sum of each row of a block, of the columns that the product has, and what these are away from their mean."""
@@ -131,7 +148,7 @@ class Dot(Blocks):
             rows = arith.minui(arith.subi(self._number(down), first), self._number(min(c.group, down)))
             within = arith.remui(rest, width)
             i, j = arith.addi(first, arith.remui(within, rows)), arith.divui(within, rows)
-        self.column = j
+        self.row, self.column = i, j
         self.at[p.m], self.at[p.n] = arith.muli(i, self._number(c.m)), arith.muli(j, self._number(c.n))
         if p.m is None or p.n is None:
             self.at[None] = self._number(0)

@@ -41,6 +41,16 @@ def along_rows(value: ir.Value) -> ir.Value:
     return vector.shape_cast(ir.VectorType.get([rows, 1], f32), sums)
 
 
+def over_rows(value: ir.Value) -> ir.Value:
+    """The sum of each column of a block of f32, [1, columns]."""
+    columns = ir.VectorType(value.type).shape[1]
+    f32 = ir.F32Type.get()
+    row = ir.VectorType.get([columns], f32)
+    zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
+    sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [0])
+    return vector.shape_cast(ir.VectorType.get([1, columns], f32), sums)
+
+
 def constant(number: float) -> ir.Value:
     """Of f32, as a block of one element."""
     one = ir.VectorType.get([1, 1], ir.F32Type.get())

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
+from lamina.schedules.contraction import Config
+
 from .affine import row_major
+from .column_sums import ColumnBlocks
 from .contraction import MOST, Contraction, Unfit, contraction_of
 from .convolution_products import Convolution, computed
 from .copying import copy_ops
@@ -25,7 +28,7 @@ from .strips import WINDOW
 from .windows import windows_of
 
 CHOICE = "graph.choice"
-WIDTH = 128  # columns of a block whose sums are kept, where no schedule says
+BLOCK = Config()  # rows and columns of a block whose sums are kept, where no schedule says
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def bundle_of(op: ir.Operation) -> Bundle:
         together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
         if 1 < len(together.ops) <= MOST:
             with suppress(Unfit), op.context:
-                _made(together, WIDTH).erase()
+                _made(together, BLOCK).erase()
                 return together
     return Bundle((op,), group)
 
@@ -138,47 +141,47 @@ class Made:
         erase_before(bundle.before)
 
 
-def joined(bundle: Bundle, width: int = WIDTH) -> ir.Operation:
+def joined(bundle: Bundle, config: Config = BLOCK) -> ir.Operation:
     """The group that computes a bundle, or its first call by itself where blocks cannot compute both: what it stands for is gone.
-    Where something sums along the rows of the product, it yields the sums of blocks of `width` columns, and a group behind it goes
+    Where something sums along the rows of the product, it yields the sums of blocks of its columns, and a group behind it goes
     on. Unfit where blocks cannot compute the product either, and nothing has changed."""
-    part, made = best_of(bundle, width)
+    part, made = best_of(bundle, config)
     made.replace(part)
     return made.group
 
 
-def best_of(bundle: Bundle, width: int) -> tuple[Bundle, Made]:
+def best_of(bundle: Bundle, config: Config) -> tuple[Bundle, Made]:
     """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
     Unfit where blocks cannot compute the product either."""
     if bundle.group is not None:
         for make in (_made, _made_first, _made_of_halves):
             with suppress(Unfit):
-                return bundle, make(bundle, width)
-    return bundle.alone(), _made(bundle.alone(), width)
+                return bundle, make(bundle, config)
+    return bundle.alone(), _made(bundle.alone(), config)
 
 
-def _made_first(bundle: Bundle, width: int) -> Made:
+def _made_first(bundle: Bundle, config: Config) -> Made:
     """Where the group sums along rows: it is cut in pieces. Unfit where it does not, or blocks cannot."""
     assert bundle.group is not None
     if Product.read(bundle.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
-    pieces = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], width)
+    pieces = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], config)
     try:
-        return replace(_made(replace(bundle, group=pieces.first), width), pieces=pieces)
+        return replace(_made(replace(bundle, group=pieces.first), config), pieces=pieces)
     except Unfit:
         pieces.erase()
         raise
 
 
-def _made_of_halves(bundle: Bundle, width: int) -> Made:
+def _made_of_halves(bundle: Bundle, config: Config) -> Made:
     """Where the group reads halves of the product's columns. Unfit where it does not, or blocks cannot."""
     products = [Product.read(op) for op in bundle.ops]
     if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
         raise Unfit("no halves of the columns of a product")
-    return _made(bundle, width, in_halves)
+    return _made(bundle, config, in_halves)
 
 
-def _made(bundle: Bundle, width: int, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)) -> Made:
+def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)) -> Made:
     """The group that would stand for a bundle, beside it, and what it computes. emit: writes a product of other operands. Unfit
     where blocks cannot."""
     products = [p for op in bundle.ops if (p := computed(op)) is not None]
@@ -207,8 +210,8 @@ def _made(bundle: Bundle, width: int, emit: Callable[..., ir.Value] = lambda pro
                 copy_body(group, values)
     try:
         product = product_in(new)
-        if any(columns not in (0, width) for columns in product.summed):
-            raise Unfit(f"sums of other than {width} columns")
+        if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
+            raise Unfit(f"sums of other than {config.n} columns, or {config.m} rows")
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
@@ -263,19 +266,23 @@ def product_of(
 ) -> Contraction:
     """The same of the block of a group, or of a kernel function. Of sums of blocks, the results are what is summed."""
     ends = list(list(block.operations)[-1].operands)
-    sums = [BlockSums.read(v) for v in ends]
+    sums = [BlockSums.read(v) or ColumnBlocks.read(v) for v in ends]
     for v, strides, sum_ in zip(ends, outs, sums, strict=True):
         if sum_ is not None and strides != row_major(shape_of(v)):
             raise Unfit("sums of blocks that do not lie one row after the other")
     whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
-    centred = [s is not None and s.centred for s in sums]  # of what is stored, whose digits a variance may be made of
+    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # of what is stored, whose digits a variance may be made of
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centred))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
-    found = contraction_of(space, _factors_in(block), [0 if s is None else s.columns for s in sums])
-    return replace(found, centred=tuple(centred))
+    found = contraction_of(space, _factors_in(block), [s.columns if isinstance(s, BlockSums) else 0 for s in sums])
+    stacked = tuple(s.rows if isinstance(s, ColumnBlocks) else 0 for s in sums)
+    for result, rows in zip(found.results, stacked, strict=True):
+        if rows and not found.is_whole(result.at):
+            raise Unfit("sums over rows of what is no row of the product for each")
+    return replace(found, centred=tuple(centred), stacked=stacked)
 
 
 def _factors_in(block: ir.Block) -> str:

@@ -10,7 +10,7 @@ from lamina.schedules.prologue_cost import Fed
 
 from .contraction import FLOAT8, Contraction, Unfit, outside
 from .expressions import Apply, Expr, Load
-from .product_groups import WIDTH, Bundle, Made, best_of
+from .product_groups import BLOCK, Bundle, Made, best_of
 from .products import Product
 from .realise import COST, bytes_of
 from .schedule import bits
@@ -20,7 +20,7 @@ def work_of(bundle: Bundle) -> Work | None:
     """What a kernel of a bundle would do, or of its first call where blocks cannot compute both; None where they cannot compute
     the product."""
     with suppress(Unfit), bundle.last.context:
-        part, made = best_of(bundle, WIDTH)
+        part, made = best_of(bundle, BLOCK)
         work = _work(made, part)
         made.erase()
         return work
@@ -35,7 +35,8 @@ def _work(made: Made, of: Bundle) -> Work:
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
     doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
-    return Work(product.batches, m, n, k, *after, writes, follows, count, item, made.pieces is not None, fed, doubled)
+    goes_on = made.pieces is not None or any(product.stacked)
+    return Work(product.batches, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:

@@ -37,28 +37,25 @@ class BlockSums:
         op = producer(v)
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
         centred = g is not None and _CENTRED in g.op.attributes
-        if g is None or not (centred or _adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
+        if g is None or not (centred or adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
             return None
         parts = producer(g.op.operands[0])
         if parts is None or parts.name != "tensor.expand_shape":
             return None
         whole = parts.operands[0]
-        padded = producer(whole)
-        if padded is not None and padded.name == "tensor.pad":
-            whole = padded.operands[0]
-        return BlockSums(whole, g.extents[-1], centred)
+        return BlockSums(unpadded(whole, len(shape_of(whole)) - 1, g.extents[-1]), g.extents[-1], centred)
 
     def emit(self) -> ir.Value:
         """The sums, of shape [..., blocks]."""
         shape, rank = shape_of(self.value), len(shape_of(self.value))
         blocks = -(-shape[-1] // self.columns)
-        whole = _padded(self.value, blocks * self.columns)
+        whole = padded(self.value, rank - 1, blocks * self.columns)
         split = [*shape[:-1], blocks, self.columns]
-        parts = tensor.expand_shape(_f32(split), whole, [*([i] for i in range(rank - 1)), [rank - 1, rank]], [], split)
+        parts = tensor.expand_shape(f32(split), whole, [*([i] for i in range(rank - 1)), [rank - 1, rank]], [], split)
         dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
         of = [parts, BlockSums(self.value, self.columns).emit()] if self.centred else [parts]
         maps, kinds = [dims, *[dims[:-1]] * len(of)], [*[False] * rank, True]
-        sums = generic(_f32(split[:-1]), [*of, filled(_f32(split[:-1]), 0.0)], maps, rank + 1, kinds)
+        sums = generic(f32(split[:-1]), [*of, filled(f32(split[:-1]), 0.0)], maps, rank + 1, kinds)
         if not self.centred:
             return with_body(sums, lambda x, s: arith.addf(s, x))
         sums.attributes[_CENTRED] = ir.UnitAttr.get()
@@ -107,7 +104,7 @@ class RowSum:
     def read(op: ir.Operation, columns: int) -> "RowSum":
         """columns: elements of a row. Unfit where it is none."""
         g = Generic.read(op)
-        if _term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
+        if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
             raise Unfit("a reduction that is no sum of f32")
         outer, size = len(g.extents), 1
         while size < columns and outer:
@@ -119,7 +116,7 @@ class RowSum:
 
     def is_variance(self, of: "RowSum") -> bool:
         """Whether this sums the squared distances from the mean, n times which is the other sum."""
-        plain = _adds(self.of) and _adds(of.of)
+        plain = adds(self.of) and adds(of.of)
         if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
             return False
         axes = Axes(shape_of(self.operand))
@@ -147,32 +144,16 @@ class RowSum:
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Of what `blocks` makes."""
         extents = self.of.extents
-        return _f32([*extents[: self.outer], -(-math.prod(extents[self.outer :]) // columns)])
+        return f32([*extents[: self.outer], -(-math.prod(extents[self.outer :]) // columns)])
 
     def blocks(self, value: ir.Value, columns: int) -> ir.Value:
         """Sums of blocks of so many columns. value: what `summed` is."""
-        shape, value = shape_of(value), self._terms(value)
+        shape, value = shape_of(value), terms(self.of, value)
         rows = [[i] for i in range(self.outer)]
         if len(shape) > self.outer + 1:
-            flat = _f32([*shape[: self.outer], math.prod(shape[self.outer :])])
+            flat = f32([*shape[: self.outer], math.prod(shape[self.outer :])])
             value = tensor.collapse_shape(flat, value, [*rows, list(range(self.outer, len(shape)))])
         return BlockSums(value, columns, self.about is not None).emit()
-
-    def _terms(self, value: ir.Value) -> ir.Value:
-        """What is added of each element, where the reduction's body makes that of it."""
-        if _adds(self.of):
-            return value
-        shape, rank = shape_of(value), len(shape_of(value))
-        dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-        made = generic(_f32(shape), [value, empty(_f32(shape))], [dims, dims], rank, [False] * rank)
-
-        def body(x: ir.Value, _: ir.Value) -> ir.Value:
-            *ops, _, _ = self.of.block.operations
-            values = {self.of.block.arguments[0]: x}
-            copy_ops(ops, values)
-            return values[_term(self.of)]
-
-        return with_body(made, body)
 
     def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
         """Where the result is in loops over rows, and blocks of them."""
@@ -233,13 +214,42 @@ def is_reduction(op: ir.Operation) -> bool:
     return op.name == "linalg.generic" and any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
 
 
-def _padded(value: ir.Value, size: int) -> ir.Value:
-    """With zeros behind the last dimension, which has `size` elements then."""
-    *outer, last = shape_of(value)
-    if size == last:
+def terms(g: Generic, value: ir.Value) -> ir.Value:
+    """What a reduction adds of each element of `value`, where its body makes that of it."""
+    if adds(g):
         return value
-    rank = len(outer) + 1
-    pad = tensor.PadOp(_f32([*outer, size]), value, [], [], [0] * rank, [*[0] * (rank - 1), size - last])
+    shape, rank = shape_of(value), len(shape_of(value))
+    dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    made = generic(f32(shape), [value, empty(f32(shape))], [dims, dims], rank, [False] * rank)
+
+    def body(x: ir.Value, _: ir.Value) -> ir.Value:
+        *ops, _, _ = g.block.operations
+        values = {g.block.arguments[0]: x}
+        copy_ops(ops, values)
+        return values[term(g)]
+
+    return with_body(made, body)
+
+
+def unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
+    """What `padded` made fewer than `least` elements longer; another value as it is."""
+    op = producer(value)
+    if op is None or op.name != "tensor.pad" or len(op.operands) != 1:
+        return value
+    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{side}"])) for side in ("low", "high"))
+    number = producer(list(op.regions[0].blocks[0].operations)[-1].operands[0])
+    zero = number is not None and number.name == "arith.constant" and ir.FloatAttr(number.attributes["value"]).value == 0.0
+    there = not any(low) and not any(n for d, n in enumerate(high) if d != dim) and high[dim] < least
+    return op.operands[0] if zero and there else value
+
+
+def padded(value: ir.Value, dim: int, size: int) -> ir.Value:
+    """With zeros behind a dimension, which has `size` elements then."""
+    shape, rank = shape_of(value), len(shape_of(value))
+    if size == shape[dim]:
+        return value
+    high = [size - shape[dim] if d == dim else 0 for d in range(rank)]
+    pad = tensor.PadOp(f32([n + more for n, more in zip(shape, high, strict=True)]), value, [], [], [0] * rank, high)
     with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * rank)):
         tensor.YieldOp(arith.constant(ir.F32Type.get(), 0.0))
     return pad.result
@@ -262,17 +272,18 @@ def _elements(loop: int, n: int, columns: int) -> ir.Value:
     return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
 
 
-def _f32(shape: Iterable[int]) -> ir.RankedTensorType:
+def f32(shape: Iterable[int]) -> ir.RankedTensorType:
+    """Of a tensor of f32."""
     return ir.RankedTensorType.get(list(shape), ir.F32Type.get())
 
 
-def _adds(g: Generic) -> bool:
+def adds(g: Generic) -> bool:
     """Whether a generic sums the elements of its one operand, loop by dimension."""
-    term = _term(g)
-    return term is not None and term == g.block.arguments[0]
+    found = term(g)
+    return found is not None and found == g.block.arguments[0]
 
 
-def _term(g: Generic) -> ir.Value | None:
+def term(g: Generic) -> ir.Value | None:
     """What a generic sums, in its body: of the elements of its one operand, loop by dimension; None for another."""
     whole = tuple((0, ((i, 1),)) for i in range(len(g.reduced)))
     if not any(g.reduced) or g.inputs != 1 or g.maps[0] != whole:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from lamina.schedules.contraction import Config
+
+from .column_sums import ColumnSum, column_sums
 from .contraction import Unfit
 from .copying import copy_ops, read_by
 from .locations import fused, model_ops, op_word
 from .reading import Generic, producer, shape_of
-from .row_sums import depending, row_sums
+from .row_sums import RowSum, depending, row_sums
 
 Values = dict[ir.Value, ir.Value]
 
@@ -29,14 +32,14 @@ class Pieces:
             group.erase()
 
 
-def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], width: int) -> Pieces:
-    """Puts beside a group one that yields what needs no sum along rows, and the sums of each block of `width` columns; one that
-    makes whole sums of these, and all that there is one of for a row; and one for what goes on along rows, if anything does: it
-    reads what the first has stored. products: the operands whose rows they are. Unfit where there is no such sum."""
+def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Config) -> Pieces:
+    """Puts beside a group one that yields what needs no sum along rows, and the sums of each block of the schedule's columns; one
+    that makes whole sums of these, and all that there is one of for a row; and one for what goes on along rows, if anything does:
+    it reads what the first has stored. Sums over rows likewise, of blocks of rows. products: the operands whose rows they are.
+    Unfit where there is no such sum."""
     block = group.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
-    columns = ir.RankedTensorType(products[0].type).shape[-1]
-    sums = row_sums(body, columns)
+    sums, width = _sums(body, shape_of(products[0]), config)
     totals = [s.result for s in sums]
     outer = dict(zip(block.arguments, group.operands, strict=True))
     arguments = [a for a in outer if outer[a] not in products]
@@ -89,6 +92,18 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], width: int)
     third = group_before(group, onward, operands, [v.type for v in along], go_on)
     known |= dict(zip(along, third.results, strict=True))
     return Pieces(first, (second, third), tuple(known[v] for v in end.operands))
+
+
+def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: Config) -> tuple[Sequence[RowSum | ColumnSum], int]:
+    """The sums along the rows of products of a shape, or over them, and the size of a block in that direction. Unfit where there
+    are none, or others."""
+    try:
+        return row_sums(body, shape[-1]), config.n
+    except Unfit:
+        if len(shape) != 2:
+            raise
+        rows, columns = shape
+        return column_sums(body, rows, columns, config.m), config.m
 
 
 def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:

@@ -36,6 +36,8 @@ def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config
     product = product_of(block, strides[:count], strides[count:], round_half=round_half)
     if any(width not in (0, config.n) for width in product.summed):
         raise Unfit(f"sums of {max(product.summed)} columns in blocks of {config.n}")
+    if any(rows not in (0, config.m) for rows in product.stacked):
+        raise Unfit(f"sums of {max(product.stacked)} rows in blocks of {config.m}")
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         body = new.add_entry_block()

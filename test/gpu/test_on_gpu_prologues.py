@@ -60,6 +60,22 @@ def test_statistics_of_norms(schedule: str, shift: float) -> None:
     assert (found[1].double() - normed).norm() < 1e-2 * normed.norm()
 
 
+def gradients(dy: Tensor, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    dx: Tensor = torch.ops.aten.gelu_backward(dy @ w, x)
+    return dx, dx.sum(0)
+
+
+@pytest.mark.parametrize("rows", [200, 2048])  # the sum of many is of parts of them
+@pytest.mark.parametrize(
+    "schedule", ["triton{m=128 n=128 k=64 warps=8 stages=3}", "triton{m=64 n=64 k=64 warps=4 split=2 resident=1}"]
+)
+def test_gradients_of_biases(schedule: str, rows: int) -> None:
+    inputs = [random(rows, 72), random(72, 520) * 0.1, random(rows, 520)]
+    found, want = all_on_gpu(gradients, inputs, schedule), gradients(*(x.double() for x in inputs))
+    for one, other in zip(found, want, strict=True):
+        assert (one.double() - other).norm() < 1e-2 * other.norm()
+
+
 def chunked(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     value, gate = F.linear(x, w, b).chunk(2, -1)
     return F.gelu(gate) * value

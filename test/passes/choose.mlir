@@ -88,6 +88,97 @@ func.func @row_sums(%x: tensor<4x64x32xf16>, %w: tensor<4x32x104xf16>) -> tensor
 
 // -----
 
+// Sums over the rows: the product's kernel yields those of blocks of rows, with what is stored; a group behind it adds these.
+// CHECK-LABEL: func.func @column_sums
+// CHECK: %[[P:.*]]:2 = "graph.group"(%arg0, %arg1)
+// CHECK: tensor.pad {{.*}} low[0, 0] high[24, 0]
+// CHECK: tensor.expand_shape {{.*}} output_shape [2, 64, 96]
+// CHECK: iterator_types = ["parallel", "reduction", "parallel"]
+// CHECK: graph.choice = "triton{m=64 n=32}"
+// CHECK-SAME: -> (tensor<104x96xf32>, tensor<2x96xf32>)
+// CHECK: "graph.group"(%[[P]]#1)
+// CHECK: iterator_types = ["reduction", "parallel"]
+// CHECK: -> tensor<96xf32>
+//
+// Where those are of parts already (lamina-split-reductions), the group behind it gives these; there is none where blocks are parts.
+// CHECK-LABEL: func.func @parts_of_columns
+// CHECK: %[[P:.*]] = "graph.group"(%arg0, %arg1)
+// CHECK: graph.choice = "triton{m=32 n=32}"
+// CHECK-SAME: -> tensor<4x96xf32>
+// CHECK: "graph.group"(%[[P]])
+// CHECK: output_shape [2, 2, 96]
+// CHECK: -> tensor<2x96xf32>
+// CHECK-LABEL: func.func @parts_are_blocks
+// CHECK: graph.choice = "triton{m=64 n=32}"
+// CHECK-SAME: -> tensor<2x96xf32>
+// CHECK-NOT: graph.group
+func.func @column_sums(%x: tensor<104x32xf16>, %w: tensor<32x96xf16>) -> (tensor<104x96xf32>, tensor<96xf32>) {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<104x32xf16>, tensor<32x96xf16>) -> tensor<104x96xf16>
+  %1:2 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<104x96xf16>):
+    %zero = arith.constant 0.0 : f32
+    %o = tensor.empty() : tensor<96xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%o : tensor<96xf32>) -> tensor<96xf32>
+    %u = tensor.empty() : tensor<104x96xf32>
+    %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<104x96xf16>) outs(%u : tensor<104x96xf32>) {
+    ^bb0(%p: f16, %q: f32):
+      %s = arith.extf %p : f16 to f32
+      linalg.yield %s : f32
+    } -> tensor<104x96xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>], iterator_types = ["reduction", "parallel"]} ins(%e : tensor<104x96xf32>) outs(%f : tensor<96xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.addf %p, %q : f32
+      linalg.yield %s : f32
+    } -> tensor<96xf32>
+    "graph.yield"(%e, %r) : (tensor<104x96xf32>, tensor<96xf32>) -> ()
+  }) {sym_name = "sum"} : (tensor<104x96xf16>) -> (tensor<104x96xf32>, tensor<96xf32>)
+  return %1#0, %1#1 : tensor<104x96xf32>, tensor<96xf32>
+}
+func.func @parts_of_columns(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> tensor<2x96xf32> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=32 n=32}"} : (tensor<128x32xf16>, tensor<32x96xf16>) -> tensor<128x96xf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<128x96xf16>):
+    %f = arith.constant dense<0.0> : tensor<2x96xf32>
+    %u = tensor.empty() : tensor<128x96xf32>
+    %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<128x96xf16>) outs(%u : tensor<128x96xf32>) {
+    ^bb0(%p: f16, %q: f32):
+      %s = arith.extf %p : f16 to f32
+      linalg.yield %s : f32
+    } -> tensor<128x96xf32>
+    %t = tensor.expand_shape %e [[0, 1], [2]] output_shape [2, 64, 96] : tensor<128x96xf32> into tensor<2x64x96xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, j)>], iterator_types = ["parallel", "reduction", "parallel"]} ins(%t : tensor<2x64x96xf32>) outs(%f : tensor<2x96xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.addf %p, %q : f32
+      linalg.yield %s : f32
+    } -> tensor<2x96xf32>
+    "graph.yield"(%r) : (tensor<2x96xf32>) -> ()
+  }) {sym_name = "sum"} : (tensor<128x96xf16>) -> tensor<2x96xf32>
+  return %1 : tensor<2x96xf32>
+}
+func.func @parts_are_blocks(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> tensor<2x96xf32> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<128x32xf16>, tensor<32x96xf16>) -> tensor<128x96xf16>
+  %1 = "graph.group"(%0) ({
+  ^bb0(%a: tensor<128x96xf16>):
+    %f = arith.constant dense<0.0> : tensor<2x96xf32>
+    %u = tensor.empty() : tensor<128x96xf32>
+    %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<128x96xf16>) outs(%u : tensor<128x96xf32>) {
+    ^bb0(%p: f16, %q: f32):
+      %s = arith.extf %p : f16 to f32
+      linalg.yield %s : f32
+    } -> tensor<128x96xf32>
+    %t = tensor.expand_shape %e [[0, 1], [2]] output_shape [2, 64, 96] : tensor<128x96xf32> into tensor<2x64x96xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, j)>], iterator_types = ["parallel", "reduction", "parallel"]} ins(%t : tensor<2x64x96xf32>) outs(%f : tensor<2x96xf32>) {
+    ^bb0(%p: f32, %q: f32):
+      %s = arith.addf %p, %q : f32
+      linalg.yield %s : f32
+    } -> tensor<2x96xf32>
+    "graph.yield"(%r) : (tensor<2x96xf32>) -> ()
+  }) {sym_name = "sum"} : (tensor<128x96xf16>) -> tensor<2x96xf32>
+  return %1 : tensor<2x96xf32>
+}
+
+// -----
+
 // Statistics of a norm: the kernel yields what it is of, the sums of blocks of columns, and the sums of squared distances from the
 // means of blocks; a group joins these, and another reads the first result once.
 // CHECK-LABEL: func.func @norm

@@ -40,8 +40,8 @@ def run(
     return simulated(*inputs), simulated
 
 
-def check(fn: Callable[..., Any], *inputs: Tensor, calls: int = 0, **given: Any) -> None:
-    """Against float64, with what eager rounds stored values by; and no more calls of libraries than `calls`."""
+def check(fn: Callable[..., Any], *inputs: Tensor, calls: int = 0, **given: Any) -> Simulated:
+    """Against float64, with what eager rounds stored values by; and no more calls of libraries than `calls`. What ran."""
     found, simulated = run(fn, *inputs, **given)
     want = fn(*(x.double() if x.is_floating_point() else x for x in inputs))
     eager = fn(*inputs)
@@ -50,6 +50,7 @@ def check(fn: Callable[..., Any], *inputs: Tensor, calls: int = 0, **given: Any)
         theirs = (e.double() - w).norm()
         assert (mine.double() - w).norm() <= 1.5 * theirs + 1e-5 * w.norm()
     assert sum(isinstance(s, Call) for s in simulated.program.steps) == calls
+    return simulated
 
 
 @pytest.mark.parametrize("descriptors", [True, False])

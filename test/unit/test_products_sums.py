@@ -62,7 +62,6 @@ def test_pairs_and_batches() -> None:
 
 
 OTHERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "columns": lambda x, w: chain(x, w).float().sum(0),
     "greatest": lambda x, w: chain(x, w).float().amax(1),
     "what follows reads the product": lambda x, w: torch.softmax((x @ w).float(), 1),
     "parts of rows": lambda x, w: (x @ w).float().view(40, 4, 12).sum(2),

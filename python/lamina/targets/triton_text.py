@@ -243,8 +243,9 @@ class Printer(Pairs):
         self._set(op.result, f"tl.arange(0, {lanes} < {self._value(most)}")
 
     def _reduce(self, op: ir.Operation) -> None:
-        """Along rows, each of which keeps its dimension; it begins with nothing."""
-        self._set(op.result, f"tl.sum({self._value(op.operands[0])}, 1, keep_dims=True)")
+        """Along rows or columns, each of which keeps its dimension; it begins with nothing."""
+        (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
+        self._set(op.result, f"tl.sum({self._value(op.operands[0])}, {dim}, keep_dims=True)")
 
     def _contract(self, op: ir.Operation) -> None:
         a, b, acc = (self._value(v) for v in op.operands)

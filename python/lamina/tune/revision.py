@@ -9,6 +9,7 @@ _GENERATORS = (  # in the package
     "kernels/products/*.py",
     "passes/*attention*.py",
     "passes/*product*.py",
+    "passes/column_sums.py",
     "passes/contraction.py",
     "passes/emit_blocks.py",
     "passes/emit_dot.py",
