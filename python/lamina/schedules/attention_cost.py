@@ -100,9 +100,18 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     if work.window:  # the fewer queries in a block, the fewer hidden keys it meets
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, it needs more registers than there are
-    fit = [c for c in fit if not (c.descriptors and adds)]
+    fit = [c for c in fit if not (c.descriptors and adds) and shared_bytes(c, work) <= gpu.shared_bytes]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= _LONG else []
     return (*fit, *(replace(c, blocks=1) for c in listed))
+
+
+def shared_bytes(config: Forward, work: Work) -> int:
+    """What a block asks for by Triton's compiler without wgmma, as seen of its code: queries, keys and values in flight, the mask,
+    and weights where several warps share rows. On Hopper it is more, of more than any of ours needs."""
+    size, values = (max(16, 1 << (n - 1).bit_length()) for n in (work.size, work.values))
+    block = config.n * (size + values) + (config.m * config.n if work.masked else 0)
+    shared = config.m * config.n if 16 * config.warps > config.m else 0
+    return 2 * (config.m * size + (config.stages - 1) * block + shared)
 
 
 def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
