@@ -172,7 +172,9 @@ def test_a_count_that_no_step_reads_stops_no_recording(gpu: FakeGpu) -> None:
         torch.testing.assert_close(run(x, w, count)[0], (x + 1) @ w)
     assert gpu["graph_launches"] == 4
     reads = Call("aten.digamma.default", "fallback", ((p.ref(len(bufs) - 1, count),),), (), (p.ref(2, x),), (), "reads")
-    assert "argument 2 may lie on the CPU" in why_not_recorded(on_gpu(replace(like, steps=(*like.steps, reads))), "cpu")
+    writes = replace(reads, args=(p.ref(2, x),), outs=(p.ref(len(bufs) - 1, count),))
+    for step in (reads, writes):
+        assert "argument 2 may lie on the CPU" in why_not_recorded(on_gpu(replace(like, steps=(*like.steps, step))), "cpu")
 
 
 def test_calls_of_torch_that_only_read_and_write_memory_are_recorded(gpu: FakeGpu) -> None:

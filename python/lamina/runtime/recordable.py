@@ -46,6 +46,11 @@ def _read(step: Call | Launch) -> set[int]:
     return set(_buffers((step.args, step.kwargs)))
 
 
+def _named(step: Call | Launch) -> set[int]:
+    """The buffers that it reads or writes."""
+    return _read(step) | ({ref.buffer for ref in step.outs} if isinstance(step, Call) else set())
+
+
 def _buffers(value: Any) -> Iterator[int]:
     if isinstance(value, Ref):
         yield value.buffer
@@ -63,7 +68,7 @@ def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
             found = _why_not(step)
             if found:
                 return found
-    by_calls, by_kernels = (set().union(*(_read(s) for s in program.steps if isinstance(s, kind))) for kind in (Call, Launch))
+    by_calls, by_kernels = (set().union(*(_named(s) for s in program.steps if isinstance(s, kind))) for kind in (Call, Launch))
     for index, given in enumerate(program.inputs):
         buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
         if given.dtype in ("i64", "u64") and _count(given.shape) <= 2 and buffer in by_calls - by_kernels:
