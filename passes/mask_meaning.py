@@ -177,8 +177,7 @@ class _Reader:
         if slopes is not None:
             self.unread |= self.slopes is not None
             self.slopes = slopes
-            far = np.arange(known.shape[KEY]) - np.arange(self.queries)[:, None]
-            self.moved |= bool(np.any(~hidden & _is_off(known, slopes[:, None, None] * far, types[0])))
+            self.moved |= _is_moved(known, ~hidden, slopes, self.queries, types[0])
         return True
 
     def _placed(self, seen: np.ndarray) -> None:
@@ -271,11 +270,12 @@ def _is_finite(fill: float, types: Sequence[str]) -> bool:
     return all(abs(fill) <= _RANGE.get(t, 0.0) for t in types)
 
 
-def _is_off(known: np.ndarray, want: np.ndarray, dtype: str) -> np.ndarray:
-    """Where numbers are not what is wanted, up to one rounding each."""
-    wide = known.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        return ~(np.abs(wide - want) <= 2 * _ROUNDING.get(dtype, 0.0) * np.abs(wide))  # type: ignore[no-any-return]
+def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:
+    """Whether the first number that a row sees is not its slope times the distance, up to one rounding each."""
+    first = seen.argmax(KEY, keepdims=True)
+    start = np.take_along_axis(known, first, KEY).astype(np.float64)
+    off = np.abs(start - slopes[:, None, None] * (first - np.arange(queries)[:, None]))
+    return bool(np.any((off > 2 * _ROUNDING.get(dtype, 0.0) * np.abs(start)) & np.take_along_axis(seen, first, KEY)))
 
 
 def _slopes(known: np.ndarray, seen: np.ndarray, dtype: str) -> np.ndarray | None:
