@@ -61,6 +61,7 @@ _DESCRIPTORS = 1e-6
 _STEP = 5.5e-7  # of a block of the inner dimension, at least: its loads' latency over the stages
 _LIBRARY = 5e-6
 _LIBRARY_SHARE, _LIBRARY_RAMP = 0.82, 200  # of the peak, and elements of the inner dimension that filling its pipeline costs
+_BARRIERS, _WALKING = 64, 8448  # bytes of shared memory beside the factors
 _PASS = 3e-6  # of a pointwise kernel, whatever its size
 _OVERLAP = 0.5  # of an epilogue, where another CTA of the SM multiplies meanwhile
 _ORDINARY = 0.4  # of the peak in f32 that epilogues reach: hardly anything in them is a fused multiply-add
@@ -159,9 +160,19 @@ def _schedules(work: Work) -> dict[Config, float]:
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
-    """The schedules that suit the sizes, the most promising first."""
-    fitting = [c for c in _schedules(work) if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
+    """The schedules that suit the sizes and whose blocks find room, the most promising first."""
+    suiting = [c for c in _schedules(work) if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
+    fitting = [c for c in suiting if shared_bytes(c, work) <= gpu.shared_bytes]
+    fitting = fitting or [min(suiting, key=lambda c: shared_bytes(c, work))]
     return tuple(sorted([*fitting, *_in_parts(fitting, work, gpu)], key=lambda c: our_seconds(c, work, gpu)))
+
+
+def shared_bytes(config: Config, work: Work) -> int:
+    """What a block asks for by Triton's compiler without wgmma, as seen of its code: factors in flight, or what they are computed
+    of, and a part of the result where blocks are walked over. On Hopper it is more, of more than any of ours needs."""
+    of = max(1.0, work.fed.reads / max(work.fed.stored, 1)) if work.fed is not None else 1.0
+    step = config.k * (config.m + work.products * config.n) * work.item
+    return int((config.stages - 1) * step * of) + (_WALKING if config.resident else _BARRIERS)
 
 
 def _in_parts(configs: Sequence[Config], work: Work, gpu: Gpu) -> list[Config]:
@@ -186,6 +197,8 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     """
     fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
     best = next(c for c in candidates(work, gpu) if c.parts == 1 or fewer_bytes)
+    if shared_bytes(best, work) > gpu.shared_bytes:
+        return None
     worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
     known = work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability >= _KNOWN
     return best if worth and (work.follows or work.fed) and known else None
