@@ -10,7 +10,7 @@ from torch_mlir import ir
 from .mask_parts import HEAD, KEY, QUERY, Part, Values, depends_on, seen_through, tensor_of, whole
 
 _HIDES = -1e4  # a number from which on, added to scores, a key has no weight beside others
-_RANGE = {"bf16": 3.3953e38, "f16": 65504.0, "f32": 3.4029e38, "f64": math.inf}  # what is further from 0 is infinite
+_RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # what is not nearer to 0 becomes infinite
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # <, <=, > and >=
 _ROUNDING = {"bf16": 2**-8, "f16": 2**-11, "f32": 2**-22, "f64": 2**-50}
 
@@ -267,7 +267,7 @@ def _negated(at: Part, values: Values) -> int | None:
 
 
 def _is_finite(fill: float, types: Sequence[str]) -> bool:
-    return all(abs(fill) <= _RANGE.get(t, 0.0) for t in types)
+    return all(abs(fill) < _RANGE.get(t, 0.0) for t in types)
 
 
 def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:

@@ -1,11 +1,11 @@
-"""One mask that several calls of attention read in different ways, and logarithms of sums that what masks add is part of."""
+"""Masks that several calls of attention read in different ways, logarithms of sums with what masks add, and the lowest numbers."""
 
 import pytest
 import torch
-from attention_masks import SLOPES, added
+from attention_masks import SLOPES, Scores, added
 from attention_programs import aten, compute, efficient, exact
 from test_attention_kernels import random
-from test_attention_masks import BF16, FORWARD, near
+from test_attention_masks import BF16, FORWARD, near, said
 from torch import Tensor
 
 
@@ -69,3 +69,17 @@ def test_logarithms_of_sums_have_all_that_is_added(kind: str) -> None:
     (_, sums), _ = compute(fn, (q, k), FORWARD)
     want = (q.double() @ k.double().mT / 4 + mask().double()).logsumexp(-1)
     assert float((sums[..., :33].double() - want).abs().max()) < (0.1 if kind == "distance" else 1e-3)  # ours does not round them
+
+
+@pytest.mark.parametrize(("fill", "dtype", "want"), [
+    (-65515.0, torch.float16, ""), (-65520.0, torch.float16, ": causal from -1"), (-3.3955e38, BF16, ""),
+    (torch.finfo(torch.float32).min, BF16, ": causal from -1"),
+])  # fmt: skip
+def test_numbers_that_round_to_the_lowest_do_not_hide_a_whole_row(fill: float, dtype: torch.dtype, want: str) -> None:
+    """The first query sees nothing: the mean of all, where the number is finite."""
+
+    def build(there: Tensor, of: Scores, _: torch.dtype) -> Tensor:
+        at = torch.arange(of[3])
+        return torch.where(at < at[: of[2], None], 0.0, fill).to(dtype).expand(of)
+
+    assert said(build, (1, 2, 300, 300)) == want
