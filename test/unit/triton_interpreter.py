@@ -16,7 +16,7 @@ from triton.runtime.jit import JITFunction
 
 from lamina.schedules.contraction import Config
 from lamina.targets.triton import defined
-from lamina.targets.triton_text import Printed
+from lamina.targets.triton_printer import Printed
 
 _TRUNCATED = interpreter._convert_float
 _PATCHED = interpreter._patch_lang_tensor

@@ -55,7 +55,7 @@ ROW = 16  # elements that each part is a multiple of, so that descriptors can st
 _MOST_IN_PARTS = 4  # of candidates
 WORTH = 0.92  # of the library's time, from which on a schedule of ours is taken unmeasured
 FED_WORTH = 0.87  # the same, where factors are computed in the kernel: what that costs was not measured
-_KNOWN = 90  # the compute capability from which on these figures say anything
+_KNOWN = 90  # the compute capability of the GPUs that these figures are of
 _LAUNCH = 4e-6  # of a kernel of ours, with the latency of its first loads and of its stores
 _DESCRIPTORS = 1e-6
 _STEP = 5.5e-7  # of a block of the inner dimension, at least: its loads' latency over the stages
@@ -200,5 +200,5 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     if shared_bytes(best, work) > gpu.shared_bytes:
         return None
     worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
-    known = work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability >= _KNOWN
+    known = work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN
     return best if worth and (work.follows or work.fed) and known else None

@@ -15,8 +15,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
 from .triton_ops import POINTERS
+from .triton_printer import Printed
 from .triton_stages import to_ptx
-from .triton_text import Printed
 
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)

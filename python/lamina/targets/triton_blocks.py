@@ -10,8 +10,8 @@ from torch_mlir import ir
 from .triton_block_memory import BlockMemory
 from .triton_lanes import WIDEN
 from .triton_memory import INDENT
+from .triton_printer import Printed
 from .triton_reductions import Reductions
-from .triton_text import Printed
 
 _PART = "tile.part"
 _SILENT = {_PART, "memref.alloca", "memref.prefetch"}

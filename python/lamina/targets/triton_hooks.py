@@ -77,7 +77,7 @@ class _Function:
             return f"tl.full(at.shape, {self.names[operands[0]]}, {TYPES[dtype]})"
         texts = [self.names[i] for i in operands]
         if op == "arith.select" and all(map(self._is_constant, operands[1:])):
-            texts = choice(*texts, dtype)
+            texts = choice(texts, dtype)
         found = applied(op, texts, dtype, predicate)
         assert found is not None, f"lamina-hook takes no {op}"
         if op in BESIDE_ONE and self._meets_one(len(self.names)):

@@ -4,7 +4,7 @@ from torch_mlir import ir
 
 from .triton_memory import INDENT, WIDE
 from .triton_ops import CASTS, TYPES
-from .triton_text import Printer
+from .triton_printer import Printer
 
 WIDEN = ".to(tl.int64)"
 _TYPED = {*CASTS, "arith.bitcast", "arith.shrui", "math.copysign"}

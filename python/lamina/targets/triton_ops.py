@@ -68,8 +68,9 @@ def _compare_floats(predicate: int, a: str, b: str) -> str:
     }[predicate]
 
 
-def choice(condition: str, one: str, other: str, dtype: str) -> list[str]:
+def choice(operands: Sequence[str], dtype: str) -> list[str]:
     """Operands of arith.select between two numbers that are written out: Triton would take them for i32 or f32."""
+    condition, one, other = operands
     return [condition, one if dtype in ("i1", "i32", "f32") else f"tl.full([], {one}, {TYPES[dtype]})", other]
 
 

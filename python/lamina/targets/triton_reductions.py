@@ -8,7 +8,7 @@ from lamina.passes.reading import neutral
 from .triton_lanes import Lanes
 from .triton_math import joining
 from .triton_ops import applied
-from .triton_text import literal
+from .triton_printer import literal
 
 
 class Reductions(Lanes):

@@ -23,8 +23,8 @@ from . import attention
 from .cuda_user import compile_cuda
 from .triton import Compiled, define, renamed
 from .triton_hooks import function_of
+from .triton_printer import HEADER
 from .triton_stages import ALIGNED, to_ptx
-from .triton_text import HEADER
 
 REASON = "custom"  # of calls that stand for Triton kernels: of users, and for attention
 _POINTER = {
