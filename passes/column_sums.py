@@ -8,9 +8,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from .contraction import Unfit
-from .generics import filled, generic, with_body
+from .generics import filled, generic, is_zero, with_body
 from .reading import Generic, producer, shape_of
-from .row_sums import adds, depending, f32, is_reduction, padded, term, terms, unpadded
+from .row_sums import Sum, adds, depending, f32, is_reduction, padded, sum_of_f32, terms, unpadded
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ColumnBlocks:
         """What `emit` has made, or a model that sums so; None for another value."""
         op = producer(v)
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
-        if g is None or g.reduced != (False, True, False) or not adds(g) or not _is_zero(g.op.operands[1]):
+        if g is None or g.reduced != (False, True, False) or not adds(g) or not is_zero(g.op.operands[1]):
             return None
         parts = producer(g.op.operands[0])
         if parts is None or parts.name != "tensor.expand_shape" or g.maps[1] != _plain(0, 2):
@@ -46,32 +46,20 @@ class ColumnBlocks:
 
 
 @dataclass(frozen=True)
-class ColumnSum:
+class ColumnSum(Sum):
     """A reduction over the rows of a product, or over parts of them that are as long as each other.
 
-    of      the linalg.generic, which sums its one operand
     kept    its first loops that are not summed over, along such parts; the last is over columns
     summed  what it sums, of shape [rows, columns] where that is before its operand
     """
 
-    of: Generic
     kept: int
     summed: ir.Value
-
-    @property
-    def init(self) -> ir.Value:
-        return self.of.op.operands[1]
-
-    @property
-    def result(self) -> ir.Value:
-        return self.of.op.results[0]
 
     @staticmethod
     def read(op: ir.Operation, rows: int, columns: int) -> "ColumnSum":
         """Unfit where it is none."""
-        g = Generic.read(op)
-        if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
-            raise Unfit("a reduction that is no sum of f32")
+        g = sum_of_f32(op)
         *outer, last = g.reduced
         kept = outer.index(True) if True in outer else 0
         if last or not all(outer[kept:]) or not outer or g.extents[-1] != columns or math.prod(g.extents[:-1]) != rows:
@@ -145,13 +133,3 @@ def _dims(*loops: int) -> list[ir.AffineExpr]:
 def _plain(*loops: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
     """The map to these loops, as Generic has it."""
     return tuple((0, ((i, 1),)) for i in loops)
-
-
-def _is_zero(v: ir.Value) -> bool:
-    op = producer(v)
-    if op is not None and op.name == "linalg.fill":
-        op = producer(op.operands[0])
-    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
-    if isinstance(value, ir.DenseElementsAttr):
-        value = value.get_splat_value() if value.is_splat else None
-    return isinstance(value, ir.FloatAttr) and value.value == 0.0

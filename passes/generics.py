@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from .reading import producer
+
 
 def generic(
     type_: ir.Type, operands: Sequence[ir.Value], maps: Sequence[Sequence[ir.AffineExpr]], dims: int, reduced: Sequence[bool]
@@ -45,3 +47,14 @@ def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
     op = ir.Operation.create("linalg.fill", results=[type_], operands=[scalar, empty(type_)], attributes=segments, regions=1)
     return with_body(op, lambda x, _: x)
+
+
+def is_zero(v: ir.Value) -> bool:
+    """Whether a value is known to be zeros."""
+    op = producer(v)
+    if op is not None and op.name == "linalg.fill":
+        op = producer(op.operands[0])
+    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
+    if isinstance(value, ir.DenseElementsAttr):
+        value = value.get_splat_value() if value.is_splat else None
+    return isinstance(value, ir.FloatAttr) and value.value == 0.0

@@ -13,7 +13,7 @@ from .axes import Axes, splitting
 from .contraction import Unfit
 from .copying import copy_ops, read_by
 from .expressions import Apply, Const, Expr, Load
-from .generics import empty, filled, generic, with_body
+from .generics import empty, filled, generic, is_zero, with_body
 from .reading import Generic, Untraceable, producer, shape_of
 from .trace import Tracer
 
@@ -38,6 +38,8 @@ class BlockSums:
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
         centred = g is not None and _CENTRED in g.op.attributes
         if g is None or not (centred or adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
+            return None
+        if not is_zero(g.op.operands[-1]):
             return None
         parts = producer(g.op.operands[0])
         if parts is None or parts.name != "tensor.expand_shape":
@@ -71,15 +73,28 @@ class BlockSums:
 
 
 @dataclass(frozen=True)
-class RowSum:
+class Sum:
+    """A reduction. of: the linalg.generic, which sums its one operand."""
+
+    of: Generic
+
+    @property
+    def init(self) -> ir.Value:
+        return self.of.op.operands[1]
+
+    @property
+    def result(self) -> ir.Value:
+        return self.of.op.results[0]
+
+
+@dataclass(frozen=True)
+class RowSum(Sum):
     """A reduction along whole rows of a product, and maybe over rows, too.
 
-    of     the linalg.generic, which sums its one operand
     outer  its loops over rows; the others are over the elements of one
     about  the sum of what this sums the squared distances from the mean of: a variance
     """
 
-    of: Generic
     outer: int
     about: "RowSum | None" = None
 
@@ -92,20 +107,10 @@ class RowSum:
     def operand(self) -> ir.Value:
         return self.of.op.operands[0]
 
-    @property
-    def init(self) -> ir.Value:
-        return self.of.op.operands[1]
-
-    @property
-    def result(self) -> ir.Value:
-        return self.of.op.results[0]
-
     @staticmethod
     def read(op: ir.Operation, columns: int) -> "RowSum":
         """columns: elements of a row. Unfit where it is none."""
-        g = Generic.read(op)
-        if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
-            raise Unfit("a reduction that is no sum of f32")
+        g = sum_of_f32(op)
         outer, size = len(g.extents), 1
         while size < columns and outer:
             outer -= 1
@@ -208,6 +213,14 @@ def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Val
         if not late.isdisjoint(read_by(op)):
             late.update(op.results)
     return late
+
+
+def sum_of_f32(op: ir.Operation) -> Generic:
+    """A reduction that is one. Unfit for another."""
+    g = Generic.read(op)
+    if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
+        raise Unfit("a reduction that is no sum of f32")
+    return g
 
 
 def is_reduction(op: ir.Operation) -> bool:

@@ -7,9 +7,12 @@ import torch
 from gpu_programs import tiled
 from test_products import SMALL_BLOCKS, check, random, run
 from torch import Tensor
+from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
+from lamina.dialects import context
+from lamina.passes.row_sums import BlockSums
 from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets import triton_text
 from lamina.targets.ptx import assemble
@@ -97,3 +100,26 @@ def test_cost_model() -> None:
     gpu = Gpu.named("sm_90a")
     work = Work(1, 8192, 4096, 1024, 4, 0, 8192 * 32 * 4)
     assert our_seconds(candidates(work, gpu)[0], work, gpu) < library_seconds(work, gpu) and unmeasured(work, gpu)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_blocks_are_summed_from_nothing(start: float) -> None:
+    """A sum that a model begins with something else is none that the kernel's blocks could be."""
+    source = f"""func.func @f(%x: tensor<3x64xf32>) -> tensor<3x2xf32> {{
+      %c = arith.constant {start:e} : f32
+      %e = tensor.empty() : tensor<3x2xf32>
+      %i = linalg.fill ins(%c : f32) outs(%e : tensor<3x2xf32>) -> tensor<3x2xf32>
+      %p = tensor.expand_shape %x [[0], [1, 2]] output_shape [3, 2, 32] : tensor<3x64xf32> into tensor<3x2x32xf32>
+      %r = linalg.generic {{indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, b)>],
+          iterator_types = ["parallel", "parallel", "reduction"]}} ins(%p : tensor<3x2x32xf32>) outs(%i : tensor<3x2xf32>) {{
+        ^bb0(%v: f32, %s: f32):
+          %a = arith.addf %s, %v : f32
+          linalg.yield %a : f32
+      }} -> tensor<3x2xf32>
+      return %r : tensor<3x2xf32>
+    }}"""
+    with context(), ir.Location.unknown():
+        module = ir.Module.parse(source)
+        result = list(module.body.operations[0].regions[0].blocks[0].operations)[-1].operands[0]
+        found = BlockSums.read(result)
+        assert (found is None) == bool(start) and (found is None or found.columns == 32)
