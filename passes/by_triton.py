@@ -53,13 +53,12 @@ class ByTriton(Pass):
         parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
         ctas = sum(_int(p, "tile.grid") for p in parts or [function])
         warps = self.warps or max(1, _int((parts or [function])[0], "tile.threads") // WARP)
-        config = Config(warps=warps, stages=1)
-        config.check()
+        Config(warps=warps).check()
         _expand(function)
         for name in _THREADS_ALONE:
             if name in function.attributes:
                 del function.attributes[name]
-        function.attributes["tile.triton"] = ir.StringAttr.get(str(config))
+        function.attributes["tile.triton"] = ir.StringAttr.get(f"triton{{warps={warps} stages=1}}")
         for name, value in (("tile.grid", ctas), ("tile.ctas", ctas), ("tile.threads", warps * WARP)):
             function.attributes[name] = ir.IntegerAttr.get(i64, value)
 

@@ -20,7 +20,7 @@ PASSES: dict[str, str] = {
     "lamina-choose-attention": "lamina.passes.choose_attention:ChooseAttention",
     "lamina-choose": "lamina.passes.choose:Choose",
     "lamina-depthwise": "lamina.passes.depthwise:Depthwise",
-    "lamina-hook": "lamina.passes.hooks:Hook",
+    "lamina-hook": "lamina.passes.hook:Hook",
     "lamina-plan": "lamina.passes.plan:Plan",
     "lamina-tile": "lamina.passes.tile:Tile",
     "lamina-horizontal": "lamina.passes.horizontal:Horizontal",

@@ -25,7 +25,6 @@ class BlockPrinter(Reductions, BlockMemory):
         if not parts:
             return super().run()
         number = f"{INDENT}program = tl.program_id(0){WIDEN if self.wide else ''}"
-        self.wide = False
         whole = super().run()  # its head alone: parts have no text here
         kernels, lines, first = [], [], 0
         parameters = ", ".join(self.names[a] for a in self.arguments)

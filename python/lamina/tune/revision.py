@@ -15,7 +15,7 @@ _GENERATORS = (  # in the package
     "passes/emit_convolution.py",
     "passes/emit_dot.py",
     "passes/emit_moments.py",
-    "passes/hooks.py",
+    "passes/hook.py",
     "passes/library_epilogues.py",
     "passes/mask_*.py",
     "passes/prologues.py",
