@@ -90,16 +90,22 @@ def product_of() -> lamina.CustomKernel:
     )
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float16])
-def test_between_kernels_of_ours(door: str, dtype: torch.dtype) -> None:
+def stands_between_ours(kernel: lamina.CustomKernel, door: str, dtype: torch.dtype) -> None:
+    """A kernel for scaled_add, against float64."""
+
     def fn(x: Tensor, y: Tensor) -> Tensor:
         return torch.relu(scaled_add(x * 2, y, 0.5))
 
     x, y = (torch.randn(1000, 33, device="cuda", dtype=dtype) for _ in range(2))
-    run = compiled(door, fn, (x, y), kernels=[scaled_add_of()])
-    for _ in range(3):
+    run = compiled(door, fn, (x, y), kernels=[kernel])
+    for _ in range(4):
         near(run(x, y), fn(x.double(), y.double()))
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float16])
+def test_between_kernels_of_ours(door: str, dtype: torch.dtype) -> None:
+    stands_between_ours(scaled_add_of(), door, dtype)
 
 
 @pytest.mark.parametrize("graphs", [True, False])

@@ -10,7 +10,7 @@ import triton
 from custom_kernels import scaled_add
 from test_custom_cuda import cuda_of
 from test_custom_hooks import FUSED, HOOK, hooked, product, product_kernel
-from test_on_gpu_custom import BF16, DOORS, compiled, near
+from test_on_gpu_custom import BF16, DOORS, compiled, near, stands_between_ours
 from torch import Tensor
 
 import lamina
@@ -65,13 +65,7 @@ def typed_of(**changes: Any) -> lamina.CustomKernel:
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float16])
 def test_between_kernels_of_ours(door: str, dtype: torch.dtype) -> None:
-    def fn(x: Tensor, y: Tensor) -> Tensor:
-        return torch.relu(scaled_add(x * 2, y, 0.5))
-
-    x, y = (torch.randn(1000, 33, device="cuda", dtype=dtype) for _ in range(2))
-    run = compiled(door, fn, (x, y), kernels=[typed_of()])
-    for _ in range(4):
-        near(run(x, y), fn(x.double(), y.double()))
+    stands_between_ours(typed_of(), door, dtype)
 
 
 @pytest.mark.parametrize("graphs", [True, False])
