@@ -126,7 +126,7 @@ class NvvmTarget(Target):
         printed = triton_text.take(module, self.gpu.capability >= TMA)
         if not (printed or ready or has_programs(module)):
             raise CompileError("there are no kernels: every step is a call of a library", remedy="--emit=plan shows the calls")
-        if printed or ready or "tile.threads" in str(module.operation):
+        if printed or ready or any("tile.threads" in op.operation.attributes for op in module.body.operations):
             yield "triton", lambda: self._as_triton(module, printed, ready)
         texts = []
         if has_programs(module):
