@@ -46,21 +46,23 @@ class ByTriton(Pass):
                 known = ", ".join(programs) or "none"
                 raise CompileError(f"there is no tile program @{name} for a GPU", remedy=f"there are {known}")
             if "tile.triton" not in programs[name].attributes:
-                self._mark(programs[name])
+                send(programs[name], self.warps)
 
-    def _mark(self, function: ir.Operation) -> None:
-        i64 = ir.IntegerType.get_signless(64)
-        parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
-        ctas = sum(_int(p, "tile.grid") for p in parts or [function])
-        warps = self.warps or max(1, _int((parts or [function])[0], "tile.threads") // WARP)
-        Config(warps=warps).check()
-        _expand(function)
-        for name in _THREADS_ALONE:
-            if name in function.attributes:
-                del function.attributes[name]
-        function.attributes["tile.triton"] = ir.StringAttr.get(f"triton{{warps={warps} stages=1}}")
-        for name, value in (("tile.grid", ctas), ("tile.ctas", ctas), ("tile.threads", warps * WARP)):
-            function.attributes[name] = ir.IntegerAttr.get(i64, value)
+
+def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
+    """Marks a tile program for Triton. warps: 0 for as many as it has; stages: blocks that its loops have in flight."""
+    i64 = ir.IntegerType.get_signless(64)
+    parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
+    ctas = sum(_int(p, "tile.grid") for p in parts or [function])
+    warps = warps or max(1, _int((parts or [function])[0], "tile.threads") // WARP)
+    Config(warps=warps).check()
+    _expand(function)
+    for name in _THREADS_ALONE:
+        if name in function.attributes:
+            del function.attributes[name]
+    function.attributes["tile.triton"] = ir.StringAttr.get(f"triton{{warps={warps} stages={stages}}}")
+    for name, value in (("tile.grid", ctas), ("tile.ctas", ctas), ("tile.threads", warps * WARP)):
+        function.attributes[name] = ir.IntegerAttr.get(i64, value)
 
 
 def _expand(function: ir.Operation) -> None:

@@ -2,8 +2,10 @@
 
 import math
 
+from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
+from lamina.schedules.rows import CLUSTER, Rows, Triton
 
 from .coalesce import Merged, coalesce
 from .flatten import flatten
@@ -23,13 +25,14 @@ from .widths import (
     whole_inputs,
 )
 
-CLUSTER = 8  # CTAs that every GPU with clusters can put together
 
-
-def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu) -> Schedule:
-    """The first schedule of a space. results: alignment of each result's memory, in bytes."""
+def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None = None) -> Schedule:
+    """The schedule of a space. results: alignment of each result's memory, in bytes; chosen: what is taken in the place of the cost
+    model's first, where rows are reduced. CompileError where they are not, or the GPU cannot."""
     merged = coalesce(*by_stride(space), space.places())
     vector = scanned_axis(space, merged) or vector_axis(space, merged)
+    if chosen is not None and vector not in merged.columns:
+        raise CompileError(f"{chosen} for a program that reduces no rows", remedy="drop graph.rows")
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
     crossed = crossed_axis(space, merged, vector)
@@ -46,9 +49,15 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
             merged, vector, vec = flat, axis, wider
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
-        shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 else None
+        by_triton = isinstance(chosen, Triton)
+        shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
         lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
-        config = _along_rows(space, merged, lanes, vec, rows, whole_inputs(accesses, len(results)), device)
+        if chosen is None:
+            config = _along_rows(space, merged, lanes, vec, rows, whole_inputs(accesses, len(results)), device)
+        else:
+            config = chosen.config(lanes, vec)
+            if config.cluster > _ctas(merged, device):
+                raise CompileError(f"{chosen} where CTAs cannot share a row", remedy="clusters are for sm_90 and newer")
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     if crossed is not None:
         config = nvvm.squares(vec)

@@ -11,9 +11,11 @@ from torch_mlir.dialects import func, memref
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
+from lamina.schedules import rows as row_schedules
 from lamina.schedules.contraction import Config
 
 from .base import Pass
+from .by_triton import send
 from .contraction import Unfit
 from .emit_loops import Loops
 from .emit_strips import StripProgram
@@ -29,10 +31,11 @@ from .strips import Unfit as NoStrips
 from .tile_products import lower_product
 
 CHOICE = "graph.choice"  # on what lamina-choose has decided
+ROWS = "graph.rows"  # on a function that reduces rows: what tuning has chosen in the place of the cost model's schedule
 THREADS = 2048  # of a multiprocessor
 ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
-Scheduler = Callable[[Space, dict[ir.Value, int], list[int]], Schedule]
+Scheduler = Callable[[Space, dict[ir.Value, int], list[int], row_schedules.Rows | None], Schedule]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,9 @@ class Tile(Pass):
     program, and `tile.align`, the bytes that each argument is aligned to. With `tile.dependent` it waits by itself for the work
     before it (sm_90 and newer), so that it may be launched before that has ended.
 
+    A function that reduces rows has the schedule that its `graph.rows` says (schedules/rows.py), in the place of the cost model's:
+    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-by-triton would mark it.
+
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  values of half types are rounded where eager stores them, not only where they are stored here
     """
@@ -63,12 +69,12 @@ class Tile(Pass):
     def run(self, module: ir.Module) -> None:
         _scheduler(self.target)  # an unknown target is an error where there is no kernel too
         early = _early(self.target)
-        layouts, alignments = _layouts(module), _alignments(module)
+        launched, alignments = layouts(module), _alignments(module)
         for op in list(module.body.operations):
             f = op.operation
             if f.name == "func.func" and "graph.kernel" in f.attributes:
                 name = ir.StringAttr(f.attributes["sym_name"]).value
-                types = layouts.get(name) or _contiguous(f)
+                types = launched.get(name) or _contiguous(f)
                 aligned = alignments.get(name, [ALIGNED] * len(types))
                 with f.location:
                     new = _lower(f, name, types, aligned, self.target, self.round_intermediates)
@@ -77,7 +83,7 @@ class Tile(Pass):
                 f.erase()
 
 
-def _layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
+def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
     """The memref types that each kernel is launched with."""
     found: dict[str, list[ir.MemRefType]] = {}
 
@@ -118,12 +124,12 @@ def _scheduler(target: str) -> Scheduler:
     """From the target's name to what schedules a space for it, given the alignments of its arguments and of its results."""
     kind, _, name = target.partition(":")
     if kind == "cpu":
-        return lambda space, inputs, results: schedule(space)
+        return lambda space, inputs, results, chosen: schedule(space)
     if kind == "nvvm":
         from .schedule_gpu import schedule_gpu
 
         device = Gpu.named(name)
-        return lambda space, inputs, results: schedule_gpu(space, inputs, results, device)
+        return lambda space, inputs, results, chosen: schedule_gpu(space, inputs, results, device, chosen)
     raise CompileError(f"lamina-tile: unknown target {target!r}", remedy="the targets are: cpu, nvvm:sm_90a")
 
 
@@ -175,7 +181,8 @@ def _lower(
         )
         if WINDOW in f.attributes:
             return _lower_strips(f, name, types, aligned, space, target)
-        plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
+        chosen = row_schedules.read(ir.StringAttr(f.attributes[ROWS]).value) if ROWS in f.attributes else None
+        plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], chosen)
     except Untraceable as e:
         raise CompileError(f"kernel @{name} cannot be tiled: {e.why}", where=where(f)) from None
     with ir.InsertionPoint(f):
@@ -187,9 +194,12 @@ def _lower(
             memory: dict[ir.Value, Memory] = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
             Loops(body, space, plan, memory, flat[n_in:]).emit(program)
             func.ReturnOp([])
-    moved, flops = _traffic(space, outs)
+    moved, flops = traffic(space, outs)
     spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
-    return _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+    made = _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+    if isinstance(chosen, row_schedules.Triton):
+        send(made, chosen.warps, chosen.stages)
+    return made
 
 
 def _lower_product(
@@ -230,9 +240,8 @@ def _lower_strips(
             memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
             StripProgram(body, space, plan, memory, flat[n_in:]).emit(program)
             func.ReturnOp([])
-    moved, _ = _traffic(space, outs)
-    taps = plan.down.extent * plan.across.extent
-    flops = 2 * taps * math.prod(a.extent for a in space.rows)
+    moved, _ = traffic(space, outs)
+    flops = 2 * plan.products * math.prod(a.extent for a in space.rows)
     spread = {"align": aligned, **asdict(plan.config)}
     return _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
 
@@ -270,7 +279,7 @@ def _flat(m: ir.Value, type_: ir.MemRefType, strides: tuple[int, ...]) -> ir.Val
     return memref.ReinterpretCastOp(flat, m, [], [], [], [0], [span], [1]).result
 
 
-def _traffic(space: Space, outs: list[ir.Value]) -> tuple[int, int]:
+def traffic(space: Space, outs: list[ir.Value]) -> tuple[int, int]:
     """Bytes that have to move at least once, and operations, of one launch."""
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
     points = math.prod(a.extent for a in (*space.rows, *space.columns))

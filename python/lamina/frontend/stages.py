@@ -31,7 +31,7 @@ from .exclusive import COMPILING
 from .fingerprint import fingerprint
 from .interface import Interface
 from .normalise import Normalised, normalise
-from .tuning import UNSEEN, Session, choose_configs, choose_products, tuning_state
+from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -168,7 +168,14 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     start = time.perf_counter()
     choices = choose_products(module, target, goal.gpu, options, session)
     seconds["tuning"] = time.perf_counter() - start
-    run_passes(module, "graph", "tile", target, options, seconds, watch)
+    level = "graph"
+    if may_choose(goal.gpu, options):
+        level = "plan"
+        run_passes(module, "graph", level, target, options, seconds, watch)
+        start = time.perf_counter()
+        choices += choose_rows(module, target, goal.gpu, options, session)
+        seconds["tuning"] += time.perf_counter() - start
+    run_passes(module, level, "tile", target, options, seconds, watch)
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
     keep_kernels(module)

@@ -54,14 +54,14 @@ class _Told:
         self.session.answered(self.made[-1])
 
 
-def _is_here(gpu: int | None) -> TypeGuard[int]:
-    """Whether this is the number of a GPU that can be asked; tensors may be fake ones of a GPU that is not there."""
-    return gpu is not None and torch.cuda.is_available()
+def may_choose(gpu: int | None, options: Options) -> TypeGuard[int]:
+    """Whether tuning is asked about a program for this GPU: it has to be one that is here; tensors may be fake ones of another."""
+    return gpu is not None and torch.cuda.is_available() and options.tune != "off"
 
 
 def tuning_state(options: Options, gpu: int | None) -> str:
     """What of the store of tuning a program for this GPU depends on; "" where it depends on none."""
-    if not _is_here(gpu) or options.tune == "off":
+    if not may_choose(gpu, options):
         return ""
     from lamina.tune.question import Identity
     from lamina.tune.store import Store
@@ -73,7 +73,7 @@ def choose_products(
     module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
 ) -> tuple[Choice, ...]:
     """Puts what tuning says on a module at the graph level. gpu: its number; None where the program is not for one that is here."""
-    if not _is_here(gpu) or options.tune == "off":
+    if not may_choose(gpu, options):
         return ()
     from lamina.tune.products import annotate
     from lamina.tune.store import Store
@@ -84,11 +84,26 @@ def choose_products(
     return tuple(told.made)
 
 
+def choose_rows(
+    module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
+) -> tuple[Choice, ...]:
+    """Puts what tuning says of programs that reduce rows on a module at the plan level. The rest is as in `choose_products`."""
+    if not may_choose(gpu, options):
+        return ()
+    from lamina.tune.row_programs import annotate_rows
+    from lamina.tune.store import Store
+
+    told = _Told(session)
+    store = session.store or Store()
+    annotate_rows(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
+    return tuple(told.made)
+
+
 def choose_configs(
     program: "Program", functions: Mapping[str, Any], target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
 ) -> "tuple[Program, tuple[Choice, ...]]":
     """The program with users' kernels in the configs that tuning says. functions: those kernels, by key."""
-    if not functions or not _is_here(gpu) or options.tune == "off":
+    if not functions or not may_choose(gpu, options):
         return program, ()
     from lamina.tune.store import Store
     from lamina.tune.user_kernels import chosen

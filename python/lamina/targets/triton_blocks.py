@@ -116,7 +116,9 @@ class BlockPrinter(Reductions, BlockMemory):
         for init, inner, out in zip(inits, carried, op.results, strict=True):
             name = self.names[inner] = self.names[out] = self._fresh()
             self._line(f"{name} = {self._block(init) if isinstance(init.type, ir.VectorType) else self._full_number(init)}")
-        self._line(f"for {self.names[counter]} in range({self._value(low)}, {self._value(high)}, {self._value(step)}):")
+        over, flight = ("tl.range", f", num_stages={self.config.stages}") if self.config.stages > 1 else ("range", "")
+        bounds = ", ".join(map(self._value, (low, high, step)))
+        self._line(f"for {self.names[counter]} in {over}({bounds}{flight}):")
         self.depth += 1
         if self.wide:
             self._set(counter, f"{self.names.pop(counter)} + tl.full([], 0, tl.int64)")

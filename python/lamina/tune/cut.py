@@ -4,7 +4,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -34,11 +34,30 @@ from .revision import revision
 
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
 _COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
-_DTYPES = {
+DTYPES = {
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
     "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
     "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
 }  # fmt: skip
+
+
+class Part(Protocol):
+    """What is cut out of a module, with its choice open.
+
+    text    a module at `level` whose program takes `inputs`: the type of each, and strides
+    settle  makes what it must of inputs that are random numbers
+    """
+
+    level: str
+    text: str
+    inputs: list[tuple[ir.Type, tuple[int, ...]]]
+
+    @property
+    def settle(self) -> Settle: ...
+
+    def mark(self, module: ir.Module, name: str) -> None:
+        """Chooses a candidate, in what was made of the text."""
+        ...
 
 
 class Cut:
@@ -50,6 +69,8 @@ class Cut:
     kept    results that @main returns; none: those of the group, else the first of each call
     settle  makes what it must of inputs that are random numbers
     """
+
+    level = "graph"
 
     def __init__(
         self,
@@ -70,8 +91,8 @@ class Cut:
         operands = list(dict.fromkeys(read))
         results = list(kept) or (list(group.results) if group else sums)
         callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
-        name = _plain_name(group) if group else ""
-        first = "".join(f"{_plain_name(op)}, then " for op in before if op.name == "graph.group")
+        name = plain_name(group) if group else ""
+        first = "".join(f"{plain_name(op)}, then " for op in before if op.name == "graph.group")
         after = f" and {name}" if group else ""
         count = f"{len(ops)} x " if len(ops) > 1 else ""
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in _factors(ops[0]))
@@ -98,13 +119,18 @@ class Cut:
                     _copy(part, values)
                 for part in (*before, group):
                     if part is not None and part.name == "graph.group":
-                        values[part.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(_plain_name(part))
+                        values[part.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(plain_name(part))
                 ir.Operation.create("func.return", operands=[values[v] for v in results])
             for op in ops:
                 if CHOICE in op.attributes:
                     del values[op.results[0]].owner.attributes[CHOICE]
             self.text: str = module.operation.get_asm(enable_debug_info=False)
         self.inputs = [(ir.RankedTensorType(v.type), s) for v, s in zip(operands, strides, strict=True)]
+
+    def mark(self, module: ir.Module, name: str) -> None:
+        """Chooses a candidate for the calls."""
+        for call in calls(module):
+            call.attributes[CHOICE] = ir.StringAttr.get(name)
 
     @property
     def key(self) -> str:
@@ -113,7 +139,7 @@ class Cut:
         return f"{self.what} {hashlib.sha256(depends.encode()).hexdigest()[:16]}"
 
 
-def _plain_name(group: ir.Operation) -> str:
+def plain_name(group: ir.Operation) -> str:
     """Without the number at its end."""
     return _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value)
 
@@ -152,7 +178,7 @@ class Built:
     """One way to compute a cut, as lamina.tune.trial.Candidate."""
 
     def __init__(
-        self, cut: Cut, name: str, target: Target, options: Options, context: ir.Context, inputs: Sequence[Tensor]
+        self, cut: Part, name: str, target: Target, options: Options, context: ir.Context, inputs: Sequence[Tensor]
     ) -> None:
         self.cut, self.name, self.target, self.options = cut, name, target, options
         self.context, self.inputs = context, inputs
@@ -161,9 +187,9 @@ class Built:
     def compile(self) -> None:
         with _COMPILER, self.context, ir.Location.unknown():
             module = ir.Module.parse(self.cut.text)
-            for call in calls(module):
-                call.attributes[CHOICE] = ir.StringAttr.get(self.name)
-            run(pipeline("graph", "tile", target=self.target.name, round_intermediates=self.options.round_intermediates), module)
+            self.cut.mark(module, self.name)
+            rounds = self.options.round_intermediates
+            run(pipeline(self.cut.level, "tile", target=self.target.name, round_intermediates=rounds), module)
             program = program_from(module, "cuda")
             for op in list(module.body.operations):
                 if op.operation.name == "plan.program":
@@ -192,13 +218,13 @@ def _nan_like(x: Tensor) -> Tensor:
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).fill_(float("nan"))
 
 
-def random_inputs(cut: Cut, device: torch.device) -> list[Tensor]:
+def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
     """Numbers from a normal distribution, masks of halves, bytes as of quantised numbers; zeros for other integers, which may be
     indices."""
     bounds = {torch.bool: (0, 2), torch.int8: (-127, 128)}
     out = []
     for type_, strides in cut.inputs:
-        dtype = _DTYPES[str(type_.element_type)]
+        dtype = DTYPES[str(type_.element_type)]
         x = torch.empty_strided(tuple(type_.shape), strides, dtype=dtype, device=device)
         low, high = bounds.get(dtype, (0, 1))
         if dtype.is_floating_point and dtype.itemsize == 1:

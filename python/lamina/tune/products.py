@@ -22,7 +22,7 @@ from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.targets import Target
 
 from .clocks import CudaClock
-from .cut import Built, Cut, random_inputs
+from .cut import Built, Cut, Part, random_inputs
 from .decide import decide
 from .gradient_inputs import forward_first
 from .mask_inputs import squares_hidden
@@ -54,11 +54,8 @@ def annotate(
     watch   is told what goes on between
     again   what the store knows is measured, too
     """
-    identity = Identity.of_gpu(index)
-    if options.tune == "off" or (options.tune == "cached" and not store.state(identity)):
+    if not may_answer(index, options, store):
         return
-    clock = CudaClock(index)
-    known: dict[str, Answer] = {}
     gpu = Gpu.named(target.name.partition(":")[2])
     rounds = options.round_intermediates
     with module.context, ir.Location.unknown():
@@ -68,24 +65,52 @@ def annotate(
             *_gradients(module, gpu, rounds),
             *_grouped(module, rounds),
         ]
-    of = len({cut.key for _, cut, _ in found})
-    for bundle, cut, question in found:
-        if cut.key not in known:
-            asking(question, len(known) + 1, of)
-            inputs: list[torch.Tensor] = []
-            one = threading.Lock()  # candidates are made in threads of a pool
-
-            def make(name: str, cut: Cut = cut, inputs: list[torch.Tensor] = inputs, one: threading.Lock = one) -> Built:
-                with one:
-                    if not inputs:
-                        inputs += random_inputs(cut, torch.device("cuda", index))
-                return Built(cut, name, target, options, module.context, inputs)
-
-            known[cut.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
-            heard(question, known[cut.key])
-        with module.context:
+    asked = [(cut, question) for _, cut, question in found]
+    answers = ask(asked, module.context, target, index, options, store, heard, asking=asking, watch=watch, again=again)
+    with module.context:
+        for bundle, cut, _ in found:
             for op in bundle.ops:
-                op.attributes[CHOICE] = ir.StringAttr.get(known[cut.key].winner)
+                op.attributes[CHOICE] = ir.StringAttr.get(answers[cut.key].winner)
+
+
+def may_answer(index: int, options: Options, store: Store) -> bool:
+    """Whether tuning has more to say than the cost model."""
+    return options.tune not in ("off", "cached") or (options.tune == "cached" and bool(store.state(Identity.of_gpu(index))))
+
+
+def ask(
+    found: Sequence[tuple[Part, Question]],
+    context: ir.Context,
+    target: Target,
+    index: int,
+    options: Options,
+    store: Store,
+    heard: Heard,
+    *,
+    asking: Asking,
+    watch: Watch,
+    again: bool,
+) -> dict[str, Answer]:
+    """Answers by key, each question asked once. The rest is as in `annotate`."""
+    identity, clock = Identity.of_gpu(index), CudaClock(index)
+    known: dict[str, Answer] = {}
+    of = len({question.key for _, question in found})
+    for part, question in found:
+        if question.key in known:
+            continue
+        asking(question, len(known) + 1, of)
+        inputs: list[torch.Tensor] = []
+        one = threading.Lock()  # candidates are made in threads of a pool
+
+        def make(name: str, part: Part = part, inputs: list[torch.Tensor] = inputs, one: threading.Lock = one) -> Built:
+            with one:
+                if not inputs:
+                    inputs += random_inputs(part, torch.device("cuda", index))
+            return Built(part, name, target, options, context, inputs)
+
+        known[question.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
+        heard(question, known[question.key])
+    return known
 
 
 def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
@@ -117,11 +142,16 @@ def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bund
 
 
 def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    masks = Masks()
     for op in calls(module):
-        if CHOICE not in op.attributes and (gradients := Gradients.read(op)) is not None:
-            bundle, settle = Bundle((op,), None), forward_first(op, gradients)
-            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
-            yield bundle, cut, _question(cut, attention_backward_cost.candidates(gradients.work, gpu), None)
+        if CHOICE not in op.attributes and (gradients := Gradients.read(op, masks)) is not None:
+            bundle, work = Bundle((op,), None), gradients.work
+            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=forward_first(op, gradients))
+            yield (
+                bundle,
+                cut,
+                _question(cut, attention_backward_cost.candidates(work, gpu), attention_backward_cost.unmeasured(work, gpu)),
+            )
 
 
 def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:

@@ -29,12 +29,29 @@ _GENERATORS = (  # in the package
     "targets/triton_*.py",
 )
 
+ROWS = (  # what writes those that reduce rows
+    "passes/accumulators.py",
+    "passes/by_triton.py",
+    "passes/distribution/*.py",
+    "passes/emit_*.py",
+    "passes/gpu_math/*.py",
+    "passes/nests.py",
+    "passes/online.py",
+    "passes/row_programs.py",
+    "passes/schedule*.py",
+    "passes/widths.py",
+    "schedules/nvvm.py",
+    "schedules/rows.py",
+    "targets/triton_*.py",
+)
+
 
 @cache
-def revision(package: Path = Path(__file__).parents[1]) -> str:
-    """Of what writes the kernels of products and attention: of the text of its sources, so that no edit is forgotten."""
+def revision(package: Path = Path(__file__).parents[1], generators: tuple[str, ...] = _GENERATORS) -> str:
+    """Of what writes kernels, those of products and attention unless others are named: of the text of its sources, so that no edit
+    is forgotten."""
     digest = hashlib.sha256()
-    for pattern in _GENERATORS:
+    for pattern in generators:
         for file in sorted(package.glob(pattern)):
             digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

@@ -1,0 +1,216 @@
+"""Schedules of row programs, such as softmax and norms, beside that of the cost model: which of them tuning asks about."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+
+from . import nvvm
+from .nvvm import WARP, power_of_two
+
+MODEL = "nvvm"
+"""The candidate that is our kernel by the schedule of the cost model."""
+LEAST_BYTES = 8 << 20  # that a program moves, for choosing to matter: a few microseconds
+CLUSTER = 8  # CTAs that every GPU with clusters can put together
+_HELD = 64  # elements of a row that a thread may hold in registers
+_WAVES = 16  # of CTAs, below which the last one, which is not full, costs something
+_BLOCK, _WALK = 16384, 4096  # elements of a row that a program of Triton may hold, and read at a time where it needs none again
+_THREADS = 2048  # of an SM
+_ALIVE = 16  # registers of a thread beside a row's elements
+_NVVM, _TRITON = 6, 3  # candidates at most
+_TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Nvvm:
+    """A kernel of ours, spread over threads by lamina-distribute.
+
+    threads   of one CTA and row, a power of two
+    chunks    accesses of a thread at a time; 0: as many as hold the whole row. Rows that are not held are read again
+    cluster   CTAs that share a row, a power of two
+    resident  CTAs that an SM should hold at a time, which bounds registers (0: the assembler's choice)
+    """
+
+    kind: ClassVar[str] = "nvvm"
+    threads: int = 128
+    chunks: int = 0
+    cluster: int = 1
+    resident: int = 0
+
+    def __str__(self) -> str:
+        """The text that `read` takes: "nvvm{threads=128 ...}"."""
+        return _text(self)
+
+    def config(self, lanes: int, vec: int) -> nvvm.Config:
+        """Of rows of `lanes` elements that threads read `vec` at a time."""
+        chunks = self.chunks or -(-lanes // (self.threads * vec * self.cluster))
+        pack = max(128 // self.threads, 1) if self.threads <= WARP and self.cluster == 1 else 1
+        return nvvm.Config(self.threads, vec, chunks, pack, cluster=self.cluster, resident=self.resident)
+
+
+@dataclass(frozen=True)
+class Triton:
+    """The same program as a Triton kernel.
+
+    n       elements of a row at a time, a power of two; 0: the whole row
+    warps   of one program
+    stages  blocks of a row in flight, where it is read in several
+    """
+
+    kind: ClassVar[str] = "triton"
+    n: int = 0
+    warps: int = 4
+    stages: int = 1
+
+    def __str__(self) -> str:
+        """The text that `read` takes: "triton{n=0 ...}"."""
+        return _text(self)
+
+    def config(self, lanes: int, vec: int) -> nvvm.Config:
+        """Of rows of `lanes` elements: what the emitter asks of blocks."""
+        wide = self.n or power_of_two(lanes)
+        threads = max(min(self.warps * WARP, wide // vec), 1)
+        return nvvm.Config(threads, vec, max(wide // (threads * vec), 1))
+
+
+Rows = Nvvm | Triton
+
+
+def read(text: str) -> Rows:
+    """From text such as "nvvm{threads=256 cluster=2}"; CompileError where it is none."""
+    whole = _TEXT.fullmatch(text.strip())
+    made = {kind.kind: kind for kind in (Nvvm, Triton)}.get(whole[1] if whole else "")
+    if whole is None or made is None:
+        raise CompileError(f"{text!r} is no schedule of rows", remedy=f"write one like {Nvvm()} or {Triton()}")
+    known = made.__dataclass_fields__.keys() - {"kind"}
+    values: dict[str, int] = {}
+    for part in whole[2].split():
+        key, _, number = part.partition("=")
+        if key not in known or not number.isdigit():
+            raise CompileError(
+                f"{part!r} is no part of {made.kind}{{...}}", remedy=f"it has {', '.join(sorted(known))}, each a number"
+            )
+        values[key] = int(number)
+    rows: Rows = made(**values)
+    _check(rows)
+    return rows
+
+
+def _check(rows: Rows) -> None:
+    """CompileError for what no CTA can be."""
+    for key, most in (("threads", 1024), ("cluster", CLUSTER), ("n", 1 << 20), ("warps", 32)):
+        number = getattr(rows, key, 1)
+        if (number or key != "n") and (number < 1 or number > most or number & (number - 1)):
+            raise CompileError(f"{key}={number}", remedy=f"a power of two up to {most}")
+    if isinstance(rows, Triton) and rows.stages < 1:
+        raise CompileError(f"stages={rows.stages}", remedy="at least 1")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A row program as the cost model would have it.
+
+    config  its schedule
+    lanes   elements of a row, with those that fill its first and last access
+    rows    how many there are
+    walks   nothing of a row is needed again once it is read
+    whole   rows are one run of memory, which CTAs of a cluster may share
+    moved   bytes that are read and written at least
+    """
+
+    config: nvvm.Config
+    lanes: int
+    rows: int
+    walks: bool
+    whole: bool
+    moved: int
+
+
+def candidates(work: Work, gpu: Gpu) -> tuple[str, ...]:
+    """The schedules worth measuring: first the cost model's, then of each kind the most promising first."""
+    if work.moved < LEAST_BYTES:
+        return ()
+    kept = {key: getattr(work.config, key) for key in ("threads", "vec", "chunks", "cluster", "resident", "pack")}
+    ours: dict[str, None] = {}
+    in_pieces = work.walks or work.config.lanes < work.lanes
+    for rows in _walking(work, gpu) if in_pieces else _holding(work, gpu):
+        made = rows.config(work.lanes, work.config.vec)
+        if _fits(rows, made, work, gpu) and any(getattr(made, key) != number for key, number in kept.items()):
+            ours[str(rows)] = None
+    triton = list(dict.fromkeys(map(str, _by_triton(work))))[:_TRITON]
+    first, *rest = [*list(ours)[: _NVVM - 1], ""]
+    return tuple(name for name in (MODEL, first, *triton[:1], *rest, *triton[1:]) if name)
+
+
+def _walking(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
+    """Rows that are read piece by piece: how many bytes a thread asks for at a time, and how evenly the rows fill the machine."""
+    base = Nvvm(work.config.threads, work.config.chunks)
+    fewer = replace(base, chunks=max(base.chunks // 2, 1))
+    uneven = work.whole and work.lanes >= 8 * work.config.lanes and work.rows < _WAVES * gpu.sm_count * _THREADS // base.threads
+    yield fewer
+    if uneven:
+        yield replace(base, cluster=2)
+    yield _full(replace(fewer, threads=2 * base.threads))
+    if uneven:
+        yield replace(fewer, cluster=4)
+    yield replace(base, threads=2 * base.threads)
+    yield replace(base, chunks=2 * base.chunks)
+
+
+def _holding(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
+    """Rows that are needed twice: held by more threads or fewer, or read again, from the second-level cache."""
+    config, cluster = work.config, work.config.cluster
+    held = Nvvm(config.threads, cluster=cluster)
+    if cluster > 1:
+        few, more = max(8 // config.vec, 1), max(16 // config.vec, 1)
+        half = replace(held, threads=config.threads // 2)
+        each = 2 * config.chunks * config.vec + _ALIVE
+        if each <= 4 * _ALIVE:
+            yield replace(half, resident=max(gpu.registers // (half.threads * each), 1))
+        yield _full(replace(held, threads=2 * held.threads, chunks=few))
+        yield _full(replace(held, chunks=few))
+        yield replace(held, chunks=more)
+        yield replace(held, cluster=2 * cluster)
+        yield replace(held, threads=2 * held.threads, resident=1)
+    else:
+        yield replace(held, threads=2 * held.threads)
+        yield replace(held, threads=held.threads // 2)
+        yield replace(held, threads=4 * held.threads)
+        if work.whole and work.lanes >= 4 * config.threads * config.vec:
+            yield replace(held, cluster=2)
+        yield _full(replace(held, threads=2 * held.threads))
+
+
+def _full(rows: Nvvm) -> Nvvm:
+    """With as many CTAs as an SM has threads for."""
+    return replace(rows, resident=max(_THREADS // rows.threads, 1))
+
+
+def _fits(rows: Nvvm, made: nvvm.Config, work: Work, gpu: Gpu) -> bool:
+    """Whether a schedule is one that this GPU can run, without threads that have nothing to do or too much."""
+    if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
+        return False
+    if rows.cluster > 1 and (gpu.capability < 90 or not work.whole or rows.cluster > CLUSTER):
+        return False
+    return rows.chunks * rows.threads * made.vec * rows.cluster < 2 * work.lanes and made.chunks * made.vec <= _HELD
+
+
+def _by_triton(work: Work) -> Iterator[Triton]:
+    """Where a program holds a row, 16 or 32 elements to a thread; else blocks that leave registers to have several in flight."""
+    block = power_of_two(work.lanes)
+    if block <= (_WALK if work.walks else _BLOCK):
+        warps = min(max(block // (16 * WARP), 1), 32)
+        yield Triton(warps=warps)
+        yield Triton(warps=max(warps // 2, 1))
+        yield Triton(warps=min(2 * warps, 32))
+    else:
+        yield Triton(n=_WALK, warps=8)
+        yield Triton(n=8192, warps=16)
+        yield Triton(n=2048, warps=4, stages=3)
+
+
+def _text(rows: Rows) -> str:
+    return f"{rows.kind}{{{' '.join(f'{key}={value}' for key, value in asdict(rows).items())}}}"
