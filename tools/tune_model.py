@@ -71,7 +71,8 @@ def _work(given: argparse.Namespace) -> None:
         board.show()
         raise
     if not built.choices:
-        print(f"nothing to tune: {default(built.program, options.tune) or 'the model has no matrix products and no attention'}")
+        nothing = "the model has no matrix products, no attention and no large softmax, norm or loss"
+        print(f"nothing to tune: {default(built.program, options.tune) or nothing}")
         return
     board.show()
     board.say(f"{board.measured} of {counted(len(board.choices), 'op')} measured now, the others known before; {kept}")

@@ -118,7 +118,8 @@ def test_a_store_that_takes_nothing_is_warned_of(
 
 def test_where_there_is_nothing_to_tune(tune: Tune, compiler: Compiler) -> None:
     compiler.choices = ()
-    assert tune(MODEL)[:2] == (0, "nothing to tune: the model has no matrix products and no attention\n")
+    nothing = "the model has no matrix products, no attention and no large softmax, norm or loss"
+    assert tune(MODEL)[:2] == (0, f"nothing to tune: {nothing}\n")
 
 
 def test_words_that_name_no_model(tune: Tune, compiler: Compiler) -> None:

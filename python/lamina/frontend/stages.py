@@ -173,7 +173,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         level = "plan"
         run_passes(module, "graph", level, target, options, seconds, watch)
         start = time.perf_counter()
-        choices += choose_rows(module, target, goal.gpu, options, session)
+        choices += choose_rows(module, target, goal.gpu, options, session, len(choices))
         seconds["tuning"] += time.perf_counter() - start
     run_passes(module, level, "tile", target, options, seconds, watch)
     with module.context:

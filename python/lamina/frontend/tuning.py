@@ -40,14 +40,14 @@ UNSEEN = Session()
 
 
 class _Told:
-    """Passes on to a session what tuning says of its questions, and keeps the choices."""
+    """Passes on to a session what tuning says of its questions, and keeps the choices. before: how many were asked already."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, before: int = 0) -> None:
+        self.session, self.before = session, before
         self.made: list[Choice] = []
 
     def asking(self, question: "Question", number: int, of: int) -> None:
-        self.session.asking(question.what, number, of)
+        self.session.asking(question.what, self.before + number, self.before + of)
 
     def heard(self, question: "Question", answer: "Answer") -> None:
         self.made.append(Choice.of(question, answer))
@@ -85,15 +85,16 @@ def choose_products(
 
 
 def choose_rows(
-    module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
+    module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
 ) -> tuple[Choice, ...]:
-    """Puts what tuning says of programs that reduce rows on a module at the plan level. The rest is as in `choose_products`."""
+    """Puts what tuning says of programs that reduce rows on a module at the plan level. before: how many ops of the model were
+    asked about already. The rest is as in `choose_products`."""
     if not may_choose(gpu, options):
         return ()
     from lamina.tune.row_programs import annotate_rows
     from lamina.tune.store import Store
 
-    told = _Told(session)
+    told = _Told(session, before)
     store = session.store or Store()
     annotate_rows(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
     return tuple(told.made)
