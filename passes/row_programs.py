@@ -10,10 +10,10 @@ from lamina.schedules.rows import Work
 from .nests import nests_of
 from .reading import Untraceable
 from .schedule import Schedule
-from .schedule_gpu import schedule_gpu
+from .schedule_gpu import ROWS, schedule_gpu
 from .space import Space, find_space
 from .strips import WINDOW
-from .tile import ALIGNED, CHOICE, ROWS, traffic
+from .tile import ALIGNED, CHOICE, traffic
 from .widths import has_scans
 
 

@@ -2,13 +2,17 @@
 
 import math
 
+from torch_mlir import ir
+
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
-from lamina.schedules.rows import CLUSTER, Rows, Triton
+from lamina.schedules.rows import CLUSTER, Rows, Triton, read
 
 from .coalesce import Merged, coalesce
+from .contraction import Unfit
 from .flatten import flatten
+from .locations import where
 from .nests import nests_of
 from .schedule import Schedule, by_stride, crossed_axis, vector_axis
 from .space import Space
@@ -25,6 +29,18 @@ from .widths import (
     whole_inputs,
 )
 
+ROWS = "graph.rows"  # on a function that reduces rows: its schedule, in the place of the cost model's
+
+
+def chosen_rows(kernel: ir.Operation) -> Rows | None:
+    """What `graph.rows` says of a kernel function, if it is there. CompileError where that is no schedule."""
+    if ROWS not in kernel.attributes:
+        return None
+    try:
+        return read(ir.StringAttr(kernel.attributes[ROWS]).value)
+    except CompileError as e:
+        raise CompileError(e.message, where=where(kernel.location), remedy=e.remedy) from None
+
 
 def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None = None) -> Schedule:
     """The schedule of a space. results: alignment of each result's memory, in bytes; chosen: what is taken in the place of the cost
@@ -32,7 +48,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     merged = coalesce(*by_stride(space), space.places())
     vector = scanned_axis(space, merged) or vector_axis(space, merged)
     if chosen is not None and vector not in merged.columns:
-        raise CompileError(f"{chosen} for a program that reduces no rows", remedy="drop graph.rows")
+        raise Unfit(f"{chosen} is for programs that reduce rows")
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
     crossed = crossed_axis(space, merged, vector)
@@ -57,7 +73,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         else:
             config = chosen.config(lanes, vec)
             if config.cluster > _ctas(merged, device):
-                raise CompileError(f"{chosen} where CTAs cannot share a row", remedy="clusters are for sm_90 and newer")
+                raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     if crossed is not None:
         config = nvvm.squares(vec)

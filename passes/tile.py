@@ -11,8 +11,8 @@ from torch_mlir.dialects import func, memref
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
-from lamina.schedules import rows as row_schedules
 from lamina.schedules.contraction import Config
+from lamina.schedules.rows import Rows, Triton
 
 from .base import Pass
 from .by_triton import send
@@ -25,17 +25,17 @@ from .fuse import where
 from .grouping import walk
 from .reading import Untraceable, element_type, shape_of
 from .schedule import Schedule, bits, operations, schedule
+from .schedule_gpu import chosen_rows, schedule_gpu
 from .space import Space, find_space
 from .strips import WINDOW, strips_of
 from .strips import Unfit as NoStrips
 from .tile_products import lower_product
 
 CHOICE = "graph.choice"  # on what lamina-choose has decided
-ROWS = "graph.rows"  # on a function that reduces rows: what tuning has chosen in the place of the cost model's schedule
 THREADS = 2048  # of a multiprocessor
 ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
-Scheduler = Callable[[Space, dict[ir.Value, int], list[int], row_schedules.Rows | None], Schedule]
+Scheduler = Callable[[Space, dict[ir.Value, int], list[int], Rows | None], Schedule]
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,17 @@ def _scheduler(target: str) -> Scheduler:
     """From the target's name to what schedules a space for it, given the alignments of its arguments and of its results."""
     kind, _, name = target.partition(":")
     if kind == "cpu":
-        return lambda space, inputs, results, chosen: schedule(space)
+        return _on_cpu
     if kind == "nvvm":
-        from .schedule_gpu import schedule_gpu
-
         device = Gpu.named(name)
         return lambda space, inputs, results, chosen: schedule_gpu(space, inputs, results, device, chosen)
     raise CompileError(f"lamina-tile: unknown target {target!r}", remedy="the targets are: cpu, nvvm:sm_90a")
+
+
+def _on_cpu(space: Space, inputs: dict[ir.Value, int], results: list[int], chosen: Rows | None) -> Schedule:
+    if chosen is not None:
+        raise Unfit(f"{chosen} is for GPUs")
+    return schedule(space)
 
 
 def _early(target: str) -> Callable[[ir.Operation], bool]:
@@ -181,10 +185,10 @@ def _lower(
         )
         if WINDOW in f.attributes:
             return _lower_strips(f, name, types, aligned, space, target)
-        chosen = row_schedules.read(ir.StringAttr(f.attributes[ROWS]).value) if ROWS in f.attributes else None
+        chosen = chosen_rows(f)
         plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], chosen)
-    except Untraceable as e:
-        raise CompileError(f"kernel @{name} cannot be tiled: {e.why}", where=where(f)) from None
+    except (Untraceable, Unfit) as e:
+        raise CompileError(f"kernel @{name} cannot be tiled: {e}", where=where(f)) from None
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         body = new.add_entry_block()
@@ -197,7 +201,7 @@ def _lower(
     moved, flops = traffic(space, outs)
     spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
     made = _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
-    if isinstance(chosen, row_schedules.Triton):
+    if isinstance(chosen, Triton):
         send(made, chosen.warps, chosen.stages)
     return made
 

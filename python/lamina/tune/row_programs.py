@@ -13,7 +13,8 @@ from lamina.core.options import Options
 from lamina.passes.reading import element_type
 from lamina.passes.row_programs import work_of
 from lamina.passes.schedule import bits
-from lamina.passes.tile import ROWS, layouts
+from lamina.passes.schedule_gpu import ROWS
+from lamina.passes.tile import layouts
 from lamina.schedules.rows import MODEL, candidates
 from lamina.targets import Target
 
