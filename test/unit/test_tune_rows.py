@@ -1,0 +1,280 @@
+"""Programs that reduce rows asked of tuning, with no GPU: what is asked, what an answer does to the program, and that every
+candidate computes the same."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import TARGET, Simulated, distribute
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.options import Options
+from lamina.core.program import Program
+from lamina.frontend import stages
+from lamina.frontend.decompositions import table
+from lamina.frontend.interface import Interface
+from lamina.frontend.normalise import normalise
+from lamina.frontend.tuning import Session, choose_rows
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline import run
+from lamina.passes.row_programs import work_of
+from lamina.passes.schedule_gpu import ROWS
+from lamina.passes.tile import layouts
+from lamina.schedules import nvvm
+from lamina.schedules.rows import LEAST_BYTES, MODEL, Work, candidates, read
+from lamina.targets import named, triton_text
+from lamina.tune import products
+from lamina.tune.cut import Built, random_inputs
+from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.row_programs import RowPart, annotate_rows
+from lamina.tune.store import Store
+
+BF16 = torch.bfloat16
+HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")
+Function = Callable[..., Any]
+
+
+def planned(fn: Function, inputs: Sequence[Tensor], target: str = TARGET) -> tuple[ir.Module, Interface]:
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        out = fn(*tensors)
+        return list(out) if isinstance(out, tuple | list) else [out]
+
+    with torch.no_grad():
+        gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
+    graph = normalise(gm)
+    module = stages.import_linalg(graph, Options(strict=True))
+    run(pipeline("linalg", "plan", target=target), module)
+    return module, graph.interface
+
+
+def fake(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, target: str = TARGET) -> ir.Module:
+    with FakeTensorMode():
+        return planned(fn, [torch.empty(*shape, dtype=dtype) for shape in shapes], target)[0]
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+def kernels(module: ir.Module) -> list[ir.Operation]:
+    return [o.operation for o in module.body.operations if "graph.kernel" in o.operation.attributes]
+
+
+def schedules(module: ir.Module) -> list[str]:
+    with module.context:
+        return [ir.StringAttr(k.attributes[ROWS]).value if ROWS in k.attributes else "" for k in kernels(module)]
+
+
+def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
+    heard: list[tuple[Question, Answer]] = []
+    annotate_rows(module, named(TARGET), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    return heard
+
+
+def by_triton(question: Question, *_: object, **__: object) -> Answer:
+    return Answer(next(name for name in question.candidates if name.startswith("triton")))
+
+
+# -- what is asked, and what an answer does
+
+
+def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every launch of the program that it is of; the store then has it."""
+    module = fake(softmax, (4096, 4096))
+    monkeypatch.setattr(products, "decide", by_triton)
+    ((question, answer),) = annotated(module, store, "quick")
+    assert question.what.endswith(" 4096x4096 bf16") and question.reference == question.candidates[0] == MODEL
+    assert schedules(module) == [answer.winner] == ["triton{n=0 warps=8 stages=1}"]
+    monkeypatch.undo()
+    monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: here))
+    other = question.candidates[1]
+    store.put(question, here, Answer(other, ((other, 1e-5), (MODEL, 2e-5))))
+    module = fake(softmax, (4096, 4096))
+    assert [a.winner for _, a in annotated(module, store)] == [other] and schedules(module) == [other]
+    store.put(question, here, Answer(MODEL, ((other, 2e-5), (MODEL, 1e-5))))
+    module = fake(softmax, (4096, 4096))
+    assert [a.winner for _, a in annotated(module, store)] == [MODEL] and schedules(module) == [""]
+
+
+def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named for where they stand, asked about once; what computes something else, or rounds elsewhere, is another."""
+
+    def several(x: Tensor, y: Tensor, z: Tensor) -> list[Tensor]:
+        return [softmax(x), softmax(y), torch.log_softmax(z, -1), x.sum(0)]
+
+    asked: list[tuple[int, int]] = []
+    module = fake(several, *[(2048, 4096)] * 3)
+    monkeypatch.setattr(products, "decide", by_triton)
+    monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
+    session = Session(asking=lambda what, number, of: asked.append((number, of)))
+    choices = choose_rows(module, named(TARGET), 0, Options(tune="full"), session, 3)
+    assert asked == [(4, 5), (5, 5)] and len(choices) == 2 and len([s for s in schedules(module) if s]) == 2
+    again = [fake(softmax, (2048, 4096)) for _ in range(3)]
+    one, same, rounded = (RowPart(*first(m), rounds).key for m, rounds in zip(again, (False, False, True), strict=True))
+    assert one == same != rounded
+
+
+def first(module: ir.Module) -> tuple[ir.Operation, list[ir.MemRefType]]:
+    kernel, *_ = kernels(module)
+    return kernel, layouts(module)[ir.StringAttr(kernel.attributes["sym_name"]).value]
+
+
+@pytest.mark.parametrize("tune", ["off", "cached"])
+def test_nothing_is_asked_for_nothing(tune: str, store: Store) -> None:
+    assert annotated(module := fake(softmax, (4096, 4096)), store, tune) == [] and schedules(module) == [""]
+
+
+def test_small_programs_and_others_are_not_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "decide", by_triton)
+    for fn in (lambda x: x[:128].softmax(-1), lambda x: x.sum(0), lambda x: x + 1, lambda x: x.cumsum(-1)):
+        assert annotated(fake(fn, (2048, 4096)), store, "quick") == []
+
+
+def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel as it is launched, from memory of its own: bools in bytes, what it writes in place somewhere else."""
+    module, _ = planned(lambda x, m: torch.where(m, softmax(x), 0), [torch.randn(5, 40), torch.rand(5, 40) > 0.5])
+    loaded: list[Program] = []
+
+    class Loaded:
+        def __init__(self, program: Program, artifact: object) -> None:
+            loaded.append(program)
+
+        def load(self, index: int) -> None: ...
+
+    monkeypatch.setattr("lamina.tune.cut.Executable", Loaded)
+    with module.context:
+        part = RowPart(*first(module), False)
+    inputs = random_inputs(part, torch.device("cpu"))
+    assert sorted(str(x.dtype) for x in inputs) == ["torch.bool", "torch.float32"]
+    for name in (MODEL, "nvvm{threads=64}", "triton{warps=1}"):
+        Built(part, name, named(TARGET), Options(), module.context, inputs).compile()
+    model, ours, triton = loaded
+    assert [len(p.steps) for p in loaded] == [1, 1, 1] and model.inputs == ours.inputs == triton.inputs
+    assert model.steps != ours.steps and not any(step.inplace for p in loaded for step in p.steps)  # type: ignore[union-attr]
+
+
+# -- candidates
+
+SHAPES: dict[str, tuple[Function, list[tuple[int, ...]], torch.dtype]] = {
+    "softmax": (softmax, [(4096, 4096)], BF16),
+    "long softmax": (softmax, [(2048, 128256)], torch.float32),
+    "cross entropy": (lambda x: torch.logsumexp(x, -1), [(4096, 128256)], BF16),
+    "norm": (lambda x, y, w, b: F.layer_norm(x + y, (768,), w, b), [(8192, 768)] * 2 + [(768,)] * 2, BF16),
+    "groups": (lambda x, w, b: F.group_norm(x, 32, w, b), [(16, 320, 64, 64), (320,), (320,)], BF16),
+    "odd": (softmax, [(4096, 3001)], BF16),
+}
+
+
+def asked_of(name: str, arch: str) -> tuple[ir.Module, list[tuple[ir.Operation, Work]]]:
+    """A module, and the programs of it that are asked about."""
+    fn, shapes, dtype = SHAPES[name]
+    module = fake(fn, *shapes, dtype=dtype, target=f"nvvm:{arch}")
+    launched = layouts(module)
+    found = [
+        (k, work_of(k, launched[ir.StringAttr(k.attributes["sym_name"]).value], Gpu.named(arch), False)) for k in kernels(module)
+    ]
+    return module, [(k, w) for k, w in found if w is not None and w.moved >= LEAST_BYTES]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_candidates_are_few_and_can_be(arch: str) -> None:
+    """Each is another way, and compiles down to a cubin; the first to be tried does not spill."""
+    for name in SHAPES:
+        _module, ((kernel, work),) = asked_of(name, arch)
+        names = candidates(work, Gpu.named(arch))
+        assert names[0] == MODEL and len(set(names)) == len(names) <= 9
+        assert {"nvvm", "triton"} == {n.partition("{")[0] for n in names[:3]} and len(names) > 3
+        assert arch == "sm_90a" or not any("cluster=" in n and "cluster=1 " not in n for n in names)
+        texts = names[1:3] if name in ("softmax", "long softmax", "odd") else ()
+        for text in texts:
+            (need,) = named(f"nvvm:{arch}").compile(alone(kernel, text, arch)).resources
+            assert need.spill_stores == 0
+
+
+def alone(kernel: ir.Operation, text: str, arch: str) -> ir.Module:
+    with kernel.context, ir.Location.unknown():
+        module = ir.Module.create()
+        kernel.clone(ip=ir.InsertionPoint(module.body)).attributes[ROWS] = ir.StringAttr.get(text)
+        run(f"builtin.module(lamina-tile{{target=nvvm:{arch}}})", module)
+    return module
+
+
+def test_what_the_model_takes_is_no_other_candidate() -> None:
+    work = Work(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
+    assert read("nvvm{threads=128}").config(4096, 8) == work.config
+    assert "nvvm{threads=128 chunks=0 cluster=1 resident=0}" not in candidates(work, HOPPER)
+    assert candidates(replace(work, moved=LEAST_BYTES - 1), HOPPER) == ()
+    for text in ("nvvm{threads=96}", "triton{n=100}", "nvvm{m=64}", "rows", "triton{stages=0}"):
+        with pytest.raises(CompileError):
+            read(text)
+    assert all(str(read(c)) == c for c in candidates(work, AMPERE)[1:])
+
+
+# -- values
+
+SPREAD = (
+    "nvvm{threads=16}",
+    "nvvm{threads=1024}",
+    "nvvm{threads=64 chunks=2}",
+    "nvvm{threads=32 chunks=1 cluster=4 resident=2}",
+    "nvvm{threads=128 cluster=2}",
+)
+WHOLE, PIECES = "triton{warps=4}", "triton{n=512 warps=2 stages=3}"
+
+
+def r(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape).to(dtype)
+
+
+CASES: dict[str, tuple[Function, list[Tensor]]] = {
+    "softmax": (softmax, [r(2, 3072)]),
+    "odd": (lambda a: torch.log_softmax(a, -1), [r(2, 2999, dtype=BF16)]),
+    "norm": (lambda a, b, w, c: F.layer_norm(a + b, w.shape, w, c), [r(2, 1, 2000), r(2, 1, 2000), r(2000), r(2000)]),
+    "loss": (lambda a: torch.logsumexp(a, -1), [r(2, 5000, dtype=BF16)]),
+    "groups": (lambda a, w, c: F.group_norm(a, 2, w, c), [r(1, 8, 16, 20), r(8), r(8)]),
+}
+
+
+TRITON = [("softmax", PIECES), ("odd", WHOLE), ("norm", WHOLE), ("norm", PIECES), ("loss", PIECES), ("groups", PIECES)]
+
+
+@pytest.mark.parametrize(("name", "text"), [*((name, text) for name in CASES for text in SPREAD), *TRITON])
+def test_values(name: str, text: str) -> None:
+    fn, inputs = CASES[name]
+    (found,) = computed(fn, inputs, text)
+    exact, bound = fn(*(a.double() for a in inputs)), 1e-2 if BF16 in {a.dtype for a in inputs} else 1e-5
+    torch.testing.assert_close(found.double(), exact, rtol=bound, atol=bound)
+
+
+def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
+    """By the simulator or Triton's interpreter."""
+    module, interface = planned(fn, inputs)
+    with module.context:
+        for kernel in kernels(module):
+            kernel.attributes[ROWS] = ir.StringAttr.get(text)
+    run(pipeline("plan", "tile", target=TARGET), module)
+    with module.context:
+        program = stages.with_outputs(program_from(module, "cuda"), interface)
+    stages.keep_kernels(module)
+    printed = triton_text.take(module, descriptors=True)
+    assert bool(printed) == text.startswith("triton")
+    if not printed:
+        distribute(module)
+    return Simulated(module, program, printed)(*inputs)
+
+
+def test_numbers_that_are_not_stay_so() -> None:
+    x = torch.tensor([[1.0, float("nan"), 3.0] * 400, [float("-inf")] * 1200, [float("inf")] + [0.0] * 1199])
+    for text in ("nvvm{threads=32 chunks=1 cluster=2}", "triton{n=512 warps=2 stages=2}"):
+        (found,) = computed(softmax, [x], text)
+        torch.testing.assert_close(found, softmax(x), equal_nan=True)
