@@ -9,6 +9,7 @@ A tile program is a `func.func` on memrefs (inputs, then outputs) without result
     }
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -64,6 +65,19 @@ class ReadRuns(Tile.Operation, name="read_runs"):
     along: ir.IntegerAttr
     lengths: ir.ArrayAttr
     jumps: ir.ArrayAttr
+
+
+class ReadShared(Tile.Operation, name="read_shared"):
+    """Neighbours from a flat memref that all lanes of a run share, in f32: out[k][i] = mem[first + k + jump * ((start + i) //
+    length)] where `inside` (i1), else 0. A thread's lanes are of one run."""
+
+    out: Sequence[ext.Result[Any]]
+    mem: ext.Operand[Any]
+    first: ext.Operand[ir.IndexType]
+    start: ext.Operand[ir.IndexType]
+    inside: ext.Operand[Any]
+    length: ir.IntegerAttr
+    jump: ir.IntegerAttr
 
 
 class WriteRuns(Tile.Operation, name="write_runs"):

@@ -15,6 +15,7 @@ from lamina.schedules.contraction import Config
 from .base import Pass
 from .contraction import Unfit
 from .convolution_products import Convolution, computed
+from .depthwise import STRIPS, fits_strips
 from .grouped_products import Grouped
 from .library_epilogues import CUBLASLT, take_activation
 from .locations import where
@@ -49,8 +50,9 @@ class Choose(Pass):
     mean; a group joins these to statistics of rows, and another reads what they are of once. With a schedule of `parts`, a group
     yields the sums of each part of the inner dimension in f32, and one behind it adds these and does what follows. lamina-tile
     turns a group with a schedule into a program over blocks of the result.
-    A 2-D convolution of f16 or bf16, of one group, whose result has its channels last, is a product of pixels by features: its
-    group sums over windows, and is marked `graph.window` too.
+    A 2-D convolution of f16 or bf16 whose result has its channels last is a product of pixels by features: its group sums over
+    windows, and is marked `graph.window` too. Of several groups, there is a product for each; with "strips" the call stays for
+    lamina-depthwise.
     Products of rows with the matrix of their group (_grouped_mm) become calls of a kernel that has a hook for what follows.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
@@ -83,7 +85,7 @@ class Choose(Pass):
 
     def _take_grouped(self, op: ir.Operation, grouped: Grouped, choice: str) -> None:
         """A kernel of ours where a schedule was chosen; the library's stays unmeasured."""
-        if choice and choice not in (LIBRARY, CUBLASLT) and not choice.startswith((HALF, PROLOGUE)):
+        if choice and choice not in (LIBRARY, CUBLASLT, STRIPS) and not choice.startswith((HALF, PROLOGUE)):
             grouped.take(op, Config.read(choice), Gpu.named(self.target.partition(":")[2] or "sm_90a"))
 
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
@@ -102,12 +104,11 @@ class Choose(Pass):
 def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     """The candidates that are kernels of ours, the most promising first, and which of them is taken unmeasured, "" for none. No
     candidates where blocks cannot compute the product."""
+    if (found := Convolution.read(bundle.ops[0])) is not None:
+        return _of_convolution(bundle, found, gpu), ""
     work = work_of(bundle)
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(bundle)):
         return (), ""
-    if (found := Convolution.read(bundle.ops[0])) is not None:
-        plain = [c for c in product_cost.candidates(work, gpu) if c.parts == 1]
-        return tuple(map(str, plain if found.is_product else convolution_cost.candidates(work, found.channels, gpu))), ""
     ours = [str(c) for c in product_cost.candidates(work, gpu)]
     default = str(product_cost.unmeasured(work, gpu) or "")
     with_factors = bundle.fed()
@@ -127,6 +128,17 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     return tuple(ours), default
 
 
+def _of_convolution(bundle: Bundle, convolution: Convolution, gpu: Gpu) -> tuple[str, ...]:
+    """Candidates for a convolution: none is taken unmeasured."""
+    strips = (STRIPS,) if fits_strips(bundle.ops[0]) else ()
+    work = work_of(bundle) if convolution.feeds_blocks else None
+    if work is None:
+        return strips
+    plain = [c for c in product_cost.candidates(work, gpu) if c.parts == 1]
+    first, *rest = plain if convolution.is_product else convolution_cost.candidates(work, convolution.channels, gpu)
+    return (str(first), *strips, *map(str, rest))
+
+
 def _has_float8(bundle: Bundle) -> bool:
     ops = [op for op in (*bundle.ops, bundle.group) if op is not None]
     return any("f8E" in str(v.type) for op in ops for v in (*op.operands, *op.results))
@@ -140,7 +152,7 @@ def _text(op: ir.Operation) -> str:
 def _known(choice: str) -> str:
     """A candidate as it is written; CompileError for none."""
     word = next((word for word in (HALF, PROLOGUE) if choice.startswith(word)), "")
-    return choice if choice in (LIBRARY, CUBLASLT) else word + str(Config.read(choice.removeprefix(word)))
+    return choice if choice in (LIBRARY, CUBLASLT, STRIPS) else word + str(Config.read(choice.removeprefix(word)))
 
 
 def _check(op: ir.Operation) -> None:
@@ -171,6 +183,11 @@ def _take(bundle: Bundle, choice: str) -> None:
     if choice == CUBLASLT:
         if not _went_before(bundle):
             take_activation(bundle)
+    elif choice == STRIPS:
+        (op,) = bundle.ops
+        if not fits_strips(op):
+            raise Unfit("no convolution that strips can compute")
+        op.attributes[CHOICE] = ir.StringAttr.get(STRIPS, op.context)
     elif choice != LIBRARY:
         schedule = choice.removeprefix(HALF).removeprefix(PROLOGUE)
         config = Config.read(schedule)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, tensor
 
-from .generics import empty, filled, generic, with_body
+from .generics import empty, generic, sums_of_products, with_body
 from .layout import CONVOLUTION, CONVOLUTIONS, channels_last
 from .padding import padded, past_the_end
 from .products import Product, in_parts
@@ -19,8 +19,9 @@ _LEAST = 16  # elements of a window: what tensor cores multiply at a time
 
 @dataclass(frozen=True)
 class Convolution:
-    """A 2-D convolution of one group, of f16 or bf16, whose result has its channels last. image: (batch, channels, height, width);
-    weight: (features, channels, kernel height, kernel width); stride, padding, dilation: of height, width; relu: it follows."""
+    """A 2-D convolution of f16 or bf16 whose result has its channels last, but for depthwise ones. image: (batch, channels, height,
+    width); weight: (features, channels of a group, kernel height, kernel width); stride, padding, dilation: of height, width; relu:
+    it follows."""
 
     image: ir.Value
     weight: ir.Value
@@ -28,6 +29,7 @@ class Convolution:
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
+    groups: int
     relu: bool
     result: ir.RankedTensorType
 
@@ -41,16 +43,17 @@ class Convolution:
         image, weight = (shape_of(v) for v in list(op.operands)[:2])
         result = ir.RankedTensorType(op.results[0].type)
         transposed = callee == CONVOLUTION and ir.BoolAttr(given[3]).value
-        if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape) or ir.IntegerAttr(given[-1]).value != 1:
+        groups = int(ir.IntegerAttr(given[-1]).value)
+        if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape) or 1 < groups == image[1] == weight[0]:
             return None
         types = {str(ir.RankedTensorType(v.type).element_type) for v in (*op.operands, *op.results)}
         declared = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
         if len(types) != 1 or not types <= set(_FACTORS) or declared != channels_last(tuple(result.shape)):
             return None
-        if weight[1] * weight[2] * weight[3] < _LEAST:
+        if groups == 1 and weight[1] * weight[2] * weight[3] < _LEAST:
             return None
         bias = op.operands[2] if len(op.operands) > 2 else None
-        return Convolution(op.operands[0], op.operands[1], bias, stride, padding, dilation, callee != CONVOLUTION, result)
+        return Convolution(op.operands[0], op.operands[1], bias, stride, padding, dilation, groups, callee != CONVOLUTION, result)
 
     @property
     def operands(self) -> list[ir.Value]:
@@ -58,7 +61,13 @@ class Convolution:
 
     @property
     def channels(self) -> int:
-        return shape_of(self.image)[1]
+        """Of a group."""
+        return shape_of(self.weight)[1]
+
+    @property
+    def feeds_blocks(self) -> bool:
+        """Whether a group has channels and features enough for tensor cores to multiply them by themselves."""
+        return self.groups == 1 or min(self.channels, shape_of(self.weight)[0] // self.groups) >= _LEAST
 
     @property
     def is_product(self) -> bool:
@@ -80,14 +89,15 @@ class Convolution:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """batch, m, n, and what may be cut in parts: the channels."""
+        """batch, m, n, and what may be cut in parts: the channels, but of groups."""
         n, o, i, j = self.result.shape
-        return 1, n * i * j, o, self.channels
+        return self.groups, n * i * j, o // self.groups, self.channels if self.groups == 1 else 1
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
         """The convolution of other values like `operands`, in linalg: summed in f32, then rounded."""
         image, weight, *bias = operands
-        return self.finish(self.sums(image, weight), bias)
+        sums = self.sums(image, weight) if self.groups == 1 else self._sums_of_groups(image, weight)
+        return self.finish(sums, bias)
 
     def sums_type(self, parts: int = 1) -> ir.RankedTensorType:
         """Of a part's sums the features are last, as the kernel has them."""
@@ -95,14 +105,9 @@ class Convolution:
         return ir.RankedTensorType.get(self.result.shape if parts == 1 else [parts, n, i, j, o], ir.F32Type.get())
 
     def sums(self, image: ir.Value, weight: ir.Value, parts: int = 1) -> ir.Value:
-        """The sums alone, over kernel height, kernel width and channels, as a weight with its channels last lies in memory. parts:
-        into which the channels are cut; if more than one, the sums of each."""
-        kernel = shape_of(weight)[2:]
-        sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=True)
-        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
-        image = padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
-        (si, sj), (di, dj) = self.stride, self.dilation
-        wide = self.sums_type(parts)
+        """The sums alone of one group, over kernel height, kernel width and channels, as a weight with its channels last lies in
+        memory. parts: into which the channels are cut; if more than one, the sums of each."""
+        image = self._padded(image)
         if parts == 1:
             n, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(7))
             image_at, weight_at, out = [n, c], [o, c], [n, o, i, j]
@@ -110,10 +115,27 @@ class Convolution:
             p, n, i, j, o, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
             image, weight = in_parts(image, 1, parts), in_parts(weight, 1, parts)
             image_at, weight_at, out = [n, p, c], [o, p, c], [p, n, i, j, o]
-        maps = [[*image_at, i * si + ki * di, j * sj + kj * dj], [*weight_at, ki, kj], out]
-        loops = len(out)
-        sums = generic(wide, [image, weight, filled(wide, 0.0)], maps, loops + 3, [False] * loops + [True] * 3)
-        return with_body(sums, lambda x, w, s: arith.addf(s, arith.mulf(arith.extf(s.type, x), arith.extf(s.type, w))))
+        maps = [[*image_at, *self._window(i, j, ki, kj)], [*weight_at, ki, kj], out]
+        return sums_of_products(self.sums_type(parts), image, weight, maps, 3)
+
+    def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
+        n, o, *sizes = self.result.shape
+        wide = ir.RankedTensorType.get([n, self.groups, o // self.groups, *sizes], ir.F32Type.get())
+        n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
+        maps = [[n, g, c, *self._window(i, j, ki, kj)], [g, o, c, ki, kj], [n, g, o, i, j]]
+        image, weight = in_parts(self._padded(image), 1, self.groups), in_parts(weight, 0, self.groups)
+        return tensor.collapse_shape(self.sums_type(), sums_of_products(wide, image, weight, maps, 3), [[0], [1, 2], [3], [4]])
+
+    def _padded(self, image: ir.Value) -> ir.Value:
+        """The image with zeros around it, up to where the last window ends."""
+        sizes = zip(self.result.shape[2:], self.stride, shape_of(self.weight)[2:], self.dilation, strict=True)
+        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
+        return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
+
+    def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
+        """Row and column of the padded image."""
+        (si, sj), (di, dj) = self.stride, self.dilation
+        return [i * si + ki * di, j * sj + kj * dj]
 
     def finish(self, sums: ir.Value, bias: Sequence[ir.Value], parts: int = 1) -> ir.Value:
         """The convolution, from what `sums` gave. Parts are added in their order."""

@@ -1,4 +1,4 @@
-"""lamina-depthwise: depthwise convolutions that kernels of ours compute, with the groups that read them."""
+"""lamina-depthwise: convolutions with few channels a group that kernels of ours compute, with the groups that read them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,32 +6,38 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, tensor
+
+from lamina.core.errors import CompileError
 
 from .base import Pass
-from .generics import empty, filled, generic, with_body
+from .generics import empty, generic, sums_of_products, with_body
 from .layout import CONVOLUTION, channels_last
-from .locations import fused, model_ops, op_word
+from .locations import fused, model_ops, op_word, where
 from .padding import padded, past_the_end
-from .product_groups import calls, copy_body, reader, strides_of
+from .product_groups import CHOICE, calls, copy_body, reader, strides_of
+from .products import in_parts
 from .reading import Untraceable, shape_of
 from .space import find_space
 from .strips import WINDOW, Unfit, strips_of
 
+STRIPS = "strips"  # as graph.choice
 _TYPES = ("f16", "bf16")
 _STRIDES = (1, 2)
-_TAPS = (4, 64)  # of a window
+_TAPS = (4, 64)  # of a window, where nothing was chosen
 _SMALLEST = 8  # channels
+_PRODUCTS = 32 * 25  # of a sum: tensor cores are for more
 
 
 @dataclass(frozen=True)
 class Depthwise(Pass):
-    """Turn calls of depthwise convolutions into kernels of ours.
+    """Turn calls of depthwise convolutions into kernels of ours, and of grouped ones where `graph.choice` says "strips".
 
     Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
     has the channels last, is a group marked `graph.window`: a sum over the window in f32, with the group that alone reads it where
     that computes element by element. Its weight is put in order by a group of its own, with the channels last and in f32: threads
     have channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it (passes/strips.py).
+    Sums of several channels, or several features of each, are over the window and the channels of their group.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
      -> %1 = "graph.group"(%w) ({ transposed, in f32 })
@@ -51,24 +57,27 @@ class Depthwise(Pass):
             return
         for op in calls(module):
             found = Convolution.read(op)
-            if found is not None:
-                _replace(op, found)
+            chosen = CHOICE in op.attributes and ir.StringAttr(op.attributes[CHOICE]).value == STRIPS
+            if found is not None and (chosen or found.is_ours_unmeasured) and not _replaced(op, found) and chosen:
+                raise CompileError("strips cannot compute this convolution", where=where(op.location), remedy="drop graph.choice")
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A depthwise convolution. image: (batch, channels, height, width); kernel, stride, padding: of height, width."""
+    """A convolution of `groups`. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height,
+    kernel width); stride, padding: of height, width."""
 
     image: ir.Value
     weight: ir.Value
     bias: ir.Value | None
     stride: tuple[int, int]
     padding: tuple[int, int]
+    groups: int
     result: ir.RankedTensorType
 
     @staticmethod
     def read(op: ir.Operation) -> "Convolution | None":
-        """What a graph.extern calls, where it is a depthwise convolution that may be ours."""
+        """What a graph.extern calls, where it is a convolution of several groups that may be ours."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
             return None
         image, weight = (shape_of(v) for v in list(op.operands)[:2])
@@ -76,37 +85,66 @@ class Convolution:
         result = ir.RankedTensorType(op.results[0].type)
         if len(image) != 4 or ir.BoolAttr(transposed).value or 0 in (*image, *result.shape):
             return None
-        if not ir.IntegerAttr(groups).value == image[1] == weight[0] or image[1] < _SMALLEST:
-            return None
         steps, pads, spread = (_pair(a) for a in (stride, padding, dilation))
-        declared = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
         suits = (
             str(result.element_type) in _TYPES
+            and ir.IntegerAttr(groups).value > 1
             and spread == (1, 1)
             and all(s in _STRIDES for s in steps)
-            and min(weight[2:]) > 1
-            and _TAPS[0] <= math.prod(weight[2:]) <= _TAPS[1]
-            and declared == channels_last(tuple(result.shape))
+            and math.prod(weight[1:]) <= _PRODUCTS
+            and tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(tuple(result.shape))
         )
         bias = op.operands[2] if len(op.operands) > 2 else None
-        return Convolution(op.operands[0], op.operands[1], bias, steps, pads, result) if suits else None
+        number = ir.IntegerAttr(groups).value
+        return Convolution(op.operands[0], op.operands[1], bias, steps, pads, number, result) if suits else None
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether there is one filter for each channel."""
+        return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
+
+    @property
+    def is_ours_unmeasured(self) -> bool:
+        kernel = shape_of(self.weight)[2:]
+        large = self.groups >= _SMALLEST and min(kernel) > 1 and _TAPS[0] <= math.prod(kernel) <= _TAPS[1]
+        return self.is_depthwise and large
+
+    @property
+    def wide(self) -> ir.RankedTensorType:
+        """The result's type before it is rounded."""
+        return ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
 
     def emit(self, image: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> ir.Value:
-        """The convolution of an image with a weight (kernel height, kernel width, channels) of f32: summed in f32, then rounded."""
-        wide = ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
-        n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
-        (si, sj), out = self.stride, [n, c, i, j]
-        maps = [[n, c, i * si + ki, j * sj + kj], [ki, kj, c], out]
-        total = generic(wide, [self._padded(image, shape_of(weight)), weight, filled(wide, 0.0)], maps, 6, [False] * 4 + [True] * 2)
-        sums = with_body(total, lambda x, w, s: arith.addf(s, arith.mulf(arith.extf(ir.F32Type.get(), x), w)))
+        """The convolution of an image with a weight as `_weight` gives it: summed in f32, then rounded."""
+        image = self._padded(image, shape_of(weight))
+        sums = self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight)
+        out = [ir.AffineDimExpr.get(d) for d in range(4)]
         terms = [sums] if bias is None else [sums, bias]
-        rounded = generic(self.result, [*terms, empty(self.result)], [out, *([c] for _ in terms[1:]), out], 4, [False] * 4)
+        rounded = generic(self.result, [*terms, empty(self.result)], [out, *([out[1]] for _ in terms[1:]), out], 4, [False] * 4)
 
         def whole(x: ir.Value, *rest: ir.Value) -> ir.Value:
             biased = arith.addf(x, arith.extf(x.type, rest[0])) if bias is not None else x
             return arith.truncf(self.result.element_type, biased)
 
         return with_body(rounded, whole)
+
+    def _sums(self, image: ir.Value, weight: ir.Value) -> ir.Value:
+        """Of each channel by itself."""
+        n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
+        si, sj = self.stride
+        maps = [[n, c, i * si + ki, j * sj + kj], [ki, kj, c], [n, c, i, j]]
+        return sums_of_products(self.wide, image, weight, maps, 2)
+
+    def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
+        """Of the channels of each group, for all its features."""
+        batch, features, *sizes = self.result.shape
+        n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
+        si, sj = self.stride
+        maps = [[n, g, c, i * si + ki, j * sj + kj], [ki, kj, c, g, o], [n, g, o, i, j]]
+        type_ = ir.RankedTensorType.get([batch, self.groups, features // self.groups, *sizes], ir.F32Type.get())
+        weight = in_parts(in_parts(weight, 2, shape_of(self.weight)[1]), 3, self.groups)
+        sums = sums_of_products(type_, in_parts(image, 1, self.groups), weight, maps, 3)
+        return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
 
     def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
         """The image with zeros around it, up to where the last window ends."""
@@ -120,9 +158,23 @@ def _pair(numbers: ir.Attribute) -> tuple[int, int]:
     return (given[0], given[-1])
 
 
-def _replace(op: ir.Operation, convolution: Convolution) -> None:
-    """The group of a call, with its reader, or by itself where strips cannot compute both. The call stays where they cannot compute
-    the convolution either."""
+def fits_strips(op: ir.Operation) -> bool:
+    """Whether strips can compute the convolution that a graph.extern calls."""
+    convolution = Convolution.read(op)
+    if convolution is None:
+        return False
+    with op.context:
+        weight = _weight(op, convolution.weight)
+        new = _made(op, None, convolution, weight.results[0])
+        fits = _fits(new)
+        new.erase()
+        weight.erase()
+    return fits
+
+
+def _replaced(op: ir.Operation, convolution: Convolution) -> bool:
+    """Whether a group took the place of a call, with its reader, or by itself where strips cannot compute both. The call stays
+    where they cannot compute the convolution either."""
     group = reader(op)
     with op.context:
         weight = _weight(op, convolution.weight)
@@ -134,24 +186,26 @@ def _replace(op: ir.Operation, convolution: Convolution) -> None:
                 if after is not None:
                     after.erase()
                 op.erase()
-                return
+                return True
             new.erase()
         weight.erase()
+    return False
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
-    """A group: (channels, 1, kernel height, kernel width) -> (kernel height, kernel width, channels) in f32."""
-    c, _, kh, kw = shape_of(weight)
-    i, j, k = (ir.AffineDimExpr.get(d) for d in range(3))
-    maps = [[k, ir.AffineConstantExpr.get(0), i, j], [i, j, k]]
+    """A group: (features, channels, kernel height, kernel width) -> (kernel height, kernel width, channels * features) in f32."""
+    features, channels, kh, kw = shape_of(weight)
+    i, j, c, o = (ir.AffineDimExpr.get(d) for d in range(4))
     f32 = ir.F32Type.get()
-    type_ = ir.RankedTensorType.get([kh, kw, c], f32)
+    type_ = ir.RankedTensorType.get([kh, kw, channels, features], f32)
+    flat = ir.RankedTensorType.get([kh, kw, channels * features], f32)
 
     def transposed(values: Sequence[ir.Value]) -> ir.Value:
-        return with_body(generic(type_, [values[0], empty(type_)], maps, 3, [False] * 3), lambda x, _: arith.extf(f32, x))
+        op = generic(type_, [values[0], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
+        return tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])
 
     with ir.InsertionPoint(op):
-        return _group([weight], [type_], "weight", op.location, transposed)
+        return _group([weight], [flat], "weight", op.location, transposed)
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:

@@ -1,9 +1,12 @@
 """The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
 
 A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
-them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0.
+them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where sums are over several
+channels, a loop inside it takes some of them at a time, which one access reads of each pixel for all the features of a thread.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,6 +14,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, math, scf
 
 from .affine import Affine, Axis
+from .emit_scopes import element
 from .emit_tile import Blocks, Memory
 from .expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce
 from .space import Space
@@ -23,20 +27,26 @@ class StripBlocks(Blocks):
     """Blocks whose bounds and the constants of whose indices are known before the loop."""
 
     def index(self, at: Affine) -> ir.Value:
+        at = at.rename(self.merged.rename)
         first = super().index(Affine(0, at.terms))
         if not at.constant:
             return first
         flags = ir.Attribute.parse("#arith.overflow<nsw>")
-        depth = max((self.bound[t][0] for t, _ in at.terms), default=0)
+        depth = max((self.bound[t][0] for t, _ in at.terms if isinstance(t, Axis)), default=0)
         return self.memoised(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Only the bound that can fail is looked at."""
+        both = self.inside(guard)
+        return self.widen(both) if wide else both
+
+    def inside(self, guard: Guard) -> ir.Value:
+        """Whether all bounds hold."""
         conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
-        both = conditions[0]
+        both = conditions[0] if conditions else self.constant(1, ir.IntegerType.get_signless(1))
         for c in conditions[1:]:
             both = arith.andi(both, c)
-        return self.widen(both) if wide else both
+        return both
 
     def _inside(self, b: Bound) -> ir.Value:
         (low, high), at = b.at.bounds(), self.index(b.at)
@@ -86,16 +96,28 @@ class StripProgram:
 
     def _sums(self) -> list[ir.Value]:
         b, p = self.b, self.plan
-        zero = b.splat(0.0, ir.F32Type.get())
         low, high = self._rows()
-        with b.point():
-            loop = scf.ForOp(low, high, b.number(1), [zero] * p.length)
-        with b.scope(loop.body, anchor=loop.operation):
-            b.bind(p.down, loop.induction_variable)
-            sums = self._row(list(loop.inner_iter_args))
-            with ir.InsertionPoint(loop.body):
-                scf.YieldOp(sums)
+        with self._loop(p.down, low, high, 1, [b.splat(0.0, ir.F32Type.get())] * p.length) as (loop, sums):
+            if p.chunk == p.depth.extent:
+                sums = self._row(sums, Affine())
+            else:
+                with self._loop(p.depth, b.number(0), b.number(p.depth.extent), p.chunk, sums) as (channels, part):
+                    part = self._row(part, Affine.of(p.depth))
+                    _yield(channels, part)
+                sums = list(channels.results)
+            _yield(loop, sums)
         return list(loop.results)
+
+    @contextmanager
+    def _loop(
+        self, axis: Axis, low: ir.Value, high: ir.Value, step: int, sums: list[ir.Value]
+    ) -> Iterator[tuple[scf.ForOp, list[ir.Value]]]:
+        """A loop that carries sums, open to be filled."""
+        with self.b.point():
+            loop = scf.ForOp(low, high, self.b.number(step), sums)
+        with self.b.scope(loop.body, anchor=loop.operation):
+            self.b.bind(axis, loop.induction_variable)
+            yield loop, list(loop.inner_iter_args)
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
         """The first row of the window that is in the image, and the one after the last."""
@@ -110,28 +132,54 @@ class StripProgram:
             last = arith.minsi(last, arith.subi(b.number(p.height.high), b.index(top)))
         return first, last
 
-    def _row(self, sums: list[ir.Value]) -> list[ir.Value]:
-        """The sums with a row of the window added, one pixel of it after the other."""
+    def _row(self, sums: list[ir.Value], channel: Affine) -> list[ir.Value]:
+        """The sums with a row of the window added, one pixel of it after the other, of a chunk of channels from `channel` on."""
         p = self.plan
-        pixels: dict[int, Expr] = {}
-        weights: dict[int, Expr] = {}
+        pixels: dict[int, list[Expr]] = {}  # of each channel
+        weights: dict[int, list[Expr]] = {}
         uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> sums that it is a part of, with its place in their windows
         for j in range(p.length):
             for k in range(p.across.extent):
                 at = j * p.step + k
                 if at not in pixels or k not in weights:
-                    pixels[at], weights[k] = self._factors({p.column: self._column(j), p.across: Affine(k)})
+                    here = {p.column: self._column(j), p.across: Affine(k)}
+                    both = [self._factors({**here, p.depth: channel + c}) for c in range(p.chunk)]
+                    pixels[at], weights[k] = [x for x, _ in both], [w for _, w in both]
                 uses.setdefault(at, []).append((j, k))
-        inside = {at: e for at, e in pixels.items() if not (isinstance(e, Const) and e.value == 0)}
+        inside = {at: es for at, es in pixels.items() if not (isinstance(es[0], Const) and es[0].value == 0)}
         out = list(sums)
-        for e in (*inside.values(), *weights.values()):
-            self.b.block(e)
-        for at, pixel in inside.items():
-            for j, k in uses[at]:
-                x, w = self.b.block(pixel), self.b.block(weights[k])
-                with self.b.point():
-                    out[j] = math.fma(x, w, out[j])
+        if p.chunk == 1:
+            for (e,) in inside.values():
+                self.b.block(e)
+        for es in weights.values():
+            for e in es:
+                self.b.block(e)
+        for at, es in inside.items():
+            self._read_together(es)
+            for c, e in enumerate(es):
+                for j, k in uses[at]:
+                    x, w = self.b.block(e), self.b.block(weights[k][c])
+                    with self.b.point():
+                        out[j] = math.fma(x, w, out[j])
         return out
+
+    def _read_together(self, pixel: list[Expr]) -> None:
+        """Reads the channels of a pixel in one access, which all features of a group have."""
+        first = pixel[0]
+        if len(pixel) == 1 or not isinstance(first, Load):
+            return
+        b, flat = self.b, self.b.memory[first.tensor][0]
+        (jump,) = (c for t, c in first.at.rename(b.merged.rename).terms if t in b.merged.quotients)
+        at, depth = b.index(first.at), b.depth(first)
+        inside = b.inside(first.guard)
+        with b.point(depth):
+            read = ir.Operation.create(
+                "tile.read_shared",
+                results=[ir.VectorType.get([b.lanes], element("f32"))] * len(pixel),
+                operands=[flat, at, b.bound[self.plan.channel][1], inside],
+                attributes={"length": _number(self.plan.features), "jump": _number(jump)},
+            )
+        b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
 
     def _factors(self, here: Change) -> tuple[Expr, Expr]:
         """The pixel and the weight of a product."""
@@ -164,3 +212,12 @@ class StripProgram:
         """The bounds that may fail; None where one always does."""
         bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
+
+
+def _yield(loop: scf.ForOp, values: list[ir.Value]) -> None:
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp(values)
+
+
+def _number(n: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

@@ -49,6 +49,21 @@ def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
     return with_body(op, lambda x, _: x)
 
 
+def sums_of_products(
+    type_: ir.RankedTensorType, a: ir.Value, b: ir.Value, maps: Sequence[Sequence[ir.AffineExpr]], over: int
+) -> ir.Value:
+    """Sums of the products of two tensors, over the last `over` loops, in f32, which `type_` has. maps: of the tensors and of the
+    result."""
+
+    def add(x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
+        x, y = (v if v.type == total.type else arith.extf(total.type, v) for v in (x, y))
+        return arith.addf(total, arith.mulf(x, y))
+
+    loops = type_.rank + over
+    reduced = [d >= type_.rank for d in range(loops)]
+    return with_body(generic(type_, [a, b, filled(type_, 0.0)], maps, loops, reduced), add)
+
+
 def is_zero(v: ir.Value) -> bool:
     """Whether a value is known to be zeros."""
     op = producer(v)

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
+from torch_mlir import ir
+
 from lamina.schedules import nvvm
 
 from .affine import Affine, Axis
 from .coalesce import Merged
 from .expressions import Apply, Bound, InBounds, Load, Position, Reduce, Scan
+from .flatten import flatten
 from .grouping import walk
+from .reading import Generic
 from .schedule import bits
 from .space import Space
 from .widths import Aligned
@@ -23,14 +27,16 @@ class Unfit(Exception):
 class Strips:
     """A program computes `length` neighbouring columns of a row, for as many channels as it has lanes.
 
-    batch, row, column, channel  axes of the results
-    down, across                 axes of the window
+    batch, row, column, channel  axes of the results; of groups, all their features are channels
+    down, across, depth          axes of what is summed: the window, and the image's channels of a group
     length                       columns of a strip
     step                         columns of the image between neighbouring windows
     strips                       the axis of strips of a row
     inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
     product                      the sum over the window
     height                       bounds on the row of the image; None where no row of a window is outside of it
+    features                     neighbouring channels that sum over the same ones of the image; 0 where each has its own
+    chunk                        of the image's channels, that are read together
     """
 
     config: nvvm.Config
@@ -41,12 +47,20 @@ class Strips:
     column: Axis
     down: Axis
     across: Axis
+    depth: Axis
     length: int
     step: int
     strips: Axis
     inner: int
     product: Reduce
     height: Bound | None
+    features: int
+    chunk: int
+
+    @property
+    def products(self) -> int:
+        """Of a sum."""
+        return self.down.extent * self.across.extent * self.depth.extent
 
     @property
     def outer(self) -> int:
@@ -59,52 +73,85 @@ class Strips:
 
 
 def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
-    """The strips of a space; Unfit where it has none. aligned, results: bytes that the memory of arguments and of results starts at
-    a multiple of."""
-    if len(space.reductions) != 1 or len(space.rows) not in (3, 4) or len(space.columns) != 2:
+    """The strips of a space; Unfit where it has none. aligned, results: bytes that the memory of arguments, and of results, starts
+    at a multiple of."""
+    if len(space.reductions) != 1:
         raise Unfit("not one sum over a window of images")
     (product,) = space.reductions
-    batch, channel, row, column = space.rows if len(space.rows) == 4 else (Axis(1, "batch"), *space.rows)
-    down, across = space.columns
     if product.op != "arith.addf" or any(r.full for r in space.results):
         raise Unfit("not one sum over a window of images")
-    _check(space, (channel, row, column))
+    batch, *images, down, across, depth = _axes(space, next(iter(aligned)).owner)
+    merged, features = Merged(space.rows, space.columns, {}, {}), 0
+    channel, row, column = images[-3:]
+    if len(images) == 4:
+        features = images[1].extent
+        merged, channel = flatten(merged, (images[0], images[1]))
+    _check(space, merged, channel, (row, column))
     length = nvvm.strip(column.extent)
     if length is None:
         raise Unfit(f"rows of {column.extent} columns are no whole strips")
-    vec = _width(space, channel, aligned, results, nvvm.strip_width(length))
-    config, inner = nvvm.strips(channel.extent, vec, down.extent * across.extent)
+    most = nvvm.group_strip_width(length) if features else nvvm.strip_width(length)
+    vec = _width(space, merged, channel, aligned, results, most)
+    resident = nvvm.GROUP_RESIDENT if features else nvvm.STRIP_RESIDENT
+    config, inner = nvvm.strips(channel.extent, vec, down.extent * across.extent * depth.extent, resident)
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are no whole blocks")
-    merged = Merged(space.rows, space.columns, {}, {})
     strips = Axis(column.extent // length, "strip")
+    chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
     return Strips(
-        config, merged, batch, channel, row, column, down, across, length, _step(product, column, across), strips, inner, product,
-        _height(product, down),
+        config, merged, batch, channel, row, column, down, across, depth, length, _step(product, column, across), strips, inner,
+        product, _height(product, down), features, chunk,
     )  # fmt: skip
 
 
-def _check(space: Space, images: tuple[Axis, ...]) -> None:
+def _axes(space: Space, block: ir.Block) -> list[Axis]:
+    """batch, channel (or group and feature), row, column, and what is summed: down, across, depth. An axis of its own where the sum
+    has a dimension of 1, or none; Unfit where what follows divides one."""
+    generics = (Generic.read(o.operation) for o in block.operations if o.operation.name == "linalg.generic")
+    extents = next(g.extents for g in generics if any(g.reduced))
+    left = [a for a in (*space.rows, *space.columns) if a.extent != 1]
+    axes = []
+    for n in extents:
+        if n != 1 and (not left or left[0].extent != n):
+            raise Unfit("what follows the sum divides one of its dimensions")
+        axes.append(Axis(1, "one") if n == 1 else left.pop(0))
+    return axes if len(axes) == 8 else [*axes, Axis(1, "depth")]
+
+
+def _check(space: Space, merged: Merged, channel: Axis, images: tuple[Axis, ...]) -> None:
     """Unfit where something is no plain function of the axes, or an axis is none at all."""
-    if any(a.extent == 1 for a in (*images, *space.columns)):
+    if any(a.extent == 1 for a in (channel, *images)):
         raise Unfit("a dimension of 1")
-    channel = images[0]
+
+    def along(at: Affine) -> int:
+        at = at.rename(merged.rename)
+        if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
+            raise Unfit("a load whose place other values say")
+        return at.coefficient(channel)
+
     for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)):
         if isinstance(e, Position | Scan):
             raise Unfit("a result that tells where it is, or a scan")
-        if isinstance(e, Load) and (e.at.opaque or e.at.coefficient(channel) not in (0, 1)):
+        if isinstance(e, Load) and along(e.at) not in (0, 1):
             raise Unfit("a load whose neighbours in memory are no channels")
-        if isinstance(e, Load | InBounds) and any(b.message or b.at.opaque or b.at.coefficient(channel) for b in e.guard):
+        if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
             raise Unfit("a bound on channels, or one that is the user's error")
-    if any(r.at.coefficient(channel) != 1 for r in space.results):
+    if any(along(r.at) != 1 for r in space.results):
         raise Unfit("a result whose neighbours in memory are no channels")
 
 
-def _width(space: Space, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
-    """Channels of a thread, at most `width`."""
+def _by_group(at: Affine, merged: Merged) -> bool:
+    """Whether an index differs from group to group."""
+    return any(t in merged.quotients for t, _ in at.rename(merged.rename).terms)
+
+
+def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
+    """Channels of a thread, at most `width`, all of one group."""
     accesses = [(e.at, bits(_stored(e)), aligned[e.tensor]) for r in space.results for e in walk(r.expr) if isinstance(e, Load)]
     accesses += [(r.at, bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
-    while width > 1 and not all(_whole(at, size, start, channel, width) for at, size, start in accesses):
+    places = [(at.rename(merged.rename), size, start) for at, size, start in accesses]
+    groups = merged.quotients.values()
+    while width > 1 and not (all(n % width == 0 for n in groups) and all(_whole(*place, channel, width) for place in places)):
         width //= 2
     if width < 2:
         raise Unfit("channels that are not read by pairs")
@@ -126,7 +173,9 @@ def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool
 
 
 def _step(product: Reduce, column: Axis, across: Axis) -> int:
-    """How far the windows of neighbouring columns are apart."""
+    """How far the windows of neighbouring columns are apart; 1 where they have one column each."""
+    if across.extent == 1:
+        return 1
     for e in walk(product.arg):
         if isinstance(e, Load) and (one := e.at.coefficient(across)) and e.at.coefficient(column) > 0:
             step, rest = divmod(e.at.coefficient(column), one)

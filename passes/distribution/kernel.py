@@ -177,6 +177,7 @@ class Kernel:
 _HANDLERS = {
     **blocks.HANDLERS, **control.HANDLERS, "tile.exp_sum": online.accumulate, "tile.exp_total": online.finish,
     "tile.lanes": online.lanes, "random.bits": random.bits, "tile.read_runs": runs.read, "tile.write_runs": runs.write,
+    "tile.read_shared": runs.read_shared,
 }  # fmt: skip
 
 

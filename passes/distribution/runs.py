@@ -1,4 +1,4 @@
-"""tile.read_runs and tile.write_runs: lanes whose places jump from run to run.
+"""tile.read_runs, tile.read_shared and tile.write_runs: lanes whose places jump from run to run.
 
 Where the runs' lengths are multiples of `vec`, no access crosses the end of one: a division for each access says where it is, and
 lanes that differ from run to run alone are one element. Where runs are as long as an access at least, these are one of two. Else
@@ -14,7 +14,7 @@ from torch_mlir.dialects import arith, memref, vector
 from lamina.core.errors import CompileError
 
 from .memory import Mask
-from .values import Bound, Spread, Window, as_spread, element_of, together, vector_type
+from .values import Bound, Spread, Window, as_spread, element_of, elements, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -71,6 +71,26 @@ def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Sprea
     return Spread(tuple(parts))
 
 
+def read_shared(k: "Kernel", op: ir.Operation) -> None:
+    """tile.read_shared: one access, whose elements are converted once for all lanes of a thread."""
+    source, first, start, inside = op.operands
+    length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
+    if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=str(op.location))
+    buffer, count, wanted = k.uniform(source), len(op.results), None if _is_true(inside) else k.uniform(inside)
+    shared: list[list[ir.Value]] = []
+    for own in k.offsets:
+        run = k.at.over(arith.addi(k.uniform(start), own), length)
+        place = arith.addi(k.uniform(first), arith.muli(run, k.at.number(jump)))
+        at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
+        read = k.memory.load(buffer, at, count, math.gcd(k.divisors.of(first), jump))
+        if wanted is not None:
+            read = arith.select(wanted, read, vector.broadcast(read.type, _zero(buffer)))
+        read = arith.extf(vector_type(count, element_of(op.results[0].type)), read)
+        shared.append([vector.broadcast(vector_type(k.shape.vec, e.type), e) for e in elements(read)])
+    k.held.update((result, Spread(parts)) for result, parts in zip(op.results, zip(*shared, strict=True), strict=True))
+
+
 def write(k: "Kernel", op: ir.Operation) -> None:
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
@@ -112,6 +132,12 @@ def _whole(k: "Kernel", op: ir.Operation, start: ir.Value) -> bool:
 
 def _divisor(k: "Kernel", op: ir.Operation, first: ir.Value) -> int:
     return math.gcd(k.divisors.of(first), *(jump for _, jump in _runs(op)))
+
+
+def _is_true(v: ir.Value) -> bool:
+    return (
+        isinstance(v, ir.OpResult) and v.owner.name == "arith.constant" and bool(ir.IntegerAttr(v.owner.attributes["value"]).value)
+    )
 
 
 def _zero(buffer: ir.Value) -> ir.Value:

@@ -6,8 +6,7 @@
 // CHECK: #[[WINDOW:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2 * 2 + d4, d3 + d5)>
 // CHECK-LABEL: func.func @main
 // CHECK: %[[W:.*]] = "graph.group"(%arg1)
-// CHECK: -> tensor<3x3x64xf32>
-// CHECK: sym_name = "weight"
+// CHECK: sym_name = "weight"{{.*}} -> tensor<3x3x64xf32>
 // CHECK: "graph.group"(%arg0, %[[W]], %arg2)
 // CHECK: tensor.pad {{.*}} low[0, 0, 1, 1] high[0, 0, 0, 1]
 // CHECK: linalg.generic {indexing_maps = [#[[WINDOW]],

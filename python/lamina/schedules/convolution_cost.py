@@ -23,6 +23,10 @@ SCHEDULES: dict[Config, float] = {
     Config(64, 64, 64, 4, 4, descriptors=0): 0.32,
     Config(128, 32, 64, 4, 4, descriptors=0): 0.25,
     Config(64, 32, 64, 4, 4, descriptors=0): 0.20,
+    Config(256, 32, 64, 8, 3, descriptors=0): 0.26,
+    Config(256, 16, 64, 8, 3, descriptors=0): 0.16,
+    Config(128, 16, 64, 4, 4, descriptors=0): 0.15,
+    Config(64, 16, 64, 4, 4, descriptors=0): 0.12,
     Config(32, 64, 64, 4, 4, descriptors=0): 0.18,
     Config(16, 32, 64, 2, 4, descriptors=0): 0.08,
 }
@@ -34,11 +38,18 @@ _STEP = 5.5e-7  # of a block of the inner dimension, at least
 
 
 def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
-    """Those that suit a convolution, the most promising first. work: as a product; channels: of the image."""
-    fitting = [_fed(c, channels) for c in SCHEDULES if c.m < 2 * max(work.m, LEAST) and c.n < 2 * max(work.n, 2 * LEAST)]
+    """Those that suit a convolution, the most promising first. work: as a product of each group; channels: of one."""
+    fitting = [_fed(c, channels) for c in SCHEDULES if c.m < 2 * max(work.m, LEAST) and _suits(c.n, work.n)]
+    if work.batch > 1:
+        return tuple(sorted(fitting, key=lambda c: seconds(c, work, channels, gpu)))
     cut = [_in_parts(c, work, channels, gpu) for c in fitting if not c.resident and 2 * _blocks(c, work) <= gpu.sm_count]
     cut = sorted((c for c in cut if c.parts > 1), key=lambda c: seconds(c, work, channels, gpu))
     return tuple(sorted([*fitting, *cut[:_MOST_IN_PARTS]], key=lambda c: seconds(c, work, channels, gpu)))
+
+
+def _suits(columns: int, features: int) -> bool:
+    """Whether blocks of so many columns are neither far too wide nor, where that is avoidable, too narrow for tensor cores."""
+    return columns < 2 * max(features, 2 * LEAST) and (columns > LEAST or features <= LEAST)
 
 
 def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
@@ -49,13 +60,13 @@ def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
     steps = -(-work.k // (config.parts * config.k))
     block = max(2 * config.m * config.n * config.k * steps / (work.peak(gpu) * share / slots), steps * _STEP)
     sums = 8 * config.parts * work.elements if config.parts > 1 else 0
-    moved = (2 * work.n * work.k + sums + work.reads + work.writes) / gpu.bandwidth
+    moved = (2 * work.batch * work.n * work.k + sums + work.reads + work.writes) / gpu.bandwidth
     return _LAUNCH * (1 + (config.parts > 1)) + max(-(-blocks // slots) * block, moved)
 
 
 def _blocks(config: Config, work: Work) -> int:
     """Of the result."""
-    return -(-work.m // config.m) * -(-work.n // config.n)
+    return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
 def _in_parts(config: Config, work: Work, channels: int, gpu: Gpu) -> Config:
