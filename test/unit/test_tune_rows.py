@@ -163,6 +163,20 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.steps != ours.steps and not any(step.inplace for p in loaded for step in p.steps)  # type: ignore[union-attr]
 
 
+def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the plan and the programs, where layouts are known."""
+    monkeypatch.setattr(products, "decide", by_triton)
+    monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
+    monkeypatch.setattr(stages, "may_choose", lambda gpu, options: options.tune != "off")
+    monkeypatch.setattr(stages, "choose_products", lambda *_: ())
+    monkeypatch.setattr(stages, "choose_rows", lambda module, target, gpu, *rest: choose_rows(module, target, 0, *rest))
+    with FakeTensorMode(), torch.no_grad():
+        gm = make_fx(lambda x: [softmax(x)], decomposition_table=table())(torch.empty(4096, 4096, dtype=BF16))
+    tuned, off = (stages.build(gm, options=Options(cache=False, tune=tune), target=TARGET) for tune in ("quick", "off"))
+    assert [c.chosen for c in tuned.choices] == ["triton{n=0 warps=8 stages=1}"] and off.choices == ()
+    assert [step.threads for built in (tuned, off) for step in built.program.steps] == [256, 128]  # type: ignore[union-attr]
+
+
 # -- candidates
 
 SHAPES: dict[str, tuple[Function, list[tuple[int, ...]], torch.dtype]] = {
