@@ -16,18 +16,23 @@ from .mask_meaning import Meaning
 from .mask_operands import Masks
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
-EXTRAS = ("mask", "bounds", "slopes", "blocks")
+EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 """What kernels of ours may read beside queries, keys and values, in this order: `reads` of a call names those that it gives."""
+DROPPED = "lamina.dropped_attention.default"
+"""Whose random numbers kernels of ours draw; with dropout in another form, they are the library's, and so is attention."""
 _FORMS = {
     "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
     "aten._scaled_dot_product_flash_attention_for_cpu.default": ("dropout", "causal"),
     "aten._scaled_dot_product_efficient_attention.default": ("mask", "sums", "dropout", "causal"),
     "aten._scaled_dot_product_cudnn_attention.default": ("mask", "sums", "dropout", "causal", "debug"),
     "aten.scaled_dot_product_attention.default": ("mask", "dropout", "causal"),
+    DROPPED: ("mask", "seed", "dropout", "causal", "scale"),
 }
 """What follows query, key and value, by overload."""
 LIBRARY_ATTENTION = tuple(_FORMS)
-_FROM_THE_FIRST = ("aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default")
+_FROM_THE_FIRST = (
+    "aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default", DROPPED,
+)  # fmt: skip
 """Where query i sees keys 0 to i whatever their numbers; the others count from the last, or are not made for that."""
 _TYPES = ("f16", "bf16")
 _MASKS = ("i1", "f16", "bf16", "f32")
@@ -41,6 +46,7 @@ class Attention:
     scale    None: one over the square root of the size
     repeats  ops that repeat heads of `key` and `value` for the call, which kernels of ours do without
     masks    what is known of the masks of the module; none: a mask is read, whatever it means
+    seed     of random numbers, where weights are dropped with the probability `dropout`
     more     results after the first that somebody reads, such as a backward graph: the logarithms of the rows' sums, with natural
              base, and the numbers that dropout began with, which mean nothing without it
     """
@@ -56,11 +62,13 @@ class Attention:
     repeats: tuple[ir.Operation, ...] = ()
     more: tuple[ir.Value, ...] = ()
     masks: Masks | None = None
+    seed: ir.Value | None = None
+    dropout: float = 0.0
 
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Attention | None":
         """The attention that a graph.extern calls, where kernels of ours can compute it; None for all else: other types and sizes,
-        and dropout."""
+        and dropout by libraries."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
         if callee not in _FORMS:
             return None
@@ -71,7 +79,8 @@ class Attention:
         mask = given.get("mask", given.get("attn_mask"))
         known = {*_FORMS[callee], "scale", "attn_mask", "enable_gqa"}
         more = tuple(result for result in list(op.results)[1:] if any(True for _ in result.uses))
-        if given.get("dropout") or given.get("debug") or not known.issuperset(given):
+        seed, dropout = given.get("seed"), given.get("dropout") or 0.0
+        if (dropout and seed is None) or given.get("debug") or not known.issuperset(given):
             return None
         causal, scale, repeats = bool(given.get("causal")), given.get("scale"), ()
         with op.context:
@@ -79,7 +88,7 @@ class Attention:
         if one is not None and other is not None:
             (key, before), (value, after) = one, other
             repeats = before if key == value else (*before, *after)
-        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more, masks)
+        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more, masks, seed, dropout)
         return found if found.fits() else None
 
     def fits(self) -> bool:
@@ -109,7 +118,7 @@ class Attention:
         """What is hidden, and added to the scores."""
         if self.masks is None:
             return Meaning(self.causal, rest=self.mask is not None)
-        found = self.masks.meaning(self.mask, self._scores, self.causal)
+        found = self.masks.meaning(self.mask, self.scores, self.causal)
         return Meaning(self.causal, rest=True) if found.moved and self.sums is not None else found
 
     @property
@@ -119,7 +128,8 @@ class Attention:
         return (*(made_of(self.mask) if known else ()), *self.repeats)
 
     @property
-    def _scores(self) -> tuple[int, ...]:
+    def scores(self) -> tuple[int, ...]:
+        """Their shape: batch, heads, queries, keys."""
         return (*_shape(self.query)[:3], _shape(self.key)[2])
 
     @property
@@ -131,7 +141,7 @@ class Attention:
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
             by_head=of.by_head, known=self.mask is not None and not of.rest,
-            hides=of.hides,
+            hides=of.rest and of.hides, drops=self.dropout > 0,
         )  # fmt: skip
 
     @property
@@ -140,7 +150,8 @@ class Attention:
         sizes = " on ".join("x".join(map(str, _shape(v))) for v in (self.query, self.key))
         mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
         mask += self.meaning.what if self.mask is not None else ""
-        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{', for training' if self.more else ''}"
+        drops = f", dropout {self.dropout:g}" if self.dropout else ""
+        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{drops}{', for training' if self.more else ''}"
 
     def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> list[ir.Value]:
         """The result and `more` by kernels of ours, here, in these strides unless their readers want others. masks: what became of
@@ -152,9 +163,12 @@ class Attention:
             "scale": ir.FloatAttr.get_f64(work.size**-0.5 if self.scale is None else self.scale),
         }
         of = self.meaning
-        read = {} if self.mask is None else masks.operands(self.mask, self._scores, of)
+        read = {} if self.mask is None else masks.operands(self.mask, self.scores, of)
         if self.mask is not None and isinstance(config, Forward) and config.blocks:
-            read["blocks"] = masks.blocks(self.mask, self._scores, of, config.m, config.n)
+            read["blocks"] = masks.blocks(self.mask, self.scores, of, config.m, config.n)
+        if self.seed is not None:
+            read["seed"] = self.seed
+            said["dropout"] = ir.FloatAttr.get_f64(self.dropout)
         said["reads"] = ir.StringAttr.get(" ".join(name for name in EXTRAS if name in read))
         taken = [self.query, self.key, self.value, *(read[name] for name in EXTRAS if name in read)]
         if isinstance(config, Split):

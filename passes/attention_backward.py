@@ -1,7 +1,7 @@
 """Calls of attention's gradients, read from the libraries' forms, and as calls of kernels of ours."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_mlir import ir
@@ -10,12 +10,13 @@ from lamina.schedules.attention import Backward
 from lamina.schedules.attention_cost import Work
 
 from .affine import row_major
-from .attention import Attention, value_of
-from .attention_operands import narrowed
+from .attention import EXTRAS, Attention, value_of
 from .extern_calls import kernel_call
+from .mask_operands import Masks
 from .reading import shape_of
 
 BACKWARD_QUERIES, BACKWARD_KEYS = "lamina.attention_backward_queries", "lamina.attention_backward_keys"
+DROPPED_BACKWARD = "lamina.dropped_attention_backward.default"
 _TENSORS = ("grad", "query", "key", "value")
 _LONGEST = ("starts_q", "starts_k", "longest_q", "longest_k")
 _SEEDS = ("seed", "seed_offset")
@@ -29,6 +30,7 @@ _FORMS = {
     "aten._scaled_dot_product_cudnn_attention_backward.default": (
         *_TENSORS, "out", "sums", *_SEEDS, "mask", *_LONGEST, "dropout", "causal",
     ),
+    DROPPED_BACKWARD: (*_TENSORS, "mask", "out", "sums", "seed", "dropout", "causal", "scale"),
 }  # fmt: skip
 """What each takes, by overload."""
 LIBRARY_BACKWARD = tuple(_FORMS)
@@ -42,6 +44,7 @@ class Gradients:
     grad     the gradient of its result
     sums     natural logarithms of the rows' sums of exponentials, (batch, heads, queries or more) and maybe 1
     results  gradients of query, key and value; None where nobody reads it
+    masks    what is known of the masks of the module; none: nothing
     """
 
     callee: str
@@ -49,9 +52,10 @@ class Gradients:
     grad: ir.Value
     sums: ir.Value
     results: tuple[ir.Value | None, ir.Value | None, ir.Value | None]
+    masks: Masks | None = None
 
     @staticmethod
-    def read(op: ir.Operation) -> "Gradients | None":
+    def read(op: ir.Operation, masks: Masks | None = None) -> "Gradients | None":
         """The gradients that a graph.extern computes, where kernels of ours can; None for all else: attention that they cannot
         compute either, and the gradient of a mask."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
@@ -62,7 +66,8 @@ class Gradients:
         by_name = {named.name: value_of(named.attr, tensors) for named in op.attributes["kwargs"]}
         given: dict[str, Any] = {**dict(zip(_FORMS[callee], positional, strict=False)), **by_name}
         known = {*_FORMS[callee], "scale"}
-        if given.get("dropout") or given.get("starts_q") is not None or not known.issuperset(given):
+        seed, dropout = given.get("seed") if callee == DROPPED_BACKWARD else None, given.get("dropout") or 0.0
+        if (dropout and seed is None) or given.get("starts_q") is not None or not known.issuperset(given):
             return None
         if not all(isinstance(s, ir.DenseI64ArrayAttr) for s in list(op.attributes["strides"])[:3]):
             return None
@@ -71,8 +76,9 @@ class Gradients:
             return None
         forward = callee.replace("_backward", "")
         query, key, value, mask = (given.get(name) for name in ("query", "key", "value", "mask"))
-        of = Attention(forward, query, key, value, mask, bool(given.get("causal")), given.get("scale"), given["out"])
-        found = Gradients(callee, of, given["grad"], given["sums"], (made[0], made[1], made[2]))
+        causal, scale = bool(given.get("causal")), given.get("scale")
+        of = Attention(forward, query, key, value, mask, causal, scale, given["out"], seed=seed, dropout=dropout)
+        found = Gradients(callee, of, given["grad"], given["sums"], (made[0], made[1], made[2]), masks)
         return found if found._fits() else None
 
     def _fits(self) -> bool:
@@ -89,7 +95,11 @@ class Gradients:
 
     @property
     def work(self) -> Work:
-        return self.of.work
+        """As of attention that reads its mask."""
+        work, mask = self.of.work, self.of.mask
+        if mask is None or self.masks is None:
+            return work
+        return replace(work, hides=self.masks.meaning(mask, self.of.scores, self.of.causal).hides)
 
     @property
     def what(self) -> str:
@@ -100,26 +110,30 @@ class Gradients:
     def read_results(self) -> list[ir.Value]:
         return [v for v in self.results if v is not None]
 
-    def emit(
-        self, config: Backward, strides: Mapping[ir.Value, Sequence[int]], masks: dict[ir.Value, ir.Value]
-    ) -> dict[ir.Value, ir.Value]:
+    def emit(self, config: Backward, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
         """What stands for each result that is read, by kernels of ours, here, in these strides unless their readers want others.
         masks: what became of those of earlier calls."""
         of, (query, key, value) = self.of, self.results
-        if of.mask is not None and of.mask not in masks:
-            masks[of.mask] = narrowed(of.mask)
+        read = {} if of.mask is None else masks.operands(of.mask, of.scores, of.meaning)
+        by_query, by_key = dict(read), dict(read)
+        if of.mask is not None and config.blocks:
+            by_query["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.m, config.n)
+            by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
+        if of.seed is not None:
+            by_query["seed"] = by_key["seed"] = of.seed
         said = {
             "of": ir.StringAttr.get(self.callee),
             "schedule": ir.StringAttr.get(str(config)),
             "scale": ir.FloatAttr.get_f64(self.work.size**-0.5 if of.scale is None else of.scale),
-            "reads": ir.StringAttr.get("" if of.mask is None else "mask"),
+            "reads": ir.StringAttr.get(" ".join(name for name in EXTRAS if name in by_query)),
             "causal": ir.BoolAttr.get(of.causal),
+            **({} if of.seed is None else {"dropout": ir.FloatAttr.get_f64(of.dropout)}),
         }
-        taken = [of.query, of.key, of.value, *([] if of.mask is None else [masks[of.mask]])]
+        taken = of.query, of.key, of.value
         deltas = ir.RankedTensorType.get([self.work.batch, self.work.heads, self.work.queries], ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,
-            [*taken, of.result, self.sums, self.grad],
+            [*taken, *(by_query[name] for name in EXTRAS if name in by_query), of.result, self.sums, self.grad],
             [of.query.type, deltas],
             said,
             [_strides(query, of.query, strides), row_major(tuple(deltas.shape))],
@@ -129,7 +143,7 @@ class Gradients:
             return made
         second = kernel_call(
             BACKWARD_KEYS,
-            [*taken, self.sums, self.grad, first.results[1]],
+            [*taken, *(by_key[name] for name in EXTRAS if name in by_key), self.sums, self.grad, first.results[1]],
             [of.key.type, of.value.type],
             said,
             [_strides(key, of.key, strides), _strides(value, of.value, strides)],

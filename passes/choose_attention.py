@@ -7,8 +7,8 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.schedules import attention_cost
-from lamina.schedules.attention import Backward, Config, Forward, Split, read
+from lamina.schedules import attention_backward_cost, attention_cost
+from lamina.schedules.attention import Backward, Config, Split, read
 
 from .attention import LIBRARY_ATTENTION, Attention, strides_of_results
 from .attention_backward import LIBRARY_BACKWARD, Gradients
@@ -44,11 +44,18 @@ class ChooseAttention(Pass):
         %0 = "graph.extern"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
 
     With `blocks=1` a kernel of its own lists, once for all calls with a mask that has to be read, which blocks of keys each block
-    of queries sees; others are skipped. It is an error where no mask is read.
+    of queries sees; others are skipped. Gradients have such lists too, of keys for the first kernel, for the second of the blocks
+    of queries that see each block of keys. It is an error where no mask is read.
 
         %0:2 = "graph.extern"(%q, %k, %v, %m) {graph.choice = "forward{m=64 n=64 blocks=1}", ...}
      -> %1 = "graph.extern"(%m) {callee = "lamina.attention_blocks", ...}
         %0 = "graph.extern"(%q, %k, %v, %m, %1) {kwargs = {reads = "mask blocks", ...}, ...}
+
+    Attention that drops weights by random numbers of ours, and its gradients, are kernels of ours unmeasured: these draw the
+    numbers where they need them, from the seed.
+
+        %0:2 = "graph.extern"(%q, %k, %v, %seed) {callee = "lamina.dropped_attention.default", ...}
+     -> %0:2 = "graph.extern"(%q, %k, %v, %seed) {kwargs = {dropout = 0.1, reads = "seed", ...}, ...}
 
     target    the GPU whose cost model decides on attention without graph.choice ("": it stays)
     schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
@@ -61,8 +68,8 @@ class ChooseAttention(Pass):
     def run(self, module: ir.Module) -> None:
         masks, ops = Masks(), calls(module)
         for op in ops:
-            if (attention := Attention.read(op, masks)) is not None:
-                _ = attention.meaning  # of the module as it is
+            if (found := _read(op, masks)) is not None:
+                _ = found.work  # what masks mean in the module as it is
         masks.values = Values()
         for op in ops:
             if CHOICE in op.attributes:
@@ -79,22 +86,29 @@ class ChooseAttention(Pass):
         if self.schedule:
             config = _known(self.schedule)
             return config if config is not None and not _unfit(config, found) else None
-        if not self.target or isinstance(found, Gradients):
+        if not self.target:
             return None
-        return attention_cost.unmeasured(found.work, Gpu.named(self.target.partition(":")[2]))
+        gpu = Gpu.named(self.target.partition(":")[2])
+        if isinstance(found, Gradients):
+            return attention_backward_cost.unmeasured(found.work, gpu)
+        return attention_cost.unmeasured(found.work, gpu)
 
 
 def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
-    return Attention.read(op, masks) or Gradients.read(op)
+    return Attention.read(op, masks) or Gradients.read(op, masks)
 
 
 def _unfit(config: Config, found: Attention | Gradients) -> str:
     """Why a schedule is not one of this; "" where it is."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if isinstance(config, Forward) and config.blocks and not (isinstance(found, Attention) and found.meaning.rest):
+    if not isinstance(config, Split) and config.blocks and not _reads_mask(found):
         return "for masks that are read for each score alone"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
+
+
+def _reads_mask(found: Attention | Gradients) -> bool:
+    return found.meaning.rest if isinstance(found, Attention) else found.of.mask is not None
 
 
 def _known(choice: str) -> Config | None:
@@ -118,7 +132,7 @@ def _chosen(op: ir.Operation, masks: Masks) -> Config | None:
         raise CompileError(
             f"{choice} cannot compute this {callee}",
             where=where(op.location),
-            remedy="kernels of ours are for f16 and bf16, heads of up to 256 elements, and no dropout",
+            remedy="kernels of ours are for f16 and bf16, heads of up to 256 elements, without dropout by a library",
         )
     if why := _unfit(config, found):
         raise CompileError(f"{choice} is {why}: {found.what}", where=where(op.location), remedy="drop graph.choice")
@@ -130,7 +144,7 @@ def _take(op: ir.Operation, config: Config, masks: Masks) -> None:
     with op.location, ir.InsertionPoint(op):
         if isinstance(found, Gradients):
             assert isinstance(config, Backward)
-            made = found.emit(config, strides, masks.narrow)
+            made = found.emit(config, strides, masks)
         else:
             assert found is not None
             made = dict(zip((found.result, *found.more), found.emit(config, strides, masks), strict=True))

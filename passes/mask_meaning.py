@@ -37,7 +37,7 @@ class Meaning:
     slopes  for each head, what is added to a score for each key that it is further on
     moved   all scores of a row get something besides, which its weights do not show, but the logarithms of sums do
     rest    the mask itself is still to be read
-    hides   all that it does then is to hide, and wholly: it is as good as one of bools
+    hides   all that it does is to hide, and wholly: it is as good as one of bools
     """
 
     causal: bool = False
@@ -206,7 +206,7 @@ class _Reader:
         if self.soft_keys:  # a sequence without keys has the mean of all
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
-        return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved)
+        return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
 
 
 def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:

@@ -65,16 +65,18 @@ class Masks:
             self.made[known] = _made(of, scores, len(self.made) + 1)
         return self.made[known]
 
-    def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int) -> ir.Value:
+    def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int, turned: bool = False) -> ir.Value:
         """(batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2) i32, of a mask that is read: see
-        kernels/attention/blocks.py."""
+        kernels/attention/blocks.py. turned: (..., blocks of n keys, blocks of m queries + 2)."""
         read, said = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
         said |= {"offset": of.offset, "window": of.window}
-        key = (read, of.causal, *said.values())
+        key = (read, of.causal, turned, *said.values())
         if key not in self.listed:
             number = ir.IntegerType.get_signless(64)
-            given = {name: ir.IntegerAttr.get(number, x) for name, x in said.items()} | {"causal": ir.BoolAttr.get(of.causal)}
-            shape = [*shape_of(read)[:QUERY], -(-scores[QUERY] // m), -(-scores[KEY] // n) + 2]
+            given = {name: ir.IntegerAttr.get(number, x) for name, x in said.items()}
+            given |= {"causal": ir.BoolAttr.get(of.causal), "turned": ir.BoolAttr.get(turned)}
+            counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
+            shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
             type_ = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
             made = kernel_call(BLOCKS, [read], [type_], {"of": ir.StringAttr.get("attention's mask"), **given})
             self.listed[key] = made.results[0]

@@ -23,7 +23,7 @@ func.func @forward(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> 
 // CHECK-SAME: causal = true
 // CHECK-SAME: of = "aten._scaled_dot_product_flash_attention_backward.default"
 // CHECK-SAME: reads = "", scale = 1.250000e-01
-// CHECK-SAME: schedule = "backward{m=64 n=64 keys=64 queries=32 warps=4 stages=2}"
+// CHECK-SAME: schedule = "backward{m=64 n=64 keys=64 queries=32 warps=4 stages=2 blocks=0}"
 // CHECK-SAME: -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
 // CHECK: %[[KEYS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg4, %arg2, %[[QUERIES]]#1)
 // CHECK-SAME: callee = "lamina.attention_backward_keys"
@@ -50,7 +50,27 @@ func.func @unmeasured(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %s
 
 // -----
 
-// A mask's gradient, and dropout, are the library's alone.
+// Lists of blocks: of keys for the first kernel, of queries for the second.
+// CHECK-LABEL: func.func @listed
+// GIVEN-LABEL: func.func @listed
+// CHECK: %[[OF_KEYS:.*]] = "graph.extern"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 32 : i64, n = 16 : i64
+// CHECK-SAME: turned = false
+// CHECK-SAME: -> tensor<2x1x2x7xi32>
+// CHECK: %[[OF_QUERIES:.*]] = "graph.extern"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 16 : i64, n = 64 : i64
+// CHECK-SAME: turned = true
+// CHECK-SAME: -> tensor<2x1x2x5xi32>
+// CHECK: "graph.extern"({{.*}}, %arg1, %[[OF_KEYS]], {{.*}}callee = "lamina.attention_backward_queries"
+// CHECK-SAME: reads = "mask blocks"
+// CHECK: "graph.extern"({{.*}}, %arg1, %[[OF_QUERIES]], {{.*}}callee = "lamina.attention_backward_keys"
+// CHECK-SAME: reads = "mask blocks"
+func.func @listed(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x1x40x70xi1>, %k: tensor<2x4x70x64xbf16>, %sums: tensor<2x4x64xf32>, %seed: tensor<i64>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>) {
+  %0:3 = "graph.extern"(%q, %q, %k, %k, %m, %q, %sums, %seed, %seed) {args = [unit, unit, unit, unit, unit, unit, unit, unit, unit, 0.0, [true, true, true, false], false], callee = "aten._scaled_dot_product_efficient_attention_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 10240, 64, 256, 1>, array<i64: 17920, 64, 256, 1>, array<i64: 17920, 64, 256, 1>, none], graph.choice = "backward{m=32 n=16 queries=16 blocks=1}"} : (tensor<2x4x40x64xbf16>, tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x40x70xi1>, tensor<2x4x40x64xbf16>, tensor<2x4x64xf32>, tensor<i64>, tensor<i64>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>)
+  return %0#0, %0#1 : tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>
+}
+
+// -----
+
+// A mask's gradient is the library's alone, and so is dropout by a library, whose random numbers it knows.
 // GIVEN-LABEL: func.func @left
 // GIVEN-COUNT-2: aten._scaled_dot_product_efficient_attention_backward
 // GIVEN-NOT: lamina.attention
@@ -63,3 +83,4 @@ func.func @left(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %sums: t
 // ERROR: choose_attention_backward_errors.mlir:2{{.*}}error: forward{m=64} is not for gradients: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)
 // ERROR: choose_attention_backward_errors.mlir:9{{.*}}error: backward{m=64} is for gradients alone: attention 2x4x40x64 on 2x4x40x64 (drop graph.choice)
 // ERROR: choose_attention_backward_errors.mlir:16{{.*}}error: a block of keys=48 (blocks of attention are powers of two from 16)
+// ERROR: choose_attention_backward_errors.mlir:23{{.*}}error: backward{m=64 blocks=1} is for masks that are read for each score alone: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)

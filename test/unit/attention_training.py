@@ -70,12 +70,20 @@ def exact_gradients(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> tuple[Tensor, ...]:
     """In float64, by autograd; rows that see nothing have no part in them."""
+    return exact_gradients_of(grad, q, k, v, mask, causal, scale)[1:]
+
+
+def exact_gradients_of(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None,
+    factors: Tensor | float = 1.0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The same behind the result. factors: of the weights, as dropout has them."""
     q, k, v = wide = [t.detach().double().requires_grad_() for t in (q, k, v)]
     scores = _scores(q, k, mask, causal, scale)
     blind = (scores == -torch.inf).all(-1, keepdim=True)
-    weights = torch.where(blind, 0.0, torch.where(blind, 0.0, scores).softmax(-1))
+    weights = torch.where(blind, 0.0, torch.where(blind, 0.0, scores).softmax(-1)) * factors
     out = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)
-    return torch.autograd.grad(out, wide, grad.double())
+    return out.detach(), *torch.autograd.grad(out, wide, grad.double())
 
 
 def both_graphs(fn: Callable[..., Tensor], inputs: Sequence[Tensor]) -> tuple[fx.GraphModule, fx.GraphModule]:

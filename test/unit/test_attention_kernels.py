@@ -17,10 +17,10 @@ def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
     return torch.randn(*shape).to(dtype)
 
 
-def near(found: Tensor, want: Tensor) -> None:
+def near(found: Tensor, want: Tensor, bound: float = 0.0) -> None:
     """The interpreter computes with bf16 as f32: what is left is the rounding of the result, and of the weights in f16."""
     assert found.shape == want.shape and bool(found.isfinite().all())
-    bound = {BF16: 2e-3, F16: 5e-4}[found.dtype]
+    bound = bound or {BF16: 2e-3, F16: 5e-4}[found.dtype]
     far = float((found.double() - want).norm() / want.norm())
     assert far <= bound, far
 

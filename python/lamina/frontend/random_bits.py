@@ -24,14 +24,32 @@ def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
     This is what the kernels of passes/philox.py compute, in torch's ops: for graphs that are run without being compiled."""
     count = torch.Size(size).numel()
     number = torch.arange(-(-count // 4), device=seed.device)
-    a, b, c, d = number & _MASK, number >> 32, torch.zeros_like(number), torch.zeros_like(number)
+    zero = torch.zeros_like(number)
+    words = _words((number & _MASK, number >> 32, zero, zero), seed).view(-1)[:count]
+    return (words - ((words >> 31) << 32)).to(torch.int32).view(size)
+
+
+def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
+    """Which weights of attention, (batch, heads, queries, keys), are not dropped with this probability; bool. What
+    kernels/attention/dropped.py computes, in torch's ops: the counter is number 8 * (i // 16) + i % 8 of a key, then of a query,
+    then the head's; the word is 2 * (i // 8 % 2) of the query and that of the key."""
+    batch, heads, queries, keys = scores
+    head, row, column = (torch.arange(n, device=seed.device) for n in (batch * heads, *(-(-n // 16) * 8 for n in (queries, keys))))
+    counter = torch.broadcast_tensors(column, row[:, None], head[:, None, None], torch.zeros_like(column))
+    split = _words(counter, seed).view(batch, heads, len(row) // 8, 8, len(column) // 8, 8, 2, 2)
+    words = split.permute(0, 1, 2, 6, 3, 4, 7, 5).reshape(batch, heads, 2 * len(row), 2 * len(column))
+    return words[:, :, :queries, :keys] < round((1 - dropout) * 2**32)
+
+
+def _words(counter: Sequence[Tensor], seed: Tensor) -> Tensor:
+    """Philox4x32 of counters of four words, with the key `seed`: four more in the last dimension. All unsigned, held in i64."""
+    a, b, c, d = counter
     k, m = seed & _MASK, (seed >> 32) & _MASK
     for _ in range(_ROUNDS):
         (low_a, high_a), (low_c, high_c) = _product(a, 0xD2511F53), _product(c, 0xCD9E8D57)
         a, b, c, d = high_c ^ b ^ k, low_c, high_a ^ d ^ m, low_a
         k, m = (k + 0x9E3779B9) & _MASK, (m + 0xBB67AE85) & _MASK
-    words = torch.stack([a, b, c, d], 1).view(-1)[:count]
-    return (words - ((words >> 31) << 32)).to(torch.int32).view(size)
+    return torch.stack([a, b, c, d], -1)
 
 
 @random_bits.register_fake

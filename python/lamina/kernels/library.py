@@ -26,9 +26,12 @@ LIBRARY = frozenset(
         "aten._scaled_dot_product_cudnn_attention.default",
         "aten._scaled_dot_product_cudnn_attention_backward.default",
         "aten.scaled_dot_product_attention.default",
+        "lamina.dropped_attention.default",
+        "lamina.dropped_attention_backward.default",
     }
 )
-"""Overloads where a vendor's library may be the best choice. The rest of what we do not compile is a fallback, but for the draw of
+"""Overloads where a vendor's library may be the best choice, and attention whose random numbers are ours, which
+lamina-choose-attention makes kernels of ours of. The rest of what we do not compile is a fallback, but for the draw of
 seeds, which are torch's (frontend/random_bits.py)."""
 
 STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})

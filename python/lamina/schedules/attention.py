@@ -62,6 +62,7 @@ class Backward:
     keys, queries  keys of a block of the second, and queries that it takes at a time
     warps          of one CTA
     stages         blocks in flight
+    blocks         1: two kernels list the blocks that a mask shows, of keys and of queries, and others are skipped
     """
 
     kind: ClassVar[str] = "backward"
@@ -71,6 +72,7 @@ class Backward:
     queries: int = 64
     warps: int = 4
     stages: int = 2
+    blocks: int = 0
 
     def __str__(self) -> str:
         """The text that `read` takes: "backward{m=64 n=64 ...}"."""

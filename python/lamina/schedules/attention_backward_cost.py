@@ -1,9 +1,12 @@
-"""Which kernels of ours suit attention's gradients. None was measured against libraries: unmeasured, they stay the library's."""
+"""Which kernels of ours suit attention's gradients. None was measured against libraries: unmeasured, they stay the library's, but
+for those of weights that were dropped by random numbers of ours."""
+
+from dataclasses import replace
 
 from lamina.core.gpu import Gpu
 
 from .attention import Backward
-from .attention_cost import MOST, Work
+from .attention_cost import LONG, MOST, Work
 
 _WITH_TMA = 90
 _HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
@@ -36,4 +39,11 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
     size = max(work.size, work.values)
     known = next((schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most), ())
     smallest = min((c.m for c in known), default=0)
-    return tuple(c for c in known if c.m < 2 * work.queries or c.m == smallest)
+    fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
+    listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
+    return (*fit, *(replace(c, blocks=1) for c in listed))
+
+
+def unmeasured(work: Work, gpu: Gpu) -> Backward | None:
+    """The schedule to take where nothing was measured; None for the library."""
+    return next(iter(candidates(work, gpu)), None) if work.drops else None

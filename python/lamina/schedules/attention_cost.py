@@ -12,7 +12,7 @@ _RESIDENT = 2  # CTAs of `split` that an SM holds
 _START = 2e-6  # of a CTA: the latency of its first loads, and its stores
 _JOIN, _JOINED = 3e-6, 2e-8  # of the kernel that joins, and of each part of a row
 _PAYS = 4  # parts, from which on cuDNN's kernel is not faster
-_LONG = 1024  # keys from which on splitting them, or looking at all blocks of a mask first, is worth two kernels
+LONG = 1024  # keys from which on splitting them, or looking at all blocks of a mask first, is worth two kernels
 _WITH_TMA = 90
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
@@ -47,6 +47,7 @@ class Work:
     bounded       of each sequence, keys from one to another alone are seen; by_head: of each of its heads
     known         a mask is there that kernels of ours do not read, or once for each key; libraries read it for each score
     hides         a mask is read that hides scores, and adds nothing to others
+    drops         weights are dropped at random
     sums          the logarithms of the sums of exponentials are wanted too, as a backward pass reads them
     """
 
@@ -66,6 +67,7 @@ class Work:
     by_head: bool = False
     known: bool = False
     hides: bool = False
+    drops: bool = False
 
     @property
     def rows(self) -> int:
@@ -75,7 +77,7 @@ class Work:
     @property
     def is_few(self) -> bool:
         """Whether all queries of a head of keys fit in one block, which may be split over the keys."""
-        return self.rows <= _ROWS and not (self.causal or self.window or self.sums or self.by_head)
+        return self.rows <= _ROWS and not (self.causal or self.window or self.sums or self.by_head or self.drops)
 
 
 def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
@@ -101,7 +103,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, it needs more registers than there are
     fit = [c for c in fit if not (c.descriptors and adds) and shared_bytes(c, work) <= gpu.shared_bytes]
-    listed = fit[:1] if work.hides and min(work.queries, work.keys) >= _LONG else []
+    listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
     return (*fit, *(replace(c, blocks=1) for c in listed))
 
 
@@ -135,11 +137,11 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     A mask whose meaning is known is not even made for ours, of as many numbers as there are scores for libraries, which compute
     what it hides too: a window of 1024 of 4096 keys took 317 us for 1786, in blocks of 64 queries (of 128: 338 to 362); sequences
-    of 16 to 496 of 512 keys 46 us for 72.
+    of 16 to 496 of 512 keys 46 us for 72. Weights that are dropped by random numbers of ours, no library drops.
     """
-    if work.known and not work.sums:
+    if work.drops or (work.known and not work.sums):
         return next(iter(candidates(work, gpu)), None)
-    if work.heads == work.kv_heads or not work.is_few or work.keys < _LONG:
+    if work.heads == work.kv_heads or not work.is_few or work.keys < LONG:
         return None
     found = next((c for c in candidates(work, gpu) if isinstance(c, Split)), None)
     full = found is not None and found.parts < _PAYS and not work.masked and gpu.capability >= _WITH_TMA

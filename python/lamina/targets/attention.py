@@ -64,7 +64,7 @@ def _forward(call: Call) -> dict[str, Any]:
         **shared(query, key, value, read_too, given), **_sums(call.outs, given), "OUT": strides(out),
         "BATCH": batch, "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"], "WINDOW": given["window"],
         "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
-        "BLOCKS": strides(read_too["blocks"]) if "blocks" in read_too else (),
+        "BLOCKS": listed(read_too), "DROPS": drops(given),
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
     }  # fmt: skip
     window = given["window"]
@@ -90,7 +90,7 @@ def _split(call: Call) -> dict[str, Any]:
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values)
     names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "parts": "y0", "logs": "y1"}
-    del names["blocks"]  # which say nothing of parts of keys
+    del names["blocks"], names["seed"]  # which say nothing of parts of keys, and of training
     return said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
 
 
@@ -123,8 +123,13 @@ def _blocks(call: Call) -> dict[str, Any]:
     constants = {
         "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": given["queries"], "KEYS": given["keys"],
         "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"],
-        "WINDOW": given["window"], "M": given["m"], "N": given["n"],
+        "WINDOW": given["window"], "TURNED": False, "M": given["m"], "N": given["n"],
     }  # fmt: skip
+    if given["turned"]:
+        other = {"QUERIES": "KEYS", "KEYS": "QUERIES", "M": "N", "N": "M"}
+        at_batch, at_head, at_query, at_key = strides(mask)
+        constants |= {name: constants[of] for name, of in other.items()}
+        constants |= {"MASK": (at_batch, at_head, at_key, at_query), "TURNED": True}
     return said(given, {"mask": "x0", "out": "y0"}, constants, batch * heads * count, 4, 1, 0)
 
 
@@ -138,6 +143,18 @@ def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
 def extras(more: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Ref]:
     """What is read beside queries, keys and values, by the name that kernels give it."""
     return dict(zip(str(given["reads"]).split(), more, strict=True))
+
+
+def listed(extras: Mapping[str, Ref]) -> tuple[int, ...]:
+    """Strides of lists of blocks, without that of their elements; none where there are none."""
+    return strides(extras["blocks"])[:3] if "blocks" in extras else ()
+
+
+def drops(given: Mapping[str, Any]) -> tuple[int, float] | tuple[()]:
+    """Below which word of 32 bits dropout keeps a weight, and what it multiplies those by; none where it keeps all."""
+    dropout = float(given.get("dropout", 0.0))
+    below = round((1 - dropout) * 2**32)
+    return (below, 1 / (1 - dropout) if dropout < 1 else 0.0) if below < 2**32 else ()
 
 
 def places(given: Mapping[str, Any]) -> dict[str, str]:

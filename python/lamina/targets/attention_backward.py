@@ -7,7 +7,7 @@ from lamina.core.program import ITEM_BYTES, Call, Ref
 from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
 from lamina.schedules.attention import Backward, read
 
-from .attention import SIDE_BY_SIDE, extras, places, power, said, shared, sizes, strides, tensors
+from .attention import SIDE_BY_SIDE, drops, extras, listed, places, power, said, shared, sizes, strides, tensors
 
 
 def _queries(call: Call) -> dict[str, Any]:
@@ -56,14 +56,18 @@ def _schedule(given: Mapping[str, Any]) -> Backward:
 
 def _constants(query: Ref, key: Ref, value: Ref, read_too: Mapping[str, Ref], given: Mapping[str, Any]) -> dict[str, Any]:
     known = shared(query, key, value, read_too, given)
-    wide = {"BATCH": sizes(query)[0], "D": power(sizes(query)[3]), "E": power(sizes(value)[3]), "CAUSAL": bool(given["causal"])}
-    return {**{name: x for name, x in known.items() if name not in ("BOUNDS", "ALIBI")}, **wide}
+    return {
+        **{name: x for name, x in known.items() if name not in ("BOUNDS", "ALIBI")},
+        "BATCH": sizes(query)[0], "D": power(sizes(query)[3]), "E": power(sizes(value)[3]), "CAUSAL": bool(given["causal"]),
+        "BLOCKS": listed(read_too), "DROPS": drops(given),
+    }  # fmt: skip
 
 
 def _arguments(given: Mapping[str, Any], *after: str) -> dict[str, str]:
     """Where each tensor that is read stands: `after` what attention itself reads."""
     first = 3 + len(str(given["reads"]).split())
-    return {"q": "x0", "k": "x1", "v": "x2", "mask": places(given)["mask"], **{n: f"x{first + i}" for i, n in enumerate(after)}}
+    own = {name: x for name, x in places(given).items() if name in ("mask", "blocks", "seed")}
+    return {"q": "x0", "k": "x1", "v": "x2", **own, **{n: f"x{first + i}" for i, n in enumerate(after)}}
 
 
 def _flops(given: Mapping[str, Any], products: int) -> int:

@@ -4,6 +4,7 @@ that see them, of all heads that share them. Blocks of scores are transposed: th
 import triton
 import triton.language as tl
 
+from .dropped import kept
 from .step import masked, rows_of
 from .weights import logarithms, weights
 
@@ -14,6 +15,8 @@ def backward_keys(
     k,
     v,
     mask,
+    blocks,
+    seed,
     sums,
     grad,
     deltas,
@@ -37,6 +40,8 @@ def backward_keys(
     SCALE: tl.constexpr,
     CAUSAL: tl.constexpr,
     HOW: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    DROPS: tl.constexpr,
     TOGETHER: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
@@ -46,15 +51,17 @@ def backward_keys(
     """
     deltas    as `backward_queries` has made them
     d_k, d_v  the gradients, which are made
+    BLOCKS    strides of `blocks`, lists of blocks of queries that see these keys by the mask (see blocks.py): batch, head, block
+              of keys; () for none
     TOGETHER  heads of keys whose programs run side by side
     All else is as in `backward_queries`.
     """
-    BLOCKS: tl.constexpr = (KEYS + N - 1) // N
+    PLACES: tl.constexpr = (KEYS + N - 1) // N
     KV_HEADS: tl.constexpr = HEADS // GROUP
     EDGE: tl.constexpr = KEYS % N != 0
-    first_head = tl.program_id(0) // (BLOCKS * TOGETHER) * TOGETHER
+    first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * KV_HEADS - first_head)
-    place = tl.program_id(0) - first_head * BLOCKS
+    place = tl.program_id(0) - first_head * PLACES
     start = place // wide * N  # the first keys first: with CAUSAL, theirs is the most work
     batch = ((first_head + place % wide) // KV_HEADS).to(tl.int64)
     kv_head = ((first_head + place % wide) % KV_HEADS).to(tl.int64)
@@ -63,24 +70,49 @@ def backward_keys(
     keys = rows_of(k + batch * K[0] + kv_head * K[1], start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
     values = rows_of(v + batch * V[0] + kv_head * V[1], start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
     key_acc, value_acc = tl.zeros((N, D), tl.float32), tl.zeros((N, E), tl.float32)
+    drawn = 0
+    if len(DROPS) > 0:
+        drawn = tl.load(seed)
     for member in range(GROUP):
         head = kv_head * GROUP + member
         q_head, grad_head = q + batch * Q[0] + head * Q[1], grad + batch * GRAD[0] + head * GRAD[1]
         sums_head, deltas_head = sums + batch * SUMS[0] + head * SUMS[1], deltas + (batch * HEADS + head) * QUERIES
         mask_head = mask + batch * MASK[0] + head * MASK[1]
-        whole = 0  # from here on, rows see all of these keys
-        if CAUSAL:
-            whole = (start + N - 1 + M - 1) // M * M
-            for at in range(start // M * M, min(whole, QUERIES), M):
+        number = (batch * HEADS + head).to(tl.int32)
+        if len(BLOCKS) > 0:
+            listed = blocks + batch * BLOCKS[0] + head * BLOCKS[1] + start // N * BLOCKS[2]
+            count, at = tl.load(listed), tl.load(listed + 2)
+            for i in range(count):
                 key_acc, value_acc = _block(
-                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, at, Q, GRAD,
-                    SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, M, D, E, True,
+                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at * M,
+                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, "none" if HOW == "bool" else "zeros",
+                    DROPS, M, D, E, False,
                 )  # fmt: skip
-        for at in range(whole, QUERIES, M):
-            key_acc, value_acc = _block(
-                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, at, Q, GRAD, SUMS,
-                MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, M, D, E, False,
-            )  # fmt: skip
+                at = tl.load(listed + 2 + min(i + 1, count - 1))  # one round ahead, as in forward
+            last = listed + (QUERIES + M - 1) // M + 1
+            count, at = tl.load(listed + 1), tl.load(last)
+            for i in range(count):
+                key_acc, value_acc = _block(
+                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at * M,
+                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, CAUSAL,
+                )  # fmt: skip
+                at = tl.load(last - min(i + 1, count - 1))
+        else:
+            whole = 0  # from here on, rows see all of these keys
+            if CAUSAL:
+                whole = (start + N - 1 + M - 1) // M * M
+                for at in range(start // M * M, min(whole, QUERIES), M):
+                    key_acc, value_acc = _block(
+                        key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at,
+                        drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, True,
+                    )  # fmt: skip
+            for at in range(whole, QUERIES, M):
+                key_acc, value_acc = _block(
+                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at,
+                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, False,
+                )  # fmt: skip
+    if len(DROPS) > 0:
+        value_acc *= DROPS[1]
     wide_places = places.to(tl.int64)[:, None]
     k_to = d_k + batch * D_K[0] + kv_head * D_K[1] + wide_places * D_K[2] + d[None, :] * D_K[3]
     v_to = d_v + batch * D_V[0] + kv_head * D_V[1] + wide_places * D_V[2] + e[None, :] * D_V[3]
@@ -90,9 +122,10 @@ def backward_keys(
 
 @triton.jit
 def _block(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, at, Q: tl.constexpr, GRAD: tl.constexpr,
-    SUMS: tl.constexpr, MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr,
-    SCALE: tl.constexpr, HOW: tl.constexpr, M: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DIAGONAL: tl.constexpr,
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q: tl.constexpr,
+    GRAD: tl.constexpr, SUMS: tl.constexpr, MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr,
+    VALUES: tl.constexpr, SCALE: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, DIAGONAL: tl.constexpr,
 ):  # fmt: skip
     """With queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Those that are not there weigh
     nothing, and gradients of keys that are not there are not stored."""
@@ -100,15 +133,20 @@ def _block(
     rows = at + tl.arange(0, M)
     inside = (places[:, None] < KEYS) & (rows[None, :] < QUERIES)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-    if HOW != "none":
+    if HOW == "bool" or HOW == "bias":
         hidden, bias = masked(mask, places.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
     if DIAGONAL:
         hidden |= places[:, None] > rows[None, :]
     queries = rows_of(q, at, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)
     grads = rows_of(grad, at, GRAD[2], GRAD[3], QUERIES, VALUES, M, E, EDGE)
-    log = logarithms(sums, rows, SUMS[2], QUERIES, HOW == "bias")
+    BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
+    log = logarithms(sums, rows, SUMS[2], QUERIES, BIAS)
     delta = tl.load(deltas + rows, mask=rows < QUERIES, other=0.0)
-    found = weights(tl.dot(keys, queries.T), log[None, :], hidden, bias, SCALE, DIAGONAL or HOW == "bool", HOW == "bias")
-    value_acc = tl.dot(found.to(grads.dtype), grads, value_acc)
-    d_scores = found * (tl.dot(values, grads.T) - delta[None, :])
+    found = weights(tl.dot(keys, queries.T), log[None, :], hidden, bias, SCALE, DIAGONAL or HOW == "bool", BIAS)
+    left, d_weights = found, tl.dot(values, grads.T)
+    if len(DROPS) > 0:
+        keeps = kept(drawn, number, at, start, DROPS[0], M, places.shape[0], True)
+        left, d_weights = tl.where(keeps, found, 0.0), tl.where(keeps, d_weights * DROPS[1], 0.0)
+    value_acc = tl.dot(left.to(grads.dtype), grads, value_acc)
+    d_scores = found * (d_weights - delta[None, :])
     return tl.dot(d_scores.to(queries.dtype), queries, key_acc), value_acc

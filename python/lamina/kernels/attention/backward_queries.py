@@ -4,6 +4,7 @@ sums what `backward_keys`, which runs after it, reads of each row."""
 import triton
 import triton.language as tl
 
+from .dropped import kept
 from .step import masked, rows_of
 from .weights import logarithms, weights
 
@@ -14,6 +15,8 @@ def backward_queries(
     k,
     v,
     mask,
+    blocks,
+    seed,
     out,
     sums,
     grad,
@@ -37,6 +40,8 @@ def backward_queries(
     SCALE: tl.constexpr,
     CAUSAL: tl.constexpr,
     HOW: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    DROPS: tl.constexpr,
     TOGETHER: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
@@ -46,15 +51,16 @@ def backward_queries(
     """
     out, sums  what forward found: the result, and the natural logarithms of the rows' sums (strides: batch, head, position)
     grad       the gradient of `out`; d_q: that of the queries, which is made
+    blocks     lists of blocks of keys, as in `forward`, where BLOCKS are strides
     deltas     (batch, heads, queries) f32, made: the product of each row of `out` with its gradient, summed
     All else is as in `forward`; the upper-case name of a tensor is its strides.
     """
-    BLOCKS: tl.constexpr = (QUERIES + M - 1) // M
+    PLACES: tl.constexpr = (QUERIES + M - 1) // M
     EDGE: tl.constexpr = QUERIES % M != 0
-    first_head = tl.program_id(0) // (BLOCKS * TOGETHER) * TOGETHER
+    first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * HEADS - first_head)
-    place = tl.program_id(0) - first_head * BLOCKS
-    start = (BLOCKS - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
+    place = tl.program_id(0) - first_head * PLACES
+    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
     batch = ((first_head + place % wide) // HEADS).to(tl.int64)
     head = ((first_head + place % wide) % HEADS).to(tl.int64)
 
@@ -75,32 +81,54 @@ def backward_queries(
     if CAUSAL:
         end = min(start + M, KEYS)
         whole = min(start + 1, KEYS) // N * N
-    for at in range(0, whole, N):
-        acc = _block(
-            acc, queries, grads, log, delta, k, v, mask, rows, at, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAUSAL, HOW, N,
-            D, E, False,
-        )  # fmt: skip
-    if CAUSAL or KEYS % N != 0:
-        for at in range(whole, end, N):
+    number, drawn = (batch * HEADS + head).to(tl.int32), 0
+    if len(DROPS) > 0:
+        drawn = tl.load(seed)
+    if len(BLOCKS) > 0:
+        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
+        count, at = tl.load(blocks), tl.load(blocks + 2)
+        for i in range(count):
             acc = _block(
-                acc, queries, grads, log, delta, k, v, mask, rows, at, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAUSAL, HOW,
-                N, D, E, True,
+                acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+                VALUES, SCALE, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
             )  # fmt: skip
+            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one round ahead, as in forward
+        last = blocks + (KEYS + N - 1) // N + 1
+        count, at = tl.load(blocks + 1), tl.load(last)
+        for i in range(count):
+            acc = _block(
+                acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+                VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or KEYS % N != 0,
+            )  # fmt: skip
+            at = tl.load(last - min(i + 1, count - 1))
+    else:
+        for at in range(0, whole, N):
+            acc = _block(
+                acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+                VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, False,
+            )  # fmt: skip
+        if CAUSAL or KEYS % N != 0:
+            for at in range(whole, end, N):
+                acc = _block(
+                    acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+                    VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, True,
+                )  # fmt: skip
     to = d_q + batch * D_Q[0] + head * D_Q[1] + rows.to(tl.int64)[:, None] * D_Q[2] + d[None, :] * D_Q[3]
     tl.store(to, (acc * SCALE).to(d_q.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (d[None, :] < SIZE))
 
 
 @triton.jit
 def _block(
-    acc, queries, grads, log, delta, k, v, mask, rows, at, K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
-    HOW: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, EDGE: tl.constexpr,
+    acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K: tl.constexpr, V: tl.constexpr,
+    MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    EDGE: tl.constexpr,
 ):  # fmt: skip
     """With keys `at` to at + N. EDGE: some of them may not be there, or come after a query."""
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-    if HOW != "none":
+    if HOW == "bool" or HOW == "bias":
         hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
     if EDGE:
         hidden |= keys[None, :] >= KEYS
@@ -108,6 +136,11 @@ def _block(
             hidden |= keys[None, :] > rows[:, None]
     key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
     value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
-    found = weights(tl.dot(queries, key.T), log[:, None], hidden, bias, SCALE, EDGE or HOW == "bool", HOW == "bias")
-    d_scores = found * (tl.dot(grads, value.T) - delta[:, None])
+    BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
+    found = weights(tl.dot(queries, key.T), log[:, None], hidden, bias, SCALE, EDGE or HOW == "bool", BIAS)
+    d_weights = tl.dot(grads, value.T)
+    if len(DROPS) > 0:
+        keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
+        d_weights = tl.where(keeps, d_weights * DROPS[1], 0.0)
+    d_scores = found * (d_weights - delta[:, None])
     return tl.dot(d_scores.to(key.dtype), key, acc)

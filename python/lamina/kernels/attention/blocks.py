@@ -1,4 +1,5 @@
-"""Which blocks of keys each block of queries sees by a mask: one program for a block of queries.
+"""Which blocks of keys each block of queries sees by a mask: one program for a block of queries. Or, the other way round, which
+blocks of queries see each block of keys.
 
 Lists, not a map of all blocks: a condition in the loop over keys would keep Triton from loading the next of them in time.
 """
@@ -20,6 +21,7 @@ def blocks(
     CAUSAL: tl.constexpr,
     OFFSET: tl.constexpr,
     WINDOW: tl.constexpr,
+    TURNED: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
 ):
@@ -30,6 +32,7 @@ def blocks(
            others from the end back. Blocks of which nothing is seen are on neither list; OUT: strides: batch, head, block of
            queries
     CAUSAL, OFFSET, WINDOW  hide too, as in `forward`
+    TURNED  queries and keys have each other's places in all of this: strides, sizes, lists
     M, N   queries and keys of a block
     """
     BLOCKS: tl.constexpr = (QUERIES + M - 1) // M
@@ -43,10 +46,11 @@ def blocks(
     for at in range(COUNT):
         keys = at * N + tl.arange(0, N)
         near = (rows < QUERIES)[:, None] & (keys < KEYS)[None, :]
+        ahead = rows[:, None] - keys[None, :] if TURNED else keys[None, :] - rows[:, None]
         if CAUSAL:
-            near &= keys[None, :] <= rows[:, None] + OFFSET
+            near &= ahead <= OFFSET
         if WINDOW > 0:
-            near &= keys[None, :] > rows[:, None] + (OFFSET - WINDOW)
+            near &= ahead > OFFSET - WINDOW
         places = mask + keys.to(tl.int64)[None, :] * MASK[3]
         if HOW == "bool":
             seen = tl.load(places, mask=near, other=0) != 0

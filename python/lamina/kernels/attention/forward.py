@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from .dropped import kept
 from .step import keep_sums, masked, rows_of, step
 
 
@@ -15,6 +16,7 @@ def forward(
     bounds,
     slopes,
     blocks,
+    seed,
     out,
     sums,
     Q: tl.constexpr,
@@ -39,6 +41,7 @@ def forward(
     BOUNDS: tl.constexpr,
     ALIBI: tl.constexpr,
     BLOCKS: tl.constexpr,
+    DROPS: tl.constexpr,
     TOGETHER: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
@@ -61,6 +64,8 @@ def forward(
     ALIBI         slopes[head] * (key - query) is added to the scaled scores (slopes: f32)
     BLOCKS        strides of `blocks`, lists of blocks of keys that the mask shows (see blocks.py): batch, head, block of queries;
                   () for none: all are computed
+    DROPS         what dropout draws from `seed`, one i64: below which word of 32 bits it keeps a weight, and what it multiplies
+                  those by; () for none
     TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
     DESCRIPTORS   keys and values come by descriptors (TMA): elements side by side, all else at multiples of 16 bytes
     """
@@ -104,6 +109,9 @@ def forward(
         begin = begin // N * N
         left = min((left + N - 1) // N, (end + N - 1) // N) * N
         whole = max(whole, left)
+    number, drawn = (batch * HEADS + head).to(tl.int32), 0
+    if len(DROPS) > 0:
+        drawn = tl.load(seed)
     slope = 0.0
     if ALIBI:
         slope = tl.load(slopes + head)
@@ -112,17 +120,17 @@ def forward(
         count, at = tl.load(blocks), tl.load(blocks + 2)
         for i in range(count):
             acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, K, V, MASK, QUERIES,
-                KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, N, D, E,
-                DESCRIPTORS, False,
+                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
+                KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, DROPS, N, D,
+                E, DESCRIPTORS, False,
             )  # fmt: skip
             at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one round ahead: what is loaded from there is not to wait for it
         last = blocks + (KEYS + N - 1) // N + 1
         count, at = tl.load(blocks + 1), tl.load(last)
         for i in range(count):
             acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, K, V, MASK, QUERIES, KEYS,
-                SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS,
+                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
+                KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
                 CAUSAL or WINDOW > 0 or KEYS % N != 0,
             )  # fmt: skip
             at = tl.load(last - min(i + 1, count - 1))
@@ -130,19 +138,19 @@ def forward(
         if WINDOW > 0 or len(BOUNDS) > 0:
             for at in range(begin, left, N):
                 acc, most, total = _block(
-                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE,
-                    VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
+                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
+                    KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
                 )  # fmt: skip
         for at in range(left, whole, N):
             acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
-                SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, False,
+                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+                SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
             )  # fmt: skip
         if CAUSAL or KEYS % N != 0 or len(BOUNDS) > 0:
             for at in range(whole, end, N):
                 acc, most, total = _block(
-                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K, V, MASK, QUERIES, KEYS, SIZE,
-                    VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, N, D, E, DESCRIPTORS, True,
+                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
+                    KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
                 )  # fmt: skip
     if LOGS > 0:
         moved = tl.zeros((M,), tl.float32)
@@ -156,16 +164,19 @@ def forward(
     if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
         total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
     found = acc / total[:, None]
+    if len(DROPS) > 0:
+        found *= DROPS[1]
     out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
     tl.store(out_at, found.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))
 
 
 @triton.jit
 def _block(
-    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, K: tl.constexpr, V: tl.constexpr,
+    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K: tl.constexpr, V: tl.constexpr,
     MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
     CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS: tl.constexpr,
-    ALIBI: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr, EDGE: tl.constexpr,
+    ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
+    EDGE: tl.constexpr,
 ):  # fmt: skip
     """With keys `at` to at + N. EDGE: some of them may not be there, or be hidden from a query by where they are."""
     keys = at + tl.arange(0, N)
@@ -188,5 +199,8 @@ def _block(
     else:
         key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
         value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+    keeps = inside
+    if len(DROPS) > 0:
+        keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or ALIBI
-    return step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", BIAS)
+    return step(acc, most, total, queries, key, value, hidden, bias, keeps, SCALE, EDGE or HOW == "bool", BIAS, len(DROPS))

@@ -65,6 +65,7 @@ def split(
     most = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     EDGE: tl.constexpr = KEYS % N != 0 or len(BOUNDS) > 0
+    HIDES: tl.constexpr = EDGE or HOW == "bool"
     first, end = 0, KEYS
     if len(BOUNDS) > 0:  # of all heads alike
         bounds += batch * BOUNDS[0]
@@ -85,7 +86,7 @@ def split(
             hidden |= (keys < first)[None, :] | (keys >= end)[None, :]
         key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
         value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
-        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, SCALE, EDGE or HOW == "bool", MIXED)
+        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, hidden, SCALE, HIDES, MIXED, 0)
 
     sums = tl.where(total == 0.0, 1.0, total)
     place = (batch * HEADS + head) * QUERIES + query

@@ -12,7 +12,10 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def step(acc, most, total, q, k, v, hidden, bias, SCALE: tl.constexpr, HIDES: tl.constexpr, BIAS: tl.constexpr):
+def step(
+    acc, most, total, q, k, v, hidden, bias, keeps, SCALE: tl.constexpr, HIDES: tl.constexpr, BIAS: tl.constexpr,
+    DROPS: tl.constexpr,
+):  # fmt: skip
     """The state of the rows after one more block of keys.
 
     acc     (M, D) f32: the sum of values, weighted by exponentials relative to `most`
@@ -21,6 +24,7 @@ def step(acc, most, total, q, k, v, hidden, bias, SCALE: tl.constexpr, HIDES: tl
     q       (M, D); k: (N, D); v: (N, D of the values)
     hidden  (M, N) or (1, N) bool, where HIDES: scores that do not count
     bias    (M, N) or (1, N) f32, where BIAS: is added to the scaled scores
+    keeps   (M, N) bool, where DROPS: weights that are not dropped; `total` is of all
     SCALE   of the scores, positive
     """
     scores = tl.dot(q, k.T)
@@ -42,6 +46,8 @@ def step(acc, most, total, q, k, v, hidden, bias, SCALE: tl.constexpr, HIDES: tl
         weights = tl.exp2(scores * factor - origin[:, None])
         old = tl.exp2(most - origin)
     total = total * old + tl.sum(weights, 1)
+    if DROPS > 0:
+        weights = tl.where(keeps, weights, 0.0)
     acc = tl.dot(weights.to(v.dtype), v, acc * old[:, None])
     return acc, now, total
 
