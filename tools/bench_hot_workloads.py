@@ -189,20 +189,21 @@ def few_rows(device: str) -> Made:
     return model.eval().to(BF16), (half(32, 768)(device),)
 
 
-def convolution(channels: int, size: int) -> HotWorkload:
+def convolution(channels: int, size: int, groups: int = 1) -> HotWorkload:
     """64 images through a 3x3 convolution, a norm with statistics that are not those it begins with, and ReLU."""
 
     def make(device: str) -> Made:
         with torch.device(device):
             norm = nn.BatchNorm2d(channels)
-            model = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, bias=False), norm, nn.ReLU())
+            convolution = nn.Conv2d(channels, channels, 3, padding=1, groups=groups, bias=False)
+            model = nn.Sequential(convolution, norm, nn.ReLU())
             for statistic, least in ((norm.running_mean, -0.5), (norm.running_var, 0.5)):
                 assert statistic is not None
                 statistic.uniform_(least, least + 1)
         x = half(64, channels, size, size)(device).to(memory_format=torch.channels_last)
         return model.eval().to(BF16).to(memory_format=torch.channels_last), (x,)  # type: ignore[call-overload]
 
-    return HotWorkload(make, (Goal(0.85, (COMPILED,)),))
+    return HotWorkload(make, (Goal(0.85, (COMPILED,)),) if groups == 1 else BEST, policy="quick" if groups == 1 else "full")
 
 
 WINDOW = 1024
@@ -251,4 +252,6 @@ HOT_WORKLOADS: dict[str, HotWorkload] = {
     "cross entropy bf16 4096x128256": rows(cross_entropy, half(4096, WORDS), indices(WORDS, 4096), share=0.88),
     "conv3x3+BN+ReLU 64x64x56x56": convolution(64, 56),
     "conv3x3+BN+ReLU 64x256x14x14": convolution(256, 14),
+    "grouped conv3x3+BN+ReLU 64x128x56x56, 32 groups": convolution(128, 56, 32),
+    "grouped conv3x3+BN+ReLU 64x1024x7x7, 32 groups": convolution(1024, 7, 32),
 }
