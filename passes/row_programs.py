@@ -5,11 +5,12 @@ import math
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
-from lamina.schedules.rows import Work
+from lamina.schedules.rows import LEAST_BYTES, Work
 
 from .nests import nests_of
 from .reading import Untraceable
-from .schedule import Schedule
+from .row_sums import is_reduction
+from .schedule import Schedule, bits
 from .schedule_gpu import ROWS, schedule_gpu
 from .space import Space, find_space
 from .strips import WINDOW
@@ -18,11 +19,15 @@ from .widths import has_scans
 
 
 def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> Work | None:
-    """Of a kernel function that is launched on such memory; None where it is no row program, or something was chosen for it."""
+    """Of a kernel function that is launched on such memory; None where it is no row program, too small to matter, or
+    something was chosen for it."""
     block = kernel.regions[0].blocks[0]
-    results = list(list(block.operations)[-1].operands)
-    if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or any(0 in t.shape for t in types):
+    *ops, end = [op.operation for op in block.operations]
+    results = list(end.operands)
+    if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
         return None
+    if sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types) < LEAST_BYTES:
+        return None  # what follows takes milliseconds
     strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
     given = dict(zip(block.arguments, strides, strict=False))
     try:
