@@ -1,12 +1,11 @@
 """Block shapes of attention, whose kernels are in lamina.kernels.attention. What they cost: attention_cost."""
 
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 from lamina.core.errors import CompileError
 
-_TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
+from . import text
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Forward:
 
     def __str__(self) -> str:
         """The text that `read` takes: "forward{m=128 n=64 ...}"."""
-        return _text(self)
+        return text.write(self)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Split:
 
     def __str__(self) -> str:
         """The text that `read` takes: "split{n=64 parts=8 ...}"."""
-        return _text(self)
+        return text.write(self)
 
 
 @dataclass(frozen=True)
@@ -76,27 +75,15 @@ class Backward:
 
     def __str__(self) -> str:
         """The text that `read` takes: "backward{m=64 n=64 ...}"."""
-        return _text(self)
+        return text.write(self)
 
 
 Config = Forward | Split | Backward
 
 
-def read(text: str) -> Config:
+def read(written: str) -> Config:
     """From text such as "forward{m=128 n=64}"; CompileError where it is none."""
-    whole = _TEXT.fullmatch(text.strip())
-    made = {kind.kind: kind for kind in (Forward, Split, Backward)}.get(whole[1] if whole else "")
-    if whole is None or made is None:
-        raise CompileError(f"{text!r} is no schedule of attention", remedy=f"write one like {Forward()}, {Split()} or {Backward()}")
-    known = made.__dataclass_fields__
-    values: dict[str, int] = {}
-    for part in whole[2].split():
-        key, _, number = part.partition("=")
-        if key not in known or key == "kind" or not number.isdigit():
-            names = ", ".join(name for name in known if name != "kind")
-            raise CompileError(f"{part!r} is no part of {made.kind}{{...}}", remedy=f"it has {names}, each a number")
-        values[key] = int(number)
-    config: Config = made(**values)
+    config: Config = text.read(written, (Forward, Split, Backward), "attention")
     _check(config)
     return config
 
@@ -114,7 +101,3 @@ def _check(config: Config) -> None:
     for key in ("descriptors", "blocks"):
         if getattr(config, key, 0) not in (0, 1):
             raise CompileError(f"{config}", remedy=f"{key} is 0 or 1")
-
-
-def _text(config: Config) -> str:
-    return f"{config.kind}{{{' '.join(f'{key}={value}' for key, value in asdict(config).items())}}}"

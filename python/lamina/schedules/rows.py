@@ -1,14 +1,13 @@
 """Schedules of row programs, such as softmax and norms, beside that of the cost model: which of them tuning asks about."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 
-from . import nvvm
+from . import nvvm, text
 from .nvvm import WARP, power_of_two
 
 MODEL = "nvvm"
@@ -21,7 +20,6 @@ _BLOCK, _WALK = 16384, 4096  # elements of a row that a program of Triton may ho
 _THREADS = 2048  # of an SM
 _ALIVE = 16  # registers of a thread beside a row's elements
 _NVVM, _TRITON = 6, 3  # candidates at most
-_TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Nvvm:
 
     def __str__(self) -> str:
         """The text that `read` takes: "nvvm{threads=128 ...}"."""
-        return _text(self)
+        return text.write(self)
 
     def config(self, lanes: int, vec: int) -> nvvm.Config:
         """Of rows of `lanes` elements that threads read `vec` at a time."""
@@ -67,7 +65,7 @@ class Triton:
 
     def __str__(self) -> str:
         """The text that `read` takes: "triton{n=0 ...}"."""
-        return _text(self)
+        return text.write(self)
 
     def config(self, lanes: int, vec: int) -> nvvm.Config:
         """Of rows of `lanes` elements: what the emitter asks of blocks."""
@@ -79,22 +77,9 @@ class Triton:
 Rows = Nvvm | Triton
 
 
-def read(text: str) -> Rows:
+def read(written: str) -> Rows:
     """From text such as "nvvm{threads=256 cluster=2}"; CompileError where it is none."""
-    whole = _TEXT.fullmatch(text.strip())
-    made = {kind.kind: kind for kind in (Nvvm, Triton)}.get(whole[1] if whole else "")
-    if whole is None or made is None:
-        raise CompileError(f"{text!r} is no schedule of rows", remedy=f"write one like {Nvvm()} or {Triton()}")
-    known = made.__dataclass_fields__.keys() - {"kind"}
-    values: dict[str, int] = {}
-    for part in whole[2].split():
-        key, _, number = part.partition("=")
-        if key not in known or not number.isdigit():
-            raise CompileError(
-                f"{part!r} is no part of {made.kind}{{...}}", remedy=f"it has {', '.join(sorted(known))}, each a number"
-            )
-        values[key] = int(number)
-    rows: Rows = made(**values)
+    rows: Rows = text.read(written, (Nvvm, Triton), "rows")
     _check(rows)
     return rows
 
@@ -210,7 +195,3 @@ def _by_triton(work: Work) -> Iterator[Triton]:
         yield Triton(n=_WALK, warps=8)
         yield Triton(n=8192, warps=16)
         yield Triton(n=2048, warps=4, stages=3)
-
-
-def _text(rows: Rows) -> str:
-    return f"{rows.kind}{{{' '.join(f'{key}={value}' for key, value in asdict(rows).items())}}}"
