@@ -18,8 +18,10 @@ from .known import concrete
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
-_FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, ATTENTION)
+FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, ATTENTION)
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
+FAST = (_FLASH, _CUDNN)
+"""Kernels of torch's that are fast in both passes."""
 _ROW = 8  # of its elements
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
@@ -27,7 +29,7 @@ _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float ty
 def keep_whole(gm: fx.GraphModule) -> None:
     """In place: the attention of a graph that Dynamo captured is kept whole when AOTAutograd traces it without gradients."""
     for node in gm.graph.nodes:
-        if node.op == "call_function" and node.target in _FUNCTIONS and is_on_gpu(node):
+        if node.op == "call_function" and node.target in FUNCTIONS and is_on_gpu(node):
             kind = kind_of_mask(node, gm)
             share_heads(node)
             node.args = (kind, *node.args)
@@ -39,9 +41,9 @@ def flag_masks(gm: fx.GraphModule) -> int:
     """In place: known masks of attention that hide nothing, or just what comes later, become the flag that says so. How many."""
     found = 0
     for node in gm.graph.nodes:
-        if node.op != "call_function" or node.target not in _FUNCTIONS:
+        if node.op != "call_function" or node.target not in FUNCTIONS:
             continue
-        *tensors, mask, dropout, causal = _positional(node.args, node.kwargs)
+        *tensors, mask, dropout, causal = positional(node.args, node.kwargs)
         kind = "bias" if causal or not isinstance(mask, fx.Node) else kind_of_mask(node, gm)
         if kind != "bias":
             rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
@@ -73,7 +75,7 @@ def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
 def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """Attention of these (fake) tensors by a fused kernel; None where torch has none for it, or they are not on a GPU. kind: of the
     mask, as `meaning` has it."""
-    query, key, value, mask, dropout, causal = _positional(args, kwargs)
+    query, key, value, mask, dropout, causal = positional(args, kwargs)
     scale, grouped = kwargs.get("scale"), bool(kwargs.get("enable_gqa", False))
     if query.device.type != "cuda" or query.dim() != 4 or dropout:
         return None
@@ -94,7 +96,8 @@ def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor |
     return None
 
 
-def _positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Query, key, value, mask, dropout's probability, whether it is causal."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
@@ -117,14 +120,17 @@ def meaning(mask: Tensor | None) -> str:
     return "causal" if seen.shape[-1] == seen.shape[-2] and bool((seen == later).all()) else "bias"
 
 
-def choice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None, grouped: bool) -> int:
+def choice(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None, grouped: bool,
+    dropout: float = 0.0,
+) -> int:  # fmt: skip
     """What eager would take, asked with tensors that are there."""
     with _disable_current_modes(), torch.no_grad():
         real = [
             None if t is None else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
             for t in (query, key, value, mask)
         ]
-        return int(torch._fused_sdp_choice(*real, 0.0, causal, scale=scale, enable_gqa=grouped))  # type: ignore[arg-type]
+        return int(torch._fused_sdp_choice(*real, dropout, causal, scale=scale, enable_gqa=grouped))  # type: ignore[arg-type]
 
 
 def aligned(bias: Tensor) -> Tensor:

@@ -1,11 +1,12 @@
 """New nodes in a captured graph of either dialect, with their (fake) values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .aliases import storage
 from .reading import users, value, writes_to
@@ -23,8 +24,8 @@ class Graft:
     fake: FakeTensorMode
     made: list[fx.Node] = field(default_factory=list)
 
-    def call(self, target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> fx.Node:
-        """A call of an ATen op, which Dynamo's graphs take too."""
+    def call(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """A call of an operator, which Dynamo's graphs take too."""
         with self.at.graph.inserting_before(self.at):
             node = self.at.graph.call_function(target, args, kwargs)
         self.made.append(node)
@@ -43,6 +44,12 @@ class Graft:
         last = self.made.pop()
         self.at.op, self.at.target, self.at.args, self.at.kwargs = "call_function", last.target, last.args, last.kwargs
         last.graph.erase_node(last)
+
+
+def fake_mode(gm: fx.GraphModule) -> FakeTensorMode | None:
+    """That of all values of a graph; None where there are several, or none."""
+    modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}
+    return modes.pop() if len(modes) == 1 else None
 
 
 def written_memory(graph: fx.Graph) -> set[int] | None:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 aten = torch.ops.aten
 
-_LOW, _HIGH = -(2**63), 2**63 - 1  # of a seed: a range that nothing else asks for
+RANGE = (-(2**63), 2**63 - 1)  # of a seed: one that nothing else asks for
 _ROUNDS, _MASK = 7, 2**32 - 1
 
 
@@ -75,12 +75,12 @@ def bits(seed: Tensor, size: Sequence[int]) -> Tensor:
 
 def draw_seed(device: torch.device | None) -> Tensor:
     """A seed from torch's generator of the device, drawn anew by every call of the graph."""
-    seed: Tensor = SEED(_LOW, _HIGH, [], dtype=torch.int64, device=device)
+    seed: Tensor = SEED(*RANGE, [], dtype=torch.int64, device=device)
     return seed
 
 
 def is_seed(node: fx.Node) -> bool:
-    return node.target is SEED and node.args[:2] == (_LOW, _HIGH)
+    return node.target is SEED and node.args[:2] == RANGE
 
 
 def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
@@ -90,7 +90,7 @@ def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
         return outputs
     first, value = seeds[0], seeds[0].meta["val"]
     with graph.inserting_before(first):
-        drawn = graph.call_function(SEED, (_LOW, _HIGH, [len(seeds)]), dict(first.kwargs))
+        drawn = graph.call_function(SEED, (*RANGE, [len(seeds)]), dict(first.kwargs))
         drawn.meta = {**first.meta, "val": value.new_empty([len(seeds)])}
         for i, seed in enumerate(seeds):
             one = graph.call_function(aten.select.int, (drawn, 0, i))

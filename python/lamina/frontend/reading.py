@@ -97,6 +97,13 @@ def without_dropout(node: fx.Node) -> fx.Node | None:
     return source if idle and isinstance(source, fx.Node) else None
 
 
+def drop(node: fx.Node) -> tuple[fx.Node, float] | None:
+    """What a dropout is of, and the probability of an element to be dropped, above 0."""
+    args = given(node, "input", "p", "training") if name(node) == "dropout" and not is_in_place(node) else {}
+    source, probability = args.get("input"), number(args.get("p", 0.5))
+    return (source, probability) if isinstance(source, fx.Node) and probability and args.get("training", True) is True else None
+
+
 def scaled(node: fx.Node) -> tuple[fx.Node, float] | None:
     """A tensor and the number that a node multiplies it by."""
     kind, args = name(node), given(node, "input", "other")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from torch import fx
 
 from .products import Product, product
-from .reading import is_softmax, same_elements, scaled, shape, users, value, without_dropout
+from .reading import drop, is_softmax, same_elements, scaled, shape, users, value, without_dropout
 from .score_masks import Term, terms
 
 
@@ -18,6 +18,7 @@ class Written:
     steps   what is done to the scores, the first first
     scale   of the scores, before those
     shape   of the scores where those are done: two to four dimensions
+    dropout the probability of a weight to be dropped
     """
 
     node: fx.Node
@@ -27,6 +28,7 @@ class Written:
     steps: tuple[Term, ...]
     scale: float
     shape: tuple[int, ...]
+    dropout: float = 0.0
 
 
 def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
@@ -34,9 +36,11 @@ def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
     if last is None or last.left.order or last.added is not None or last.scale != 1:
         return None
     at, user = last.left.node, node
-    chain = []
+    chain, dropout = [], 0.0
     while users(at) == [user] and not is_softmax(at):
-        source = without_dropout(at) or same_elements(at)
+        source, drops = without_dropout(at) or same_elements(at), drop(at)
+        if drops is not None and not dropout:
+            source, dropout = drops
         if source is None or shape(source)[-2:] != shape(at)[-2:]:
             return None
         chain.append(at)
@@ -44,7 +48,7 @@ def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
     scores = at.args[0] if at.args else at.kwargs.get("input")
     if users(at) != [user] or not is_softmax(at) or not isinstance(scores, fx.Node):
         return None
-    return _scores(scores, at, Written(node, last, (*chain, at), last, (), 1.0, ()), gm)
+    return _scores(scores, at, Written(node, last, (*chain, at), last, (), 1.0, (), dropout), gm)
 
 
 def _scores(at: fx.Node, user: fx.Node, found: Written, gm: fx.GraphModule) -> Written | None:

@@ -12,11 +12,11 @@ from math import prod
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from .aliases import storage
 from .attention import ATTENTION, choice, flag_masks, meaning
-from .grafting import Graft, store, takes_layout, written_memory
+from .dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
+from .grafting import Graft, fake_mode, store, takes_layout, written_memory
 from .products import Operand, traced_back
 from .reading import name, same_elements, shape, users, value, writes_to
 from .score_masks import added, is_exact, known
@@ -36,16 +36,15 @@ def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     found = flag_masks(gm)
     if found:
         gm.recompile()
-    return found + _joined(gm, trained)
+    return found + draw_ours(gm, trained) + _joined(gm, trained)
 
 
 def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
     if not any(name(node) == "softmax" for node in gm.graph.nodes):
         return 0
-    modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}
-    if len(modes) != 1:
+    fake = fake_mode(gm)
+    if fake is None:
         return 0
-    (fake,) = modes
     written = written_memory(gm.graph)
     found = 0
     for node in list(gm.graph.nodes):
@@ -156,36 +155,39 @@ class _Rewrite:
 
     def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
         """(batch, heads, length, size), by a fused kernel or not at all."""
-        q, k, v = (n.meta.get("example_value", n.meta.get("val")) for n in operands)
+        q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.of.shape
         found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
         kind = meaning(found)
         bias = None
         if self.of.steps and kind == "bias":
-            if not is_exact(self.of.steps, found) or (q.device.type == "cpu" and self._trains_mask()):
+            if not is_exact(self.of.steps, found) or ((q.device.type == "cpu" or self.of.dropout) and self._trains_mask()):
                 return None
             bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found)
             if bias is None:
                 return None
-        mask = None if bias is None else bias.node
-        if not choice(q, k, v, value(mask), kind == "causal", scale, False):
+        made = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
+        if made is None:
             return None
-        made = self.graft.call(ATTENTION, *operands, mask, 0.0, kind == "causal", scale=scale)
         if bias is None or bias.lost is None:
             return made
         nan, one = (self.graft.call(aten.full.default, [], n, dtype=q.dtype, device=q.device) for n in (torch.nan, 1.0))
         factor = self.graft.call(aten.where.self, bias.lost, nan, one)
         return self.graft.call(aten.mul.Tensor, made, factor)  # gradients become NaN too, wherever eager's are
 
+    def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
+        """The call that attention becomes; None where no kernel computes it."""
+        query, key, values = operands
+        q, k, v = (n.meta.get("example_value", n.meta.get("val")) for n in operands)
+        if self.of.dropout:
+            fits = is_ours(q, k, v, scale, self.of.dropout) and (mask is None or takes_mask(q, k, value(mask)))
+            return dropped(self.graft, query, key, values, mask, causal, scale, self.of.dropout) if fits else None
+        if not choice(q, k, v, value(mask), causal, scale, False):
+            return None
+        return self.graft.call(ATTENTION, *operands, mask, 0.0, causal, scale=scale)
+
     def _trains_mask(self) -> bool:
-        stack = [step.tensor for step in self.of.steps]
-        behind: set[fx.Node] = set()
-        while stack:
-            node = stack.pop()
-            if node not in behind:
-                behind.add(node)
-                stack += node.all_input_nodes
-        return any(node in behind for node in self.trained)
+        return any(depends_on(step.tensor, self.trained) for step in self.of.steps)
 
     def _placed(self, made: fx.Node) -> dict[fx.Node, Tensor] | None:
         """The values that change where attention stands for the product with values: none where it is copied to eager's layout."""
