@@ -79,12 +79,12 @@ def test_tuned(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "long softmax", "cross entropy"])
 def test_every_candidate_is_right(name: str) -> None:
-    """None is dropped, and each computes the same where it is pinned."""
+    """None is dropped for wrong numbers or anything else; a pin is followed."""
     fn, make = CASES[name]
     inputs = make()
     check(result(fn, inputs, "full"), fn, inputs)
     (record,) = asked()
     assert not record.answer.dropped and {n for n, _ in record.answer.times} == set(record.question.candidates)
-    for candidate in record.question.candidates:
-        Store().pin(record.id, candidate)
+    for kind in ("nvvm", "triton"):
+        Store().pin(record.id, [c for c in record.question.candidates if c.startswith(kind)][-1])
         check(result(fn, inputs, "cached"), fn, inputs)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import TARGET, Simulated, distribute
+from test_tune_decide import Bench, Fake
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.func import functionalize
@@ -104,6 +105,23 @@ def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: py
     store.put(question, here, Answer(MODEL, ((other, 2e-5), (MODEL, 1e-5))))
     module = fake(softmax, (4096, 4096))
     assert [a.winner for _, a in annotated(module, store)] == [MODEL] and schedules(module) == [""]
+
+
+def test_what_is_measured_is_chosen_and_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fastest of those that compute the same; the second time the store answers."""
+    bench = Bench()
+    monkeypatch.setattr(products, "CudaClock", lambda index: bench)
+    monkeypatch.setattr(products, "random_inputs", lambda part, device: [])
+    monkeypatch.setattr(products, "Built", lambda part, name, *_: bench.make(name))
+    _, wrong, triton, *_, last = names = candidates(asked_of("softmax", "sm_90a")[1][0][1], HOPPER)
+    bench.fakes = {wrong: Fake(0.1, torch.zeros(4)), triton: Fake(0.5), last: Fake(0.2)}
+    ((_, answer),) = annotated(module := fake(softmax, (4096, 4096)), store, "quick")
+    assert schedules(module) == [answer.winner] == [triton] and bench.compiled == list(names[:3])
+    assert dict(answer.dropped)[wrong].startswith("wrong numbers") and answer.times == ((MODEL, 1.0), (triton, 0.5))
+    bench.compiled.clear()
+    for tune, wanted in (("quick", triton), ("cached", triton), ("off", ""), ("full", last), ("cached", last)):
+        annotated(module := fake(softmax, (4096, 4096)), store, tune)
+        assert schedules(module) == [wanted] and bool(bench.compiled) == (wanted == last)
 
 
 def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
