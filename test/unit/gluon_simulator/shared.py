@@ -1,0 +1,224 @@
+"""Shared memory, and the barriers in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .scheduler import Clock, Partition, Program, join
+from .values import Tensor, plain, tensor, triton_type
+
+NEVER, WRITTEN, ARRIVING, UNFENCED = range(
+    4
+)  # what an element is; UNFENCED: by a store that the asynchronous units may not see yet
+_PARTITIONS = 8
+_MOST_BYTES = (1 << 20) - 1  # that a barrier can expect
+
+
+@dataclass(eq=False)
+class Barrier:
+    """An mbarrier as PTX has it: phases are counted from 0, and the one that is not yet complete has number `phase`.
+
+    Who waits for a phase comes after all that those did who arrived in it, and after the copies that brought its bytes.
+    """
+
+    program: Program
+    count: int
+    pending: int
+    bytes: int = 0
+    phase: int = 0
+    arrived: Clock = field(default_factory=dict)
+    completed: Clock = field(default_factory=dict)
+
+    def passes(self, parity: int) -> bool:
+        """Whether the phase of this parity, of the last two, is complete."""
+        return self.phase & 1 != parity
+
+    def arrive(self, count: int) -> None:
+        if not 1 <= count <= self.pending:
+            raise self.program.fault(f"arrives {count} times at a barrier in {self}")
+        who = self.program.running
+        join(self.arrived, who.clock)
+        who.clock[who] += 1
+        self.pending -= count
+        self._settle()
+
+    def expect(self, count: int) -> None:
+        if not 0 <= self.bytes + count <= _MOST_BYTES:
+            raise self.program.fault(f"expects {count} bytes more at a barrier in {self}: {_MOST_BYTES} are the most")
+        self.bytes += count
+        self.arrive(1)
+
+    def come(self, count: int) -> None:
+        """Bytes that a copy has written."""
+        self.bytes -= count
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.pending and not self.bytes:
+            self.phase += 1
+            self.pending = self.count
+            join(self.completed, self.arrived)
+            self.completed[self] = self.phase
+
+    def __str__(self) -> str:
+        bytes_missing = f" and {self.bytes} bytes" if self.bytes else ""
+        return f"phase {self.phase}, which misses {self.pending} of {self.count} arrivals{bytes_missing}"
+
+
+class Memory:
+    """A view of an allocation: index, slice, permute and reshape give others.
+
+    Of each element, beside its value in `data`:
+    state    see above
+    writer   who wrote it last: what to come after is program-wide number `writer` of `writes`
+    lent     how many products and TMA stores may still read it
+    reads    one a partition: the time, by the partition's clock, at which it last had read it
+    """
+
+    layout = None
+
+    def __init__(
+        self, program: Program, barriers: dict[int, Barrier], writes: list[tuple[Any, int]], *tensors: torch.Tensor
+    ) -> None:
+        self.program, self.barriers, self.writes, self.tensors = program, barriers, writes, tensors
+        self.data, self.state, self.writer, self.lent, *self.reads = tensors
+
+    @staticmethod
+    def allocate(program: Program, dtype: torch.dtype, shape: list[int]) -> Memory:
+        counts = [torch.zeros(shape, dtype=torch.int32) for _ in range(2 + _PARTITIONS)]
+        return Memory(program, {}, [], torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=torch.uint8), *counts)
+
+    @property
+    def shape(self) -> list[int]:
+        return list(self.data.shape)
+
+    @property
+    def rank(self) -> int:
+        return self.data.ndim
+
+    @property
+    def dtype(self) -> Any:
+        return triton_type(self.data.dtype)
+
+    @property
+    def type(self) -> Memory:
+        return self
+
+    def _view(self, change: Any) -> Memory:
+        return Memory(self.program, self.barriers, self.writes, *map(change, self.tensors))
+
+    def index(self, i: Any) -> Memory:
+        at = int(plain(i))
+        if not 0 <= at < self.shape[0]:
+            raise self.program.fault(f"index {at} of a buffer of {self.shape[0]}")
+        return self._view(lambda x: x[at])
+
+    def slice(self, start: Any, length: Any, dim: Any = 0) -> Memory:
+        return self._view(lambda x: x.narrow(plain(dim), plain(start), plain(length)))
+
+    def permute(self, order: Any) -> Memory:
+        return self._view(lambda x: x.permute([plain(i) for i in order]))
+
+    def reshape(self, shape: Any) -> Memory:
+        return self._view(lambda x: x.view([plain(n) for n in shape]))
+
+    def load(self, layout: Any = None) -> Tensor:
+        self.program.pause()
+        self._readable()
+        self._was_read()
+        return Tensor(self.data.clone())
+
+    def store(self, value: Any) -> None:
+        self.program.pause()
+        me = self.program.running
+        self.claim()
+        self.data.copy_(tensor(value).data)
+        self.written(UNFENCED, me, me.clock[me])
+        me.unfenced.append(self)
+
+    def claim(self) -> None:
+        """For a write by the partition that runs, or that it asks for: all that was read and written must have come before."""
+        me = self.program.running
+        if self.lent.any():
+            raise self._fault("writes", "which a product or a TMA store that was not waited for still reads")
+        for other in self.program.everyone:
+            if self.reads[other.index].max() > me.clock.get(other, 0):
+                raise self._fault("writes", f"which {other} reads, with nothing that puts the one before the other")
+        self._ordered("writes")
+
+    def arriving(self) -> None:
+        self.claim()
+        self.state.fill_(ARRIVING)
+
+    def written(self, state: int, key: Partition | Barrier, time: int) -> None:
+        """Whoever has come after `time` of `key` comes after this write."""
+        self.writes.append((key, time))
+        self.writer.fill_(len(self.writes))
+        self.state.fill_(state)
+
+    def lend(self, asker: str) -> None:
+        """To an asynchronous reader, until `give_back`, which says that the partition that runs has waited for it."""
+        self._readable()
+        if (self.state == UNFENCED).any():
+            raise self._fault("reads", f"by {asker}, that was stored without fence_async_shared() after it")
+        self.lent += 1
+
+    def give_back(self) -> None:
+        self.lent -= 1
+        self._was_read()
+
+    def _was_read(self) -> None:
+        me = self.program.running
+        self.reads[me.index].fill_(me.clock[me])
+
+    def _readable(self) -> None:
+        if (self.state == NEVER).any():
+            raise self._fault("reads", "which was never written")
+        self._ordered("reads")
+
+    def _ordered(self, access: str) -> None:
+        if (self.state == ARRIVING).any():
+            raise self._fault(access, "which a TMA load is still writing")
+        low, high = self.writer.aminmax()
+        for number in [low] if low == high else self.writer.unique():
+            key, time = self.writes[number - 1] if number else (None, 0)
+            if self.program.running.clock.get(key, 0) < time:
+                by = key if isinstance(key, Partition) else "a TMA load"
+                raise self._fault(access, f"which {by} writes, with nothing that puts the one before the other")
+
+    def _fault(self, access: str, why: str) -> Exception:
+        return self.program.fault(f"{access} shared memory {self.shape}, {why}")
+
+    def fenced(self) -> None:
+        self.state.masked_fill_(self.state == UNFENCED, WRITTEN)
+
+    def barrier(self) -> Barrier:
+        """The barrier at this place."""
+        if self.data.numel() != 1 or self.data.dtype != torch.int64:
+            raise self.program.fault(f"{self.shape} of {self.dtype} is no barrier: index() the allocation")
+        found = self.barriers.get(self.data.storage_offset())
+        if found is None:
+            raise self.program.fault("a barrier that was not initialised")
+        return found
+
+    def name(self, names: dict[str, Any]) -> str:
+        """What the kernel calls the barrier, which may be one of several."""
+        for name, value in names.items():
+            if isinstance(value, Memory) and value.barriers is self.barriers:
+                return f"{name}[{self.data.storage_offset()}]" if value.data.numel() > 1 else name
+        return "a barrier"
+
+
+@dataclass
+class Awaited:
+    """A phase of a barrier that a partition waits for."""
+
+    memory: Memory
+    barrier: Barrier
+    parity: int
+
+    def describe(self, names: dict[str, Any]) -> str:
+        return f"waits for parity {self.parity} of {self.memory.name(names)}, which is in {self.barrier}"
