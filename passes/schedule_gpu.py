@@ -72,7 +72,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
             config = _along_rows(space, merged, lanes, vec, rows, whole_inputs(accesses, len(results)), device)
         else:
             config = chosen.config(lanes, vec)
-            if config.cluster > _ctas(merged, device):
+            if config.cluster > 1 and _ctas(merged, device) == 1:
                 raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     if crossed is not None:

@@ -13,7 +13,7 @@ from .nvvm import WARP, power_of_two
 MODEL = "nvvm"
 """The candidate that is our kernel by the schedule of the cost model."""
 LEAST_BYTES = 8 << 20  # that a program moves, for choosing to matter: a few microseconds
-CLUSTER = 8  # CTAs that every GPU with clusters can put together
+CLUSTER, LARGEST = 8, 16  # CTAs that every GPU with clusters can put together, and those of data centres
 _HELD = 64  # elements of a row that a thread may hold in registers
 _WAVES = 16  # of CTAs, below which the last one, which is not full, costs something
 _BLOCK, _WALK = 16384, 4096  # elements of a row that a program of Triton may hold, and read at a time where it needs none again
@@ -86,7 +86,7 @@ def read(written: str) -> Rows:
 
 def _check(rows: Rows) -> None:
     """CompileError for what no CTA can be."""
-    for key, most in (("threads", 1024), ("cluster", CLUSTER), ("n", 1 << 20), ("warps", 32)):
+    for key, most in (("threads", 1024), ("cluster", LARGEST), ("n", 1 << 20), ("warps", 32)):
         number = getattr(rows, key, 1)
         if (number or key != "n") and (number < 1 or number > most or number & (number - 1)):
             raise CompileError(f"{key}={number}", remedy=f"a power of two up to {most}")
@@ -146,7 +146,8 @@ def _walking(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
 
 
 def _holding(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
-    """Rows that are needed twice: held by more threads or fewer, or read again, from the second-level cache."""
+    """Rows that are needed twice: held by more threads or fewer, by more and smaller CTAs, of which some read while others wait, or
+    read again, from the second-level cache."""
     config, cluster = work.config, work.config.cluster
     held = Nvvm(config.threads, cluster=cluster)
     if cluster > 1:
@@ -155,10 +156,10 @@ def _holding(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
         each = 2 * config.chunks * config.vec + _ALIVE
         if each <= 4 * _ALIVE:
             yield replace(half, resident=max(gpu.registers // (half.threads * each), 1))
+        yield replace(half, cluster=2 * cluster, resident=2 * config.resident)
         yield _full(replace(held, threads=2 * held.threads, chunks=few))
         yield _full(replace(held, chunks=few))
         yield replace(held, chunks=more)
-        yield replace(held, cluster=2 * cluster)
         yield replace(held, threads=2 * held.threads, resident=1)
     else:
         yield replace(held, threads=2 * held.threads)
@@ -178,7 +179,7 @@ def _fits(rows: Nvvm, made: nvvm.Config, work: Work, gpu: Gpu) -> bool:
     """Whether a schedule is one that this GPU can run, without threads that have nothing to do or too much."""
     if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
         return False
-    if rows.cluster > 1 and (gpu.capability < 90 or not work.whole or rows.cluster > CLUSTER):
+    if rows.cluster > 1 and (gpu.capability < 90 or not work.whole or rows.cluster > LARGEST):
         return False
     return rows.chunks * rows.threads * made.vec * rows.cluster < 2 * work.lanes and made.chunks * made.vec <= _HELD
 
