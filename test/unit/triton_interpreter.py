@@ -1,4 +1,4 @@
-"""Runs printed Triton kernels on the CPU by Triton's own interpreter, where there is no GPU."""
+"""Runs printed Triton kernels on the CPU by Triton's own interpreter, those in Gluon in our simulator, where there is no GPU."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import gluon_simulator
 import numpy as np
 import torch
 import triton
@@ -25,6 +26,10 @@ _DOT = interpreter.InterpreterBuilder.create_dot
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
     """Runs all CTAs of a kernel, one after the other, on memory that starts with the first element of each argument."""
+    compiled = defined(kernel)
+    if compiled.is_gluon():
+        gluon_simulator.simulate(compiled, ctas, arguments)
+        return
     with _interpreting(), _calling():
         defined(kernel)[(ctas,)](*arguments)
 

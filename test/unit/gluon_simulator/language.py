@@ -13,7 +13,7 @@ from triton.language import core
 
 from .scheduler import Program
 from .shared import Memory
-from .values import Pointer, Tensor, matched, plain, shape_of, tensor, torch_type
+from .values import Pointer, Tensor, given_shape, matched, plain, shape_of, tensor, torch_type
 
 
 def _floating(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Tensor]:
@@ -44,6 +44,27 @@ def _reduction(function: Callable[..., torch.Tensor], nothing: float) -> Callabl
     return called
 
 
+def _largest(x: Any, y: Any, propagate_nan: Any = None, **_: Any) -> Tensor:
+    return Tensor((torch.maximum if propagate_nan == core.PropagateNan.ALL else torch.fmax)(*matched(x, y)))
+
+
+def _smallest(x: Any, y: Any, propagate_nan: Any = None, **_: Any) -> Tensor:
+    return Tensor((torch.minimum if propagate_nan == core.PropagateNan.ALL else torch.fmin)(*matched(x, y)))
+
+
+def _reduce(x: Any, axis: Any, combine: Callable[..., Any], keep_dims: Any = False) -> Any:
+    """One after the other, of a tensor or of several at once."""
+    several = isinstance(x, tuple | core.tuple)
+    parts = [[Tensor(part) for part in t.data.unbind(plain(axis))] for t in (x if several else [x])]
+    found = [p[0] for p in parts]
+    for others in list(zip(*parts, strict=True))[1:]:
+        made = combine(*found, *others)
+        found = list(made) if several else [made]
+    if plain(keep_dims):
+        found = [Tensor(t.data.unsqueeze(plain(axis))) for t in found]
+    return tuple(found) if several else found[0]
+
+
 def _checked(condition: Any, message: Any = "", **_: Any) -> None:
     assert bool(tensor(condition).data.all()), plain(message)
 
@@ -56,8 +77,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _floating(getattr(torch, name)) for name in "exp exp2 log log2 sqrt rsqrt floor ceil sin cos erf".split()},
     **{name: _of_two(getattr(torch, name)) for name in "add sub mul".split()},
     "sqrt_rn": _floating(torch.sqrt),
-    "maximum": _of_two(torch.fmax),
-    "minimum": _of_two(torch.fmin),
+    "maximum": _largest,
+    "minimum": _smallest,
+    "reduce": _reduce,
     "fdiv": _of_two(torch.div),
     "div_rn": _of_two(torch.div),
     "sum": _reduction(torch.sum, 0),
@@ -73,6 +95,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": lambda x, y: Tensor(torch.stack(torch.broadcast_tensors(*matched(x, y)), -1)),
     "expand_dims": lambda x, axis: Tensor(tensor(x).data.unsqueeze(plain(axis))),
     "broadcast": lambda x, y: tuple(Tensor(t) for t in torch.broadcast_tensors(tensor(x).data, tensor(y).data)),
+    "broadcast_to": lambda x, *shape: Tensor(tensor(x).data.expand(given_shape(shape))),
     "where": lambda condition, x, y: Tensor(torch.where(tensor(condition).data.bool(), *matched(x, y))),
     "arange": lambda start, end, layout=None: Tensor(torch.arange(plain(start), plain(end), dtype=torch.int32)),
     "full": lambda shape, value, dtype, layout=None: Tensor(torch.full(shape_of(shape), plain(value), dtype=torch_type(dtype))),
@@ -105,7 +128,7 @@ class Language:
     def __getattr__(self, name: str) -> Any:
         if name in _FUNCTIONS:
             return _FUNCTIONS[name]
-        found = getattr(real, name, None)
+        found = getattr(real, name, getattr(core, name, None))
         if isinstance(found, type | core.dtype):
             return found
         raise NotImplementedError(f"the simulator does not know gl.{name}")

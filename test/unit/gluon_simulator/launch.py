@@ -1,7 +1,7 @@
 """A launch of a kernel: its Python body, and those of the functions that it calls, with the simulator's names for Gluon's."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from types import CodeType, FunctionType, ModuleType
@@ -21,7 +21,7 @@ from .values import pointer, tensor
 def simulate(
     function: JITFunction,
     grid: int | tuple[int, ...],
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, Any] | Sequence[Any],
     *,
     programs: Iterable[int] | None = None,
     num_warps: int = 4,
@@ -29,7 +29,7 @@ def simulate(
 ) -> None:
     """Runs the programs of a grid, one after the other, in any order; writes into the tensors among the arguments.
 
-    arguments  by name: tensors on the CPU, whose first elements pointers are to, numbers, and what is constexpr
+    arguments  by name or in order: tensors on the CPU, whose first elements pointers are to, numbers, and what is constexpr
     programs   those to run, counted with the first axis as the fastest; all of them if None
     num_warps  of the kernel, which are those of the first partition
     seed       of the order in which partitions take turns and copies come: another is another run of the same kernel
@@ -40,7 +40,8 @@ def simulate(
     sizes += (1,) * (3 - len(sizes))
     every = [place[::-1] for place in product(*(range(n) for n in reversed(sizes)))]
     chosen = every if programs is None else [every[i] for i in programs]
-    given = {p.name: _argument(arguments[p.name], p.is_constexpr) for p in function.params if p.name in arguments}
+    named = arguments if isinstance(arguments, Mapping) else dict(zip(function.arg_names, arguments, strict=True))
+    given = {p.name: _argument(named[p.name], p.is_constexpr) for p in function.params if p.name in named}
     for place in random.Random(seed).sample(chosen, len(chosen)):
         program = Program(place, sizes, num_warps, seed)
         program.run(partial(_Names(program).function(function), **given))

@@ -74,10 +74,10 @@ class Tensor:
     cast = to
 
     def reshape(self, *shape: Any) -> Tensor:
-        return Tensor(self.data.reshape(_given(shape)))
+        return Tensor(self.data.reshape(given_shape(shape)))
 
     def permute(self, *order: Any) -> Tensor:
-        return Tensor(self.data.permute(_given(order)))
+        return Tensor(self.data.permute(given_shape(order)))
 
     trans = permute
 
@@ -111,7 +111,7 @@ def shape_of(given: Any) -> list[int]:
     return [int(plain(n)) for n in core._unwrap_if_constexpr(given)]
 
 
-def _given(numbers: Sequence[Any]) -> list[int]:
+def given_shape(numbers: Sequence[Any]) -> list[int]:
     """Of arguments that are numbers, or one list of them."""
     first = core._unwrap_if_constexpr(numbers[0])
     return shape_of(first if isinstance(first, Sequence | core.tuple) else numbers)
