@@ -1,12 +1,14 @@
 """lamina-split-reductions: reductions to few results become partial results that threads can share, and their sum."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
+from .affine import row_major
 from .base import Pass
 from .extern_calls import declared_strides
 from .generics import generic
@@ -101,20 +103,34 @@ def _along_memory(g: Generic, given: dict[ir.Value, tuple[int, ...]]) -> bool:
 
 
 def _innermost(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> int:
-    """The dimension along which neighbours in memory lie, of what a value is computed from element by element."""
-    op, shape = producer(v), shape_of(v)
-    while op is not None and op.name == "linalg.generic":
-        g = Generic.read(op)
-        whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
-        alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
-        if any(g.reduced) or not alike:
-            return len(shape) - 1
-        v, op = alike[0], producer(alike[0])
-    strides = given.get(v)
-    if op is not None and op.name == "graph.extern":
-        strides = declared_strides(v)
-    sides = [(s, -i) for i, (s, n) in enumerate(zip(strides or (), shape, strict=False)) if n > 1]
-    return -min(sides)[1] if sides else len(shape) - 1
+    """The dimension along which neighbours in memory lie, of what a value is computed from element by element: of the first that is
+    not spread along some dimension."""
+    shape = shape_of(v)
+    for source in _sources(v):
+        op, strides = producer(source), given.get(source, row_major(shape))
+        if op is not None and op.name == "graph.extern":
+            strides = declared_strides(source)
+        sides = [(s, -i) for i, (s, n) in enumerate(zip(strides, shape, strict=False)) if n > 1]
+        if sides and all(s for s, _ in sides):
+            return -min(sides)[1]
+    return len(shape) - 1
+
+
+def _sources(v: ir.Value) -> Iterator[ir.Value]:
+    """What a value is computed from, element by element, and that is not."""
+    left, seen, shape = [v], {v}, shape_of(v)
+    whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
+    while left:
+        v = left.pop()
+        op, alike = producer(v), []
+        if op is not None and op.name == "linalg.generic":
+            g = Generic.read(op)
+            alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+            alike = [] if any(g.reduced) else alike
+        if not alike:
+            yield v
+        left += [o for o in reversed(alike) if o not in seen]
+        seen.update(alike)
 
 
 def _uses_index(g: Generic) -> bool:

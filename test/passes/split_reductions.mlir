@@ -1,5 +1,6 @@
 // A reduction to one result becomes partial results and their sum; one to many results stays.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions{elements=64 parts=8})' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions{elements=64 parts=8 columns=100})' | FileCheck %s --check-prefix=SPREAD
 
 #in = affine_map<(d0, d1) -> (d0, d1)>
 #none = affine_map<(d0, d1) -> ()>
@@ -62,4 +63,24 @@ func.func @channels_first(%x: tensor<4x9x8x64xf32>, %init: tensor<9xf32>) -> ten
     linalg.yield %0 : f32
   } -> tensor<9xf32>
   return %s : tensor<9xf32>
+}
+
+// A row that is spread over all rows has no neighbours across them: what is added to it says where those lie.
+// SPREAD-LABEL: func.func @spread
+// SPREAD-NOT: tensor.expand_shape
+func.func @spread(%x: tensor<24x2048xf32> {graph.strides = array<i64: 0, 1>}, %y: tensor<24x2048xf32>, %init: tensor<24xf32>) -> tensor<24xf32> {
+  %e = tensor.empty() : tensor<24x2048xf32>
+  %b = linalg.generic {indexing_maps = [#in, #in, #in], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : tensor<24x2048xf32>, tensor<24x2048xf32>) outs(%e : tensor<24x2048xf32>) {
+  ^bb0(%a: f32, %c: f32, %acc: f32):
+    %0 = arith.addf %a, %c : f32
+    linalg.yield %0 : f32
+  } -> tensor<24x2048xf32>
+  %s = linalg.generic {indexing_maps = [#in, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%b : tensor<24x2048xf32>) outs(%init : tensor<24xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<24xf32>
+  return %s : tensor<24xf32>
 }
