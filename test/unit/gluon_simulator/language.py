@@ -148,6 +148,7 @@ class Language:
 
     def load(self, pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
         """What is masked is `other`, or without one what no result may depend on: NaN."""
+        self._program.pause()
         offsets, chosen = self._reached(pointer, mask)
         kind = pointer.memory.dtype
         missing = tensor((float("nan") if kind.is_floating_point else -1) if other is None else other).data.to(kind)
@@ -155,13 +156,13 @@ class Language:
         return Tensor(torch.where(chosen, found, missing))
 
     def store(self, pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
+        self._program.pause()
         offsets, chosen, values = self._reached(pointer, mask, tensor(value).data)
         pointer.memory[offsets[chosen]] = values[chosen].to(pointer.memory.dtype)
 
     def atomic_add(self, pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> Tensor:
-        self._program.pause()
-        offsets, chosen, values = self._reached(pointer, mask, tensor(value).data)
         before = self.load(pointer, mask)
+        offsets, chosen, values = self._reached(pointer, mask, tensor(value).data)
         pointer.memory.index_put_((offsets[chosen],), values[chosen].to(pointer.memory.dtype), accumulate=True)
         return before
 

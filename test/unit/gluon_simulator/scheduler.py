@@ -3,13 +3,15 @@
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 _NOT_KERNELS = (str(Path(__file__).parent), threading.__file__)
-_STEPS = 1_000_000  # of one program: a kernel of which a test waits for more does not end
+_STEPS = 200_000  # of a program, and seconds: one that takes more does not end
+_SECONDS = 60
 
 
 class Fault(Exception):
@@ -38,8 +40,8 @@ Clock = dict[Any, int]  # by partition and barrier: what came before, up to whic
 
 
 def join(clock: Clock, other: Clock) -> None:
-    for key, time in other.items():
-        clock[key] = max(time, clock.get(key, 0))
+    for key, at in other.items():
+        clock[key] = max(at, clock.get(key, 0))
 
 
 @dataclass(eq=False)
@@ -106,8 +108,11 @@ class Program:
         """Runs the program to its end; raises what its first partition to fail has raised."""
         self._start(self.running, body)
         self.running.turn.release()
+        deadline = time.monotonic() + _SECONDS
         for thread in self.threads:  # the first ends as the last, but where one fails
-            thread.join()
+            thread.join(max(deadline - time.monotonic(), 0))
+            if thread.is_alive() and not self.error:
+                self.error = Fault(f"program {self.place}: does not end\n" + "\n".join(self._blocked()))
         if self.error:
             raise self.error
         if self.copies:

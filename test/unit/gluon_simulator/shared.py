@@ -150,7 +150,9 @@ class Memory:
         self._ordered("writes")
 
     def arriving(self) -> None:
+        """A TMA load writes from now on."""
         self.claim()
+        self._fenced("writes", "a TMA load")
         self.state.fill_(ARRIVING)
 
     def written(self, state: int, key: Partition | Barrier, time: int) -> None:
@@ -162,8 +164,7 @@ class Memory:
     def lend(self, asker: str) -> None:
         """To an asynchronous reader, until `give_back`, which says that the partition that runs has waited for it."""
         self._readable()
-        if (self.state == UNFENCED).any():
-            raise self._fault("reads", f"by {asker}, that was stored without fence_async_shared() after it")
+        self._fenced("reads", asker)
         self.lent += 1
 
     def give_back(self) -> None:
@@ -178,6 +179,10 @@ class Memory:
         if (self.state == NEVER).any():
             raise self._fault("reads", "which was never written")
         self._ordered("reads")
+
+    def _fenced(self, access: str, asker: str) -> None:
+        if (self.state == UNFENCED).any():
+            raise self._fault(access, f"by {asker}, that was stored without fence_async_shared() after it")
 
     def _ordered(self, access: str) -> None:
         if (self.state == ARRIVING).any():
