@@ -1,20 +1,31 @@
 """Attention that drops weights, and its gradients, by kernels of ours: in Triton's interpreter against float64 and the same draws."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from attention_programs import compute
+from attention_programs import compute, graph_level, program_of
 from attention_training import exact_gradients_of
+from test_attention_choice import compiled
 from test_attention_kernels import near, random
 from torch import Tensor
 
+from lamina.core.gpu import Gpu
+from lamina.core.program import Launch
 from lamina.frontend.dropped_attention import DROPPED
 from lamina.frontend.random_bits import keeps
+from lamina.passes.attention_backward import Gradients
+from lamina.passes.mask_operands import Masks
+from lamina.passes.product_groups import Bundle, calls
+from lamina.schedules import attention_backward_cost
+from lamina.schedules.attention_cost import Work, candidates, unmeasured
+from lamina.tune.cut import Cut, random_inputs
+from lamina.tune.gradient_inputs import forward_first
 
-BF16, F16 = torch.bfloat16, torch.float16
+BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.dropped_attention_backward.default
-SMALL, OTHER = (
+ONE, OTHER = (
     "forward{m=32 n=16}; backward{m=32 n=16 keys=32 queries=16}",
     "forward{m=16 n=32}; backward{m=16 n=32 keys=16 queries=32}",
 )
@@ -22,44 +33,97 @@ LISTS = "forward{m=32 n=16 blocks=1}; backward{m=32 n=16 keys=16 queries=32 bloc
 SEED = torch.tensor(-(2**62) - 987654321)
 
 
-def both(dropout: float, causal: bool, scale: float, seed: Tensor = SEED) -> Callable[..., Sequence[Tensor]]:
+def both(dropout: float, causal: bool = False, scale: float = 0.3) -> Callable[..., Sequence[Tensor]]:
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor, *mask: Tensor) -> Sequence[Tensor]:
         given = mask[0] if mask else None
         out, sums = DROPPED(q, k, v, given, seed, dropout, causal, scale)
-        return out, sums, *BACKWARD(grad, q, k, v, given, out, sums, seed, dropout, causal, scale)
+        return out, *BACKWARD(grad, q, k, v, given, out, sums, seed, dropout, causal, scale)
 
     return fn
 
 
-# heads, heads of keys, queries, keys, size, size of values
-SIZES = [(2, 1, 33, 47, 40, 40), (4, 2, 70, 15, 17, 24), (1, 1, 5, 100, 64, 16)]
+# sequences, heads, heads of keys, queries, keys, size, size of values
+CASES = {
+    "plain": ((2, 2, 1, 20, 33, 40, 24), 0.1, ONE),
+    "causal": ((1, 2, 1, 40, 40, 17, 24), 0.75, OTHER),
+    "bool": ((1, 1, 1, 33, 40, 16, 16), 0.3, ONE),
+    "bool, lists": ((1, 1, 1, 70, 40, 16, 16), 0.3, LISTS),
+    "bias, lists": ((1, 1, 1, 40, 70, 16, 16), 0.3, LISTS),
+    "all": ((1, 1, 1, 5, 20, 16, 16), 1.0, ONE),
+    "none": ((1, 1, 1, 5, 20, 16, 16), 1e-12, ONE),
+}
 
 
-@pytest.mark.parametrize(
-    ("sizes", "dropout", "how", "schedule"),
-    [
-        (SIZES[0], 0.1, "", SMALL), (SIZES[0], 0.1, "", OTHER), (SIZES[1], 0.75, "causal", SMALL), (SIZES[2], 0.5, "causal", OTHER),
-        (SIZES[0], 0.3, "bool", SMALL), (SIZES[1], 0.3, "bias", OTHER), (SIZES[0], 0.3, "bool", LISTS), (SIZES[0], 0.3, "bias", LISTS),
-        (SIZES[2], 1.0, "", SMALL), (SIZES[2], 1e-12, "", SMALL),
-    ],
-)  # fmt: skip
-def test_both_passes(sizes: tuple[int, ...], dropout: float, how: str, schedule: str) -> None:
-    """Of two sequences, at lengths that blocks do not divide."""
-    heads, kv_heads, queries, keys, size, values = sizes
-    grad, q = random(2, heads, queries, values), random(2, heads, queries, size)
-    k, v = random(2, kv_heads, keys, size), random(2, kv_heads, keys, values)
-    mask = [torch.rand(2, 1, queries, keys) > 0.4] if how in ("bool", "bias") else []
-    if how == "bias":
-        mask = [torch.where(mask[0], random(1, 1, queries, keys), -torch.inf).to(BF16)]
-    (out, _, *found), names = compute(both(dropout, how == "causal", 0.3), (grad, q, k, v, SEED, *mask), schedule)
-    listing = ["attention_blocks"] * 2 if "blocks" in schedule else []
-    assert sorted(names) == sorted(
-        [*listing, *listing[:1], "attention_forward", "attention_backward_queries", "attention_backward_keys"]
-    )
-    factors = keeps(SEED, (2, heads, queries, keys), dropout) * (1 / (1 - dropout) if dropout < 1 else 0.0)
-    want = exact_gradients_of(grad, q, k, v, mask[0] if mask else None, how == "causal", 0.3, factors)
+@pytest.mark.parametrize("name", CASES)
+def test_both_passes(name: str) -> None:
+    """At lengths that blocks do not divide; which weights are dropped does not depend on the blocks."""
+    (batch, heads, kv_heads, queries, keys, size, values), dropout, schedule = CASES[name]
+    grad, q = random(batch, heads, queries, values), random(batch, heads, queries, size)
+    k, v = random(batch, kv_heads, keys, size), random(batch, kv_heads, keys, values)
+    seen = (torch.rand(batch, 1, queries, keys) > 0.4) & (torch.arange(queries)[:, None] // 25 == torch.arange(keys) // 30)
+    biased = torch.where(seen, torch.where(torch.arange(keys) < 16, 0.0, 0.5), -torch.inf).to(BF16)
+    mask = [seen] if "bool" in name else [biased] if "bias" in name else []
+    (out, *found), names = compute(both(dropout, name == "causal"), (grad, q, k, v, SEED, *mask), schedule)
+    listed = ["attention_blocks"] * (3 if "lists" in name else 0)
+    assert sorted(names) == sorted([*listed, "attention_forward", "attention_backward_queries", "attention_backward_keys"])
+    factors = keeps(SEED, (batch, heads, queries, keys), dropout) * (1 / (1 - dropout) if dropout < 1 else 0.0)
+    want = exact_gradients_of(grad, q, k, v, mask[0] if mask else None, name == "causal", 0.3, factors)
     for one, exact in zip((out, *found), want, strict=True):
-        if dropout == 1:
-            assert not one.any()
-        else:
-            near(one, exact, 4e-3)
+        assert not one.any() if dropout == 1 else near(one, exact, 4e-3) is None
+
+
+def test_what_is_kept(dropout: float = 0.3) -> None:
+    """As many as chance allows; neighbours, those 8 apart, which share a block of words, and heads know nothing of each other."""
+    kept = keeps(SEED, (2, 2, 70, 100), dropout).double()
+    sigma = math.sqrt(dropout * (1 - dropout))
+    assert abs(kept.mean() - (1 - dropout)) < 5 * sigma / math.sqrt(kept.numel())
+    centred = (kept - (1 - dropout)) / sigma
+    pairs = [(centred[..., n:] * centred[..., :-n]) for n in (1, 8, 16)] + [
+        (centred[:, :, n:] * centred[:, :, :-n]) for n in (1, 8)
+    ]
+    pairs += [centred[:, :1] * centred[:, 1:], centred[:1] * centred[1:], centred[..., 8:, 8:] * centred[..., :-8, :-8]]
+    assert all(abs(pair.mean()) < 5 / math.sqrt(pair.numel()) for pair in pairs)
+    assert not torch.equal(keeps(SEED + 1, kept.shape, dropout).double(), kept)
+
+
+def zeros(*shape: int) -> Tensor:
+    return torch.zeros(*shape, dtype=BF16)
+
+
+def test_what_tuning_measures() -> None:
+    """Beside the op as torch computes it, which drops the same; gradients of what attention with the seed has found."""
+    module = graph_level(both(0.5), (zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), SEED))
+    ((op, found),) = ((op, g) for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
+    assert found.what == "attention backward 1x1x40x16 on 1x1x40x16, dropout 0.5"
+    cut = Cut(Bundle((op,), None), found.what, kept=found.read_results, settle=forward_first(op, found))
+    grad, q, k, v, out, sums, seed = random_inputs(cut, torch.device("cpu"))
+    again, logs = DROPPED(q, k, v, None, seed, 0.5, False, 0.3)
+    assert torch.equal(again, out) and torch.equal(logs, sums) and bool(out.any()) and bool(grad.any())
+    gpu = Gpu.named("sm_80")
+    assert attention_backward_cost.unmeasured(found.work, gpu) == attention_backward_cost.candidates(found.work, gpu)[0]
+
+
+def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
+    """Where all that a mask does is to hide; never unmeasured."""
+    long, gpu = zeros(1, 2, 1024, 16), Gpu.named("sm_90a")
+    for mask, is_one in ((torch.ones(1, 1, 1024, 1024, dtype=torch.bool), True), (zeros(1, 1, 1024, 1024), False)):
+        module = graph_level(both(0.5), (long, long, long, long, SEED, mask))
+        (found,) = (g for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
+        ours = attention_backward_cost.candidates(found.work, gpu)
+        assert [c.blocks for c in ours] == [0] * (len(ours) - is_one) + [1] * is_one
+    assert not any(c.blocks for c in attention_backward_cost.candidates(Work(1, 2, 2, 500, 500, 16, 16, hides=True), gpu))
+
+
+@pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True)])
+def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None:
+    """Of what is taken unmeasured."""
+    gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []
+    work = Work(1, 2, 1, 512, 512, size, size, not masked, masked, True, drops=True)
+    schedules = (unmeasured(work, gpu), attention_backward_cost.unmeasured(work, gpu))
+    assert schedules[0] == candidates(work, gpu)[0]
+    q, k = zeros(1, 2, 512, size), zeros(1, 1, 512, size)
+    module = graph_level(both(0.1, not masked), (q, q, k, k, SEED, *mask))
+    program, artifact = compiled(program_of(module, "; ".join(map(str, schedules))), gpu)
+    assert sum(isinstance(s, Launch) for s in program.steps) == 3
+    assert all(r.spill_stores == r.spill_loads == 0 for r in artifact.resources), artifact.resources
+    assert all(needs.shared <= gpu.shared_bytes for needs in artifact.needs.values())

@@ -103,6 +103,9 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, it needs more registers than there are
     fit = [c for c in fit if not (c.descriptors and adds) and shared_bytes(c, work) <= gpu.shared_bytes]
+    if work.drops:  # which needs registers too
+        narrow = adds and size > 64 and gpu.capability < _WITH_TMA
+        fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
     return (*fit, *(replace(c, blocks=1) for c in listed))
 
