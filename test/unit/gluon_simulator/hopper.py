@@ -12,7 +12,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier as real_ba
 
 from .scheduler import Program, join
 from .shared import WRITTEN, Awaited, Barrier, Memory
-from .values import Pointer, Tensor, plain, shape_of, tensor, triton_type
+from .values import Pointer, Tensor, plain, shape_of, triton_type
 
 
 class Barriers:
@@ -96,16 +96,15 @@ class Tma:
         self, base: Pointer, shape: Any, strides: Any, block_shape: Any, layout: Any, padding_option: Any = "zero"
     ) -> Descriptor:
         made = Descriptor(base, shape_of(shape), shape_of(strides), shape_of(block_shape), layout)
-        size = base.memory.dtype.itemsize
+        first, size = int(base.offsets), base.memory.dtype.itemsize
+        about = f"a descriptor of {made.shape} with strides {made.strides} from element {first} in blocks of {made.block_shape}"
         if not 1 <= len(made.shape) <= 5 or not len(made.shape) == len(made.strides) == len(made.block_shape):
-            raise self._program.fault(f"a descriptor of {made.shape} with strides {made.strides} and blocks {made.block_shape}")
-        if made.strides[-1] != 1 or any(s * size % 16 for s in made.strides[:-1]) or int(base.offsets) * size % 16:
-            raise self._program.fault(f"a descriptor with strides {made.strides} from element {int(base.offsets)}: not of 16 bytes")
-        last = sum((n - 1) * s for n, s in zip(made.shape, made.strides, strict=True))
-        if int(base.offsets) < 0 or int(base.offsets) + last >= base.memory.numel():
-            raise self._program.fault(
-                f"a descriptor of {made.shape} from element {int(base.offsets)} reaches past {base.memory.numel()}"
-            )
+            raise self._program.fault(f"{about}: not one of each for 1 to 5 dimensions")
+        if made.strides[-1] != 1 or any(n * size % 16 for n in (*made.strides[:-1], first)):
+            raise self._program.fault(f"{about}: does not begin, or go on, at multiples of 16 bytes")
+        last = first + sum((n - 1) * s for n, s in zip(made.shape, made.strides, strict=True))
+        if not 0 <= first <= last < base.memory.numel():
+            raise self._program.fault(f"{about}: reaches out of a tensor of {base.memory.numel()}")
         return made
 
     def async_load(self, descriptor: Descriptor, coord: Any, barrier: Memory, result: Memory, pred: Any = True, **_: Any) -> None:
@@ -118,9 +117,7 @@ class Tma:
 
         def finish() -> None:
             memory = descriptor.base.memory
-            numbers = torch.where(
-                inside, memory[offsets.where(inside, torch.zeros_like(offsets))], torch.zeros((), dtype=memory.dtype)
-            )
+            numbers = memory[offsets.where(inside, torch.zeros_like(offsets))].where(inside, torch.zeros((), dtype=memory.dtype))
             result.data.copy_(numbers.view(result.shape))
             result.written(WRITTEN, found, found.phase + 1)
             found.come(descriptor.nbytes_per_cta)
@@ -177,6 +174,10 @@ class Product(Tensor):
         return self._shape
 
     @property
+    def dtype(self) -> Any:
+        return triton_type(torch.float32)
+
+    @property
     def data(self) -> torch.Tensor:  # type: ignore[override]
         raise self.program.fault("uses a product that warpgroup_mma_wait has not given back as done")
 
@@ -197,20 +198,22 @@ class Products:
         if self._program.running.warps % 4:
             raise self._program.fault(f"a product of {self._program.running.warps} warps: a warpgroup has 4")
         shape = [a.shape[0], b.shape[1]]
-        if a.shape[1] != b.shape[0] or list(acc.shape) != shape:
-            raise self._program.fault(f"a product of {a.shape} and {b.shape} into {list(acc.shape)}")
+        if a.shape[1] != b.shape[0] or acc.shape != shape:
+            raise self._program.fault(f"a product of {a.shape} and {b.shape} into {acc.shape}")
+        if a.dtype != b.dtype or a.dtype.primitive_bitwidth > 16:
+            raise self._program.fault(
+                f"a product of {a.dtype} and {b.dtype}, which the simulator does not round as tensor cores do"
+            )
         operands = [x for x in (a, b) if isinstance(x, Memory)]
         for operand in operands:
             operand.lend("a product")
-        adds = bool(plain(use_acc))
-        before = acc if isinstance(acc, Product) else tensor(acc).data
+        left = a.data
+        before = (acc if isinstance(acc, Product) else acc.data) if plain(use_acc) else None
 
         def compute() -> torch.Tensor:
-            found = a.data.float() @ b.data.float()
-            if not adds:
-                return found
+            found = left.float() @ b.data.float()
             summed = before.value if isinstance(before, Product) else before
-            return found + summed
+            return found if summed is None else found + summed
 
         made = Product(self._program, shape, compute, operands)
         self._program.running.products.append(made)

@@ -10,9 +10,8 @@ import torch
 from .scheduler import Clock, Partition, Program, join
 from .values import Tensor, plain, tensor, triton_type
 
-NEVER, WRITTEN, ARRIVING, UNFENCED = range(
-    4
-)  # what an element is; UNFENCED: by a store that the asynchronous units may not see yet
+# What an element of shared memory is. UNFENCED: by a store that the chip's asynchronous units may not see yet
+NEVER, WRITTEN, ARRIVING, UNFENCED = range(4)
 _PARTITIONS = 8
 _MOST_BYTES = (1 << 20) - 1  # that a barrier can expect
 
@@ -68,21 +67,22 @@ class Barrier:
         return f"phase {self.phase}, which misses {self.pending} of {self.count} arrivals{bytes_missing}"
 
 
+Write = tuple[Partition | Barrier, int]  # whose clock says that one has come after it, and from which time on
+
+
 class Memory:
     """A view of an allocation: index, slice, permute and reshape give others.
 
     Of each element, beside its value in `data`:
     state    see above
-    writer   who wrote it last: what to come after is program-wide number `writer` of `writes`
+    writer   which of `writes` was the last, counted from 1: who has come after it may read it
     lent     how many products and TMA stores may still read it
     reads    one a partition: the time, by the partition's clock, at which it last had read it
     """
 
     layout = None
 
-    def __init__(
-        self, program: Program, barriers: dict[int, Barrier], writes: list[tuple[Any, int]], *tensors: torch.Tensor
-    ) -> None:
+    def __init__(self, program: Program, barriers: dict[int, Barrier], writes: list[Write], *tensors: torch.Tensor) -> None:
         self.program, self.barriers, self.writes, self.tensors = program, barriers, writes, tensors
         self.data, self.state, self.writer, self.lent, *self.reads = tensors
 
@@ -133,9 +133,11 @@ class Memory:
 
     def store(self, value: Any) -> None:
         self.program.pause()
-        me = self.program.running
+        me, x = self.program.running, tensor(value)
+        if (x.shape, x.dtype) != (self.shape, self.dtype):
+            raise self.program.fault(f"stores {x.shape} of {x.dtype} to shared memory {self.shape} of {self.dtype}")
         self.claim()
-        self.data.copy_(tensor(value).data)
+        self.data.copy_(x.data)
         self.written(UNFENCED, me, me.clock[me])
         me.unfenced.append(self)
 
@@ -156,7 +158,7 @@ class Memory:
         self.state.fill_(ARRIVING)
 
     def written(self, state: int, key: Partition | Barrier, time: int) -> None:
-        """Whoever has come after `time` of `key` comes after this write."""
+        """By a write that those come after whose clocks have `time` of `key`."""
         self.writes.append((key, time))
         self.writer.fill_(len(self.writes))
         self.state.fill_(state)
