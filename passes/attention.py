@@ -20,7 +20,7 @@ EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 """What kernels of ours may read beside queries, keys and values, in this order: `reads` of a call names those that it gives."""
 DROPPED = "lamina.dropped_attention.default"
 """Whose random numbers kernels of ours draw; with dropout in another form, they are the library's, and so is attention."""
-_FORMS = {
+FORMS = {
     "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
     "aten._scaled_dot_product_flash_attention_for_cpu.default": ("dropout", "causal"),
     "aten._scaled_dot_product_efficient_attention.default": ("mask", "sums", "dropout", "causal"),
@@ -29,7 +29,7 @@ _FORMS = {
     DROPPED: ("mask", "seed", "dropout", "causal", "scale"),
 }
 """What follows query, key and value, by overload."""
-LIBRARY_ATTENTION = tuple(_FORMS)
+LIBRARY_ATTENTION = tuple(FORMS)
 _FROM_THE_FIRST = (
     "aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default", DROPPED,
 )  # fmt: skip
@@ -70,14 +70,14 @@ class Attention:
         """The attention that a graph.extern calls, where kernels of ours can compute it; None for all else: other types and sizes,
         and dropout by libraries."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
-        if callee not in _FORMS:
+        if callee not in FORMS:
             return None
         tensors = iter(op.operands)
         query, key, value, *rest = [value_of(a, tensors) for a in op.attributes["args"]]
         by_name = {named.name: value_of(named.attr, tensors) for named in op.attributes["kwargs"]}
-        given: dict[str, Any] = {**dict(zip(_FORMS[callee], rest, strict=False)), **by_name}
+        given: dict[str, Any] = {**dict(zip(FORMS[callee], rest, strict=False)), **by_name}
         mask = given.get("mask", given.get("attn_mask"))
-        known = {*_FORMS[callee], "scale", "attn_mask", "enable_gqa"}
+        known = {*FORMS[callee], "scale", "attn_mask", "enable_gqa"}
         more = tuple(result for result in list(op.results)[1:] if any(True for _ in result.uses))
         seed, dropout = given.get("seed"), given.get("dropout") or 0.0
         if (dropout and seed is None) or given.get("debug") or not known.issuperset(given):

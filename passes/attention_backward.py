@@ -20,7 +20,7 @@ DROPPED_BACKWARD = "lamina.dropped_attention_backward.default"
 _TENSORS = ("grad", "query", "key", "value")
 _LONGEST = ("starts_q", "starts_k", "longest_q", "longest_k")
 _SEEDS = ("seed", "seed_offset")
-_FORMS = {
+FORMS = {
     "aten._scaled_dot_product_flash_attention_backward.default": (
         *_TENSORS, "out", "sums", *_LONGEST, "dropout", "causal", *_SEEDS,
     ),
@@ -33,7 +33,7 @@ _FORMS = {
     DROPPED_BACKWARD: (*_TENSORS, "mask", "out", "sums", "seed", "dropout", "causal", "scale"),
 }  # fmt: skip
 """What each takes, by overload."""
-LIBRARY_BACKWARD = tuple(_FORMS)
+LIBRARY_BACKWARD = tuple(FORMS)
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Gradients:
         """The gradients that a graph.extern computes, where kernels of ours can; None for all else: attention that they cannot
         compute either, and the gradient of a mask."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
-        if callee not in _FORMS:
+        if callee not in FORMS:
             return None
         tensors = iter(op.operands)
         positional = [value_of(a, tensors) for a in op.attributes["args"]]
         by_name = {named.name: value_of(named.attr, tensors) for named in op.attributes["kwargs"]}
-        given: dict[str, Any] = {**dict(zip(_FORMS[callee], positional, strict=False)), **by_name}
-        known = {*_FORMS[callee], "scale"}
+        given: dict[str, Any] = {**dict(zip(FORMS[callee], positional, strict=False)), **by_name}
+        known = {*FORMS[callee], "scale"}
         seed, dropout = given.get("seed") if callee == DROPPED_BACKWARD else None, given.get("dropout") or 0.0
         if (dropout and seed is None) or given.get("starts_q") is not None or not known.issuperset(given):
             return None

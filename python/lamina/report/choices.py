@@ -48,12 +48,13 @@ def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
 def default(program: Program, tune: Tune) -> str:
     """What became of the matrix products and, on a GPU, the attention of a program that tuning said nothing of, and how to have it
     asked; "" without any."""
-    from lamina.passes.attention import LIBRARY_ATTENTION
-    from lamina.passes.attention_backward import LIBRARY_BACKWARD
+    from lamina.passes import attention as forward
+    from lamina.passes import attention_backward as backward
     from lamina.passes.contraction import FACTORS  # imports MLIR
     from lamina.passes.products import PRODUCTS
 
-    attention = (*LIBRARY_ATTENTION, *LIBRARY_BACKWARD)
+    forms = {**{name: ("query", "key", "value", *rest) for name, rest in forward.FORMS.items()}, **backward.FORMS}
+    attention = tuple(forms)
     kinds = {"matrix product": PRODUCTS, "attention op": attention if program.device == "cuda" else ()}
     calls = {kind: [s for s in program.steps if isinstance(s, Call) and s.callee in names] for kind, names in kinds.items()}
     ours = {kind: sum(isinstance(s, Launch) and _is_one(s, names) for s in program.steps) for kind, names in kinds.items()}
@@ -61,6 +62,8 @@ def default(program: Program, tune: Tune) -> str:
     if not known:
         return ""
     head = ", ".join(f"{counted(len(calls[kind]) + ours[kind], kind)}, {len(calls[kind])} by the library" for kind in known)
+    if dropping := sum(_drops(step, forms[step.callee]) for step in calls["attention op"]):
+        head += f" ({dropping} with dropout, whose random numbers only that knows: both passes are its own)"
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
     if not any(ours.values()) and not any(_dtypes(step) <= set(FACTORS) for steps in calls.values() for step in steps):
@@ -74,6 +77,12 @@ def default(program: Program, tune: Tune) -> str:
 def _is_one(step: Launch, names: Collection[str]) -> bool:
     """Whether this computes an op of these. The second kernels of attention in parts, and of gradients, do not count."""
     return not set(names).isdisjoint(step.ops) and step.name not in ("attention_join", "attention_backward_keys")
+
+
+def _drops(step: Call, names: Sequence[str]) -> bool:
+    """Whether attention with arguments of these names drops weights."""
+    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+    return bool(given.get("dropout", given.get("dropout_p", 0.0)))
 
 
 def _dtypes(step: Call) -> set[str]:
