@@ -26,7 +26,8 @@ def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_ha
     results = list(end.operands)
     if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
         return None
-    if sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types) < LEAST_BYTES:
+    moved = sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types)
+    if moved < LEAST_BYTES or any(0 in t.shape for t in types):
         return None  # what follows takes milliseconds
     strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
     given = dict(zip(block.arguments, strides, strict=False))

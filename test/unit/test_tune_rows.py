@@ -195,6 +195,14 @@ def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     assert [step.threads for built in (tuned, off) for step in built.program.steps] == [256, 128]  # type: ignore[union-attr]
 
 
+def test_inputs_may_be_spread() -> None:
+    """A row that all rows read is one row in memory for a measurement, too."""
+    module, _ = planned(lambda x, y: softmax(x + y), [torch.randn(1, 4096).expand(64, 4096), torch.randn(64, 4200)[:, :4096]])
+    with module.context:
+        x, y = random_inputs(RowPart(*first(module), False), torch.device("cpu"))
+    assert x.stride() == (0, 1) and y.stride() == (4200, 1) and x.std() > 0.5 and y.std() > 0.5
+
+
 # -- candidates
 
 SHAPES: dict[str, tuple[Function, list[tuple[int, ...]], torch.dtype]] = {

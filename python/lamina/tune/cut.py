@@ -215,7 +215,14 @@ class Built:
 
 
 def _nan_like(x: Tensor) -> Tensor:
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).fill_(float("nan"))
+    flat = _memory(x.shape, x.stride(), x.dtype, x.device).fill_(float("nan"))
+    return flat.as_strided(x.shape, x.stride())
+
+
+def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """That such a tensor lies in, which may be spread along some dimensions."""
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    return torch.empty(0 if 0 in shape else last + 1, dtype=dtype, device=device)
 
 
 def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
@@ -225,11 +232,14 @@ def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
     out = []
     for type_, strides in cut.inputs:
         dtype = DTYPES[str(type_.element_type)]
-        x = torch.empty_strided(tuple(type_.shape), strides, dtype=dtype, device=device)
+        flat = _memory(type_.shape, strides, dtype, device)
         low, high = bounds.get(dtype, (0, 1))
         if dtype.is_floating_point and dtype.itemsize == 1:
-            out.append(x.copy_(torch.randn(tuple(type_.shape), device=device)))  # which has no normal_ of its own
+            flat.copy_(torch.randn(len(flat), device=device))  # which has no normal_ of its own
+        elif dtype.is_floating_point:
+            flat.normal_()
         else:
-            out.append(x.normal_() if dtype.is_floating_point else x.random_(low, high))
+            flat.random_(low, high)
+        out.append(flat.as_strided(tuple(type_.shape), strides))
     cut.settle(out)
     return out
