@@ -102,7 +102,7 @@ def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contrac
     return Contraction(merged, batch, m, n, merged.columns[0], a, bs, rounded, space.reductions, results, tuple(summed))
 
 
-def _rounded(e: Expr) -> Expr:
+def before_rounding(e: Expr) -> Expr:
     """What is rounded to tf32 and taken as f32 again, or f8 that is taken as f32, as tensor cores do by themselves; another
     expression as it is."""
     narrow = e.operands[0] if isinstance(e, Apply) and e.op == "arith.extf" else e
@@ -125,7 +125,7 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
     factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
     if product.op != "arith.addf" or len(factors) != 2:
         raise Unfit("a reduction that is no sum of products of elements")
-    a, b = map(_rounded, factors)
+    a, b = map(before_rounding, factors)
     if dtype == "f32" and (a is factors[0] or b is factors[1]):
         raise Unfit("factors of f32 that are not rounded to tf32")
     if FLOAT8 in (a.dtype, b.dtype) and not (isinstance(a, Load) and isinstance(b, Load) and a.dtype == b.dtype):

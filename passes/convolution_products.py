@@ -7,10 +7,10 @@ from functools import reduce
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from .generics import empty, generic, sums_of_products, with_body
+from .generics import empty, generic, sums_of_products, wide, with_body
 from .layout import CONVOLUTION, CONVOLUTIONS, channels_last
 from .padding import padded, past_the_end
-from .products import Product, in_parts
+from .products import TF32, Product, in_parts, tf32_or_half
 from .reading import shape_of
 
 _FACTORS = ("f16", "bf16")
@@ -19,9 +19,11 @@ _LEAST = 16  # elements of a window: what tensor cores multiply at a time
 
 @dataclass(frozen=True)
 class Convolution:
-    """A 2-D convolution of f16 or bf16 whose result has its channels last, but for depthwise ones. image: (batch, channels, height,
-    width); weight: (features, channels of a group, kernel height, kernel width); stride, padding, dilation: of height, width; relu:
-    it follows."""
+    """A 2-D convolution of f16 or bf16, or of f32 that may be rounded to tf32, whose result has its channels last; depthwise ones
+    only with windows of a row or a column.
+
+    image: (batch, channels, height, width); weight: (features, channels of a group, kernel height, kernel width); stride, padding,
+    dilation: of height, width; relu: it follows."""
 
     image: ir.Value
     weight: ir.Value
@@ -44,11 +46,14 @@ class Convolution:
         result = ir.RankedTensorType(op.results[0].type)
         transposed = callee == CONVOLUTION and ir.BoolAttr(given[3]).value
         groups = int(ir.IntegerAttr(given[-1]).value)
-        if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape) or 1 < groups == image[1] == weight[0]:
+        if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape):
+            return None
+        if 1 < groups == image[1] == weight[0] and min(weight[2:]) > 1:
             return None
         types = {str(ir.RankedTensorType(v.type).element_type) for v in (*op.operands, *op.results)}
         declared = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
-        if len(types) != 1 or not types <= set(_FACTORS) or declared != channels_last(tuple(result.shape)):
+        allowed = {*_FACTORS, "f32"} if TF32 in op.attributes else {*_FACTORS}
+        if len(types) != 1 or not types <= allowed or declared != channels_last(tuple(result.shape)):
             return None
         if groups == 1 and weight[1] * weight[2] * weight[3] < _LEAST:
             return None
@@ -116,15 +121,17 @@ class Convolution:
             image, weight = in_parts(image, 1, parts), in_parts(weight, 1, parts)
             image_at, weight_at, out = [n, p, c], [o, p, c], [p, n, i, j, o]
         maps = [[*image_at, *self._window(i, j, ki, kj)], [*weight_at, ki, kj], out]
-        return sums_of_products(self.sums_type(parts), image, weight, maps, 3)
+        return sums_of_products(self.sums_type(parts), image, weight, maps, 3, tf32_or_half)
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
         n, o, *sizes = self.result.shape
-        wide = ir.RankedTensorType.get([n, self.groups, o // self.groups, *sizes], ir.F32Type.get())
+        type_ = ir.RankedTensorType.get([n, self.groups, o // self.groups, *sizes], ir.F32Type.get())
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
         maps = [[n, g, c, *self._window(i, j, ki, kj)], [g, o, c, ki, kj], [n, g, o, i, j]]
         image, weight = in_parts(self._padded(image), 1, self.groups), in_parts(weight, 0, self.groups)
-        return tensor.collapse_shape(self.sums_type(), sums_of_products(wide, image, weight, maps, 3), [[0], [1, 2], [3], [4]])
+        return tensor.collapse_shape(
+            self.sums_type(), sums_of_products(type_, image, weight, maps, 3, tf32_or_half), [[0], [1, 2], [3], [4]]
+        )
 
     def _padded(self, image: ir.Value) -> ir.Value:
         """The image with zeros around it, up to where the last window ends."""
@@ -146,9 +153,10 @@ class Convolution:
 
         def whole(*elements: ir.Value) -> ir.Value:
             value = reduce(arith.addf, elements[:parts])
-            value = arith.addf(value, arith.extf(value.type, elements[parts])) if bias else value
+            value = arith.addf(value, wide(elements[parts])) if bias else value
             value = arith.maximumf(value, arith.constant(value.type, 0.0)) if self.relu else value
-            return arith.truncf(self.result.element_type, value)
+            narrow = self.result.element_type
+            return value if value.type == narrow else arith.truncf(narrow, value)
 
         return with_body(rounded, whole)
 

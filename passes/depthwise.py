@@ -14,6 +14,7 @@ from .base import Pass
 from .generics import empty, generic, sums_of_products, with_body
 from .layout import CONVOLUTION, channels_last
 from .locations import fused, model_ops, op_word, where
+from .one_row import row_added, row_dropped, with_row, without_row
 from .padding import padded, past_the_end
 from .product_groups import CHOICE, calls, copy_body, reader, strides_of
 from .products import in_parts
@@ -181,15 +182,27 @@ def _replaced(op: ir.Operation, convolution: Convolution) -> bool:
         for after in [group, None] if group is not None else [None]:
             new = _made(op, after, convolution, weight.results[0])
             if _fits(new):
-                for old, now in zip((after or op).results, new.results, strict=True):
-                    old.replace_all_uses_with(now)
-                if after is not None:
-                    after.erase()
-                op.erase()
+                _put(new, op, after)
                 return True
+            views = [v.owner for v in new.operands if isinstance(v, ir.OpResult) and v.owner.name == "tensor.expand_shape"]
             new.erase()
+            for view in views:
+                if not list(view.results[0].uses):
+                    view.erase()
         weight.erase()
     return False
+
+
+def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
+    """In the place of a call and its reader."""
+    for old, now in zip((group or op).results, new.results, strict=True):
+        if now.type != old.type:
+            with new.location, ir.InsertionPoint(group or op):
+                now = row_dropped(now)
+        old.replace_all_uses_with(now)
+    for gone in (group, op):
+        if gone is not None:
+            gone.erase()
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
@@ -204,54 +217,49 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
         op = generic(type_, [values[0], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
         return tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])
 
-    with ir.InsertionPoint(op):
-        return _group([weight], [flat], "weight", op.location, transposed)
+    with op.location, ir.InsertionPoint(op):
+        return _group([weight], [flat], "weight", lambda values: [transposed(values)])
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:
-    """The group that would stand for a call and its reader, beside them."""
+    """The group that would stand for a call and its reader, beside them. Images of one row, from which the reader has dropped that
+    dimension, have it here, so that they lie in memory as images do."""
+    flat = without_row(tuple(convolution.result.shape))
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     bias = [] if convolution.bias is None else [convolution.bias]
-    operands = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
-    results = [convolution.result] if group is None else [v.type for v in group.results]
+    given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
     location = fused([o.location for o in ([op] if group is None else [op, group])])
     words = dict.fromkeys(op_word(name) for name in model_ops(location))
 
-    def body(values: Sequence[ir.Value]) -> ir.Value | None:
-        inner = dict(zip(operands, values, strict=True))
+    def body(values: Sequence[ir.Value]) -> list[ir.Value]:
+        inner = {v: row_dropped(x) if v.type != x.type else x for v, x in zip(given, values, strict=True)}
         made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:
-            return made
-        copy_body(group, {**inner, op.results[0]: made})
-        return None
+            return [made]
+        return [row_added(v) if shape_of(v) == flat else v for v in copy_body(group, {**inner, op.results[0]: made})]
 
-    with ir.InsertionPoint(group or op):
-        new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", location, body)
+    with location, ir.InsertionPoint(group or op):
+        results = [with_row(v.type) if shape_of(v) == flat else v.type for v in (group or op).results]
+        operands = [row_added(v) if v in after and shape_of(v) == flat else v for v in given]
+        new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", body)
     new.attributes[WINDOW] = ir.UnitAttr.get()
     return new
 
 
 def _group(
-    operands: Sequence[ir.Value],
-    results: Sequence[ir.Type],
-    name: str,
-    location: ir.Location,
-    body: Callable[[Sequence[ir.Value]], ir.Value | None],
+    operands: Sequence[ir.Value], results: Sequence[ir.Type], name: str, body: Callable[[Sequence[ir.Value]], list[ir.Value]]
 ) -> ir.Operation:
-    """A graph.group at the current point. body: makes its ops from its arguments, and gives its result if it has not yielded."""
-    with location:
-        new = ir.Operation.create(
-            "graph.group",
-            results=list(results),
-            operands=list(operands),
-            attributes={"sym_name": ir.StringAttr.get(name)},
-            regions=1,
-        )
-        block = new.regions[0].blocks.append(*[v.type for v in operands])
-        with ir.InsertionPoint(block):
-            made = body(list(block.arguments))
-            if made is not None:
-                ir.Operation.create("graph.yield", operands=[made])
+    """A graph.group at the current point. body: makes its ops from its arguments, and gives its results."""
+    new = ir.Operation.create(
+        "graph.group",
+        results=list(results),
+        operands=list(operands),
+        attributes={"sym_name": ir.StringAttr.get(name)},
+        regions=1,
+    )
+    block = new.regions[0].blocks.append(*[v.type for v in operands])
+    with ir.InsertionPoint(block):
+        ir.Operation.create("graph.yield", operands=body(list(block.arguments)))
     return new
 
 

@@ -49,19 +49,26 @@ def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
     return with_body(op, lambda x, _: x)
 
 
+def wide(x: ir.Value) -> ir.Value:
+    """A float in f32."""
+    f32 = ir.F32Type.get()
+    return x if x.type == f32 else arith.extf(f32, x)
+
+
 def sums_of_products(
-    type_: ir.RankedTensorType, a: ir.Value, b: ir.Value, maps: Sequence[Sequence[ir.AffineExpr]], over: int
+    type_: ir.RankedTensorType,
+    a: ir.Value,
+    b: ir.Value,
+    maps: Sequence[Sequence[ir.AffineExpr]],
+    over: int,
+    factor: Callable[[ir.Value], ir.Value] = wide,
 ) -> ir.Value:
     """Sums of the products of two tensors, over the last `over` loops, in f32, which `type_` has. maps: of the tensors and of the
-    result."""
-
-    def add(x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
-        x, y = (v if v.type == total.type else arith.extf(total.type, v) for v in (x, y))
-        return arith.addf(total, arith.mulf(x, y))
-
+    result; factor: makes an element of either one of f32."""
     loops = type_.rank + over
     reduced = [d >= type_.rank for d in range(loops)]
-    return with_body(generic(type_, [a, b, filled(type_, 0.0)], maps, loops, reduced), add)
+    total = generic(type_, [a, b, filled(type_, 0.0)], maps, loops, reduced)
+    return with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(factor(x), factor(y))))
 
 
 def is_zero(v: ir.Value) -> bool:

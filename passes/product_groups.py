@@ -203,11 +203,10 @@ def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda
         with ir.InsertionPoint(block):
             compute_before(bundle.before, values)
             made = [emit(p, [values[v] for v in p.operands]) for p in products]
-            if group is None:
-                ir.Operation.create("graph.yield", operands=made)
-            else:
+            if group is not None:
                 values.update(zip(sums, made, strict=True))
-                copy_body(group, values)
+                made = copy_body(group, values)
+            ir.Operation.create("graph.yield", operands=made)
     try:
         product = product_in(new)
         if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
@@ -218,10 +217,13 @@ def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda
     return Made(new, product)
 
 
-def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """The ops of a group, with its yield, on other values for its operands."""
+def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    """The ops of a group on other values for its operands, and what stands for its results."""
     inner = group.regions[0].blocks[0]
-    copy_ops(inner.operations, {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)})
+    *ops, end = inner.operations
+    made = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
+    copy_ops(ops, made)
+    return [made[v] for v in end.operands]
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:

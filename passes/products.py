@@ -7,7 +7,7 @@ from functools import reduce
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from .generics import empty, filled, generic, with_body
+from .generics import empty, generic, sums_of_products, wide, with_body
 
 SCALED = "aten._scaled_mm.default"
 PRODUCTS = (SCALED, "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
@@ -79,10 +79,7 @@ class Product:
             p, *outer, i, j, k = dims
             maps, shape = [[*outer, i, p, k], [*outer, p, k, j], [p, *outer, i, j]], [parts, *shape]
             a, b = in_parts(a, rank - 1, parts), in_parts(b, rank - 2, parts)
-        wide = ir.RankedTensorType.get(shape, ir.F32Type.get())
-        loops = len(shape)
-        total = generic(wide, [a, b, filled(wide, 0.0)], maps, loops + 1, [False] * loops + [True])
-        return with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(_factor(x), _factor(y))))
+        return sums_of_products(ir.RankedTensorType.get(shape, ir.F32Type.get()), a, b, maps, 1, factor=tf32_or_half)
 
     def finish(self, sums: ir.Value, after: Sequence[ir.Value], parts: int = 1) -> ir.Value:
         """The product, from what `sums` gave, and values like `after`. Parts are added in their order."""
@@ -101,7 +98,7 @@ class Product:
             value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
             value = reduce(arith.mulf, elements[parts:count], value)
             for term in elements[count:-1]:
-                value = arith.addf(value, _scaled(_wide(term), self.beta))
+                value = arith.addf(value, _scaled(wide(term), self.beta))
             return value if self.result.element_type == ir.F32Type.get() else arith.truncf(self.result.element_type, value)
 
         return with_body(out, epilogue)
@@ -140,12 +137,8 @@ def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
     return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
 
 
-def _wide(x: ir.Value) -> ir.Value:
-    f32 = ir.F32Type.get()
-    return x if x.type == f32 else arith.extf(f32, x)
-
-
-def _factor(x: ir.Value) -> ir.Value:
+def tf32_or_half(x: ir.Value) -> ir.Value:
+    """A factor as tensor cores take it, in f32: what has that many digits is rounded to tf32."""
     f32 = ir.F32Type.get()
     return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
 

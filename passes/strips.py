@@ -86,7 +86,9 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
     if len(images) == 4:
         features = images[1].extent
         merged, channel = flatten(merged, (images[0], images[1]))
-    _check(space, merged, channel, (row, column))
+    _check(space, merged, channel)
+    if 1 in (channel.extent, column.extent):
+        raise Unfit("a dimension of 1")
     length = nvvm.strip(column.extent)
     if length is None:
         raise Unfit(f"rows of {column.extent} columns are no whole strips")
@@ -118,10 +120,8 @@ def _axes(space: Space, block: ir.Block) -> list[Axis]:
     return axes if len(axes) == 8 else [*axes, Axis(1, "depth")]
 
 
-def _check(space: Space, merged: Merged, channel: Axis, images: tuple[Axis, ...]) -> None:
-    """Unfit where something is no plain function of the axes, or an axis is none at all."""
-    if any(a.extent == 1 for a in (channel, *images)):
-        raise Unfit("a dimension of 1")
+def _check(space: Space, merged: Merged, channel: Axis) -> None:
+    """Unfit where something is no plain function of the axes."""
 
     def along(at: Affine) -> int:
         at = at.rename(merged.rename)

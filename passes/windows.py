@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from .affine import ZERO, Affine, Axis
 from .coalesce import Merged
-from .contraction import Contraction, Unfit, check_surroundings
+from .contraction import Contraction, Unfit, before_rounding, check_surroundings
 from .expressions import HALF, Apply, Load
 from .space import Space
 
@@ -18,15 +18,17 @@ WIDE = 1 << 31  # elements from which on a place needs 64 bits
 
 def windows_of(space: Space, factors: str) -> Contraction:
     """The convolution that a space computes, by passes/convolution_products.py; Unfit says why blocks cannot. factors: the element
-    type of image and weight."""
-    if len(space.reductions) != 1 or factors not in HALF:
-        raise Unfit(f"{len(space.reductions)} reductions on {factors}, not one on {' or '.join(HALF)}")
+    type of image and weight, f32 where they are rounded to tf32."""
+    if len(space.reductions) != 1 or factors not in (*HALF, "f32"):
+        raise Unfit(f"{len(space.reductions)} reductions on {factors}, not one on {', '.join(HALF)} or tf32")
     check_surroundings(space)
     (product,) = space.reductions
     pair = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
-    if product.op != "arith.addf" or len(pair) != 2 or not all(isinstance(f, Load) for f in pair):
+    image, weight = map(before_rounding, pair) if len(pair) == 2 else (None, None)
+    if product.op != "arith.addf" or not isinstance(image, Load) or not isinstance(weight, Load):
         raise Unfit("no sum of products of elements of an image and a weight")
-    image, weight = pair
+    if factors == "f32" and image is pair[0]:
+        raise Unfit("factors of f32 that are not rounded to tf32")
     rows = [x for x in space.rows if x.extent != 1]
     pixels = [x for x in rows if x in image.free and x not in weight.free]
     features = [x for x in rows if x in weight.free and x not in image.free]
@@ -41,7 +43,8 @@ def windows_of(space: Space, factors: str) -> Contraction:
     axis_of = {x: axis for axis, of in parts.items() for x in of}
     merged = Merged((*batch, m, n), (k,), rename, axis_of)
     summed = (0,) * len(space.results)
-    return Contraction(merged, batch, m, n, k, image, (weight,), factors, space.reductions, space.results, summed, parts)
+    rounded = "tf32" if factors == "f32" else factors
+    return Contraction(merged, batch, m, n, k, image, (weight,), rounded, space.reductions, space.results, summed, parts)
 
 
 def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tuple[Axis, ...]]:

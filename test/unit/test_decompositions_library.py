@@ -88,7 +88,7 @@ def test_a_convolution_of_pixels_is_a_product(monkeypatch: pytest.MonkeyPatch, b
         ((64, 24, 1, 2), (72, 24, 1, 1), {}, "cuda"),
         ((64, 24, 1, 1), (72, 24, 3, 3), {"padding": 1}, "cuda"),
         ((0, 24, 1, 1), (72, 24, 1, 1), {}, "cuda"),
-        ((64, 24, 1), (72, 24, 1), {}, "cuda"),
+        ((64, 24, 5), (72, 24, 3), {}, "cuda"),
     ],
 )
 def test_convolutions_that_stay(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, int], device: str) -> None:

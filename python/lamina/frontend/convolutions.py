@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,6 +48,31 @@ def in_another_form(
         return None
     out = aten.convolution.default(x, weight, None, stride, padding, dilation, False, output_padding, 1)
     return out if bias is None else (out + bias.reshape(-1, 1, 1)).to(out.dtype)
+
+
+def is_of_rows(x: Tensor, weight: Tensor, *rest: Any) -> bool:
+    """Whether a convolution is 1-D, of half numbers, and not transposed: x: (batch, channels, length)."""
+    _, _, _, transposed, _, _ = rest
+    half = x.dtype in (torch.float16, torch.bfloat16) and x.dtype is weight.dtype
+    return half and x.dim() == weight.dim() == 3 and not transposed and 0 not in (*x.shape, *weight.shape)
+
+
+def of_rows(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A 1-D convolution as one of images of one row, which may have their channels last."""
+    image, kernel = x.contiguous().unsqueeze(2), weight.unsqueeze(2)  # as eager has it
+    across = (1, *stride), (0, *padding), (1, *dilation), transposed, (0, *output_padding)
+    out = aten.convolution.default(image, kernel, None, *across, groups).squeeze(2)
+    return out if bias is None else (out + bias.reshape(-1, 1)).to(out.dtype)
 
 
 def _pair(of: Sequence[int]) -> tuple[int, ...]:

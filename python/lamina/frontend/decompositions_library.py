@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .convolutions import in_another_form
+from .convolutions import in_another_form, is_of_rows, of_rows
 
 aten = torch.ops.aten
 
@@ -24,6 +24,8 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> A
         a, b = x.flatten(1), aten.t.default(weight.flatten(1))
         product = aten.mm.default(a, b) if bias is None else aten.addmm.default(bias, a, b)
         return product.view(*product.shape, 1, 1)
+    if is_of_rows(x, weight, *rest):
+        return of_rows(x, weight, bias, *rest)
     other = in_another_form(x, weight, bias, *rest)
     if other is not None:
         return other

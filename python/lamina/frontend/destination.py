@@ -59,15 +59,25 @@ def destination(target: str | None, gm: fx.GraphModule) -> Destination:
     if target is None:
         target = "cpu" if gpu is None else f"nvvm:{_architecture(gpu)}"
     device: Device = "cpu" if target.partition(":")[0] == "cpu" else "cuda"
-    identity = _identity(target) + (", tf32" if device == "cuda" and rounds_to_tf32() else "")
+    identity = _identity(target) + (_rounding() if device == "cuda" else "")
     if gpu is not None and device == "cpu":
         raise CompileError(f"target {target!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
     return Destination(target, device, identity, gpu)
 
 
+def _rounding() -> str:
+    """What torch lets be rounded to tf32: that of convolutions is its default, that of products is not."""
+    return (", tf32" if rounds_to_tf32() else "") + ("" if convolutions_round_to_tf32() else ", convolutions of f32")
+
+
 def rounds_to_tf32() -> bool:
     """Whether torch lets products of f32 on GPUs round their factors to tf32 (torch.set_float32_matmul_precision)."""
     return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
+def convolutions_round_to_tf32() -> bool:
+    """The same of convolutions (torch.backends.cudnn.allow_tf32)."""
+    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
 
 
 def check_devices(gm: fx.GraphModule) -> None:

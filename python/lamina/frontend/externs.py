@@ -9,10 +9,11 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.kernels.library import STRICT
+from lamina.passes.layout import CONVOLUTIONS
 from lamina.passes.products import PRODUCTS, TF32
 
 from . import support
-from .destination import rounds_to_tf32
+from .destination import convolutions_round_to_tf32, rounds_to_tf32
 from .dtypes import CODES, NAMED
 from .locations import where
 
@@ -83,11 +84,16 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
     tensors = [t for t in results if t is not None]
     if any(CODES[t.dtype] in NAMED for t in tensors):
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
-    if found["callee"].value in PRODUCTS and tensors[0].dtype == torch.float32 and rounds_to_tf32():
+    if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
         found[TF32] = ir.UnitAttr.get()
     if support.has_effect(node):
         found["effect"] = ir.UnitAttr.get()
     return found
+
+
+def _may_round(called: str) -> bool:
+    """Whether torch lets an op's factors of f32 be rounded to tf32."""
+    return (called in PRODUCTS and rounds_to_tf32()) or (called in CONVOLUTIONS and convolutions_round_to_tf32())
 
 
 def callee(node: fx.Node) -> str:

@@ -39,7 +39,11 @@ _STEP = 5.5e-7  # of a block of the inner dimension, at least
 
 def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
     """Those that suit a convolution, the most promising first. work: as a product of each group; channels: of one."""
-    fitting = [_fed(c, channels) for c in SCHEDULES if c.m < 2 * max(work.m, LEAST) and _suits(c.n, work.n)]
+    fitting = [
+        _fed(replace(c, k=c.k * 2 // work.item), channels)
+        for c in SCHEDULES
+        if c.m < 2 * max(work.m, LEAST) and _suits(c.n, work.n)
+    ]
     if work.batch > 1:
         return tuple(sorted(fitting, key=lambda c: seconds(c, work, channels, gpu)))
     cut = [_in_parts(c, work, channels, gpu) for c in fitting if not c.resident and 2 * _blocks(c, work) <= gpu.sm_count]
@@ -60,7 +64,7 @@ def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
     steps = -(-work.k // (config.parts * config.k))
     block = max(2 * config.m * config.n * config.k * steps / (work.peak(gpu) * share / slots), steps * _STEP)
     sums = 8 * config.parts * work.elements if config.parts > 1 else 0
-    moved = (2 * work.batch * work.n * work.k + sums + work.reads + work.writes) / gpu.bandwidth
+    moved = (work.item * work.batch * work.n * work.k + sums + work.reads + work.writes) / gpu.bandwidth
     return _LAUNCH * (1 + (config.parts > 1)) + max(-(-blocks // slots) * block, moved)
 
 
