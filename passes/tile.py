@@ -219,7 +219,7 @@ def _lower_product(
     new.attributes["tile.triton"] = ir.StringAttr.get(str(config))
     ctas = min(grid, _gpu(target).sm_count * config.resident) if config.resident else grid
     new.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)
-    spread = {"align": aligned, "threads": 32 * config.warps}
+    spread = {"align": aligned, "threads": config.threads}
     outputs = len(types) - len(f.regions[0].blocks[0].arguments)
     return _describe(new, f, spread, grid=grid, bytes=made.bytes, flops=made.flops, outputs=outputs)
 

@@ -86,7 +86,8 @@ class Memory:
 
     def _by_descriptor(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> str | None:
         """A load of a block by the tensor memory accelerator; None where memory does not allow it."""
-        found = self._tile(op, view, where_, type_)
+        inside = op.operation.block.owner.operation.name == "scf.for"
+        found = self._tile(op, view, where_, type_) if inside else None
         if found is None:
             return None
         blocks = self._descriptor(found.name, found.source, found.sizes, found.steps, found.blocks)
@@ -97,8 +98,7 @@ class Memory:
 
     def _descriptor(self, name: str, source: str, sizes: Sequence[int], steps: Sequence[object], blocks: Sequence[int]) -> str:
         """The name of a descriptor, made before the loops. name: what its own begins with."""
-        listed = f"[{', '.join(map(str, steps))}]"
-        made = f"tl.make_tensor_descriptor({source}, {list(sizes)}, {listed}, {list(blocks)})"
+        made = self._made(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
         if made not in self.blocks:
             self.blocks[made] = f"{name}_blocks"
             if list(self.blocks.values()).count(self.blocks[made]) > 1:
@@ -106,17 +106,18 @@ class Memory:
             self.head.append(f"{INDENT}{self.blocks[made]} = {made}")
         return self.blocks[made]
 
+    def _made(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
+        """The text that makes a descriptor."""
+        return f"tl.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks})"
+
     def _tile(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> "Tile | None":
         """A block as a descriptor sees it; None where memory does not allow it."""
         memory = ir.MemRefType(view.type)
         strides, offset = memory.get_strides_and_offset()
         item = type_.element_type.width // 8
         wide = item > 1 or isinstance(type_.element_type, ir.FloatType)
-        inside = op.operation.block.owner.operation.name == "scf.for"
         starts = offset >= 0 and offset * item % STEP == 0
-        if 1 in type_.shape or not (
-            self.descriptors and inside and starts and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS
-        ):
+        if 1 in type_.shape or not (self.descriptors and starts and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS):
             return None
         source = self.views[view].operands[0]
         aligned = self.aligned[list(self.block.arguments).index(source)]

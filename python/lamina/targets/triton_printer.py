@@ -37,6 +37,7 @@ class Printed:
     calls       names of functions in triton_math that it calls
     arguments   element type of each parameter, as MLIR writes it, and bytes that its memory is aligned to
     config      warps and stages to compile it with
+    imports     lines before it, of a kernel in Gluon
     """
 
     name: str
@@ -44,6 +45,7 @@ class Printed:
     calls: tuple[str, ...]
     arguments: tuple[tuple[str, int], ...]
     config: Config
+    imports: str = ""
 
     @property
     def text(self) -> str:
@@ -54,7 +56,9 @@ class Printed:
 def together(kernels: Sequence[Printed]) -> str:
     """A module with several kernels."""
     called = dict.fromkeys(name for k in kernels for name in k.calls)
-    return HEADER + "".join(f"\n\n{text}\n" for text in (*(FUNCTIONS[name] for name in called), *(k.kernel for k in kernels)))
+    imports = "".join(dict.fromkeys(k.imports for k in kernels))
+    texts = (*(FUNCTIONS[name] for name in called), *(k.kernel for k in kernels))
+    return HEADER + imports + "".join(f"\n\n{text}\n" for text in texts)
 
 
 class Printer(Pairs):
@@ -71,17 +75,23 @@ class Printer(Pairs):
         self.loops = 0
 
     def run(self) -> Printed:
-        arguments = list(self.block.arguments)
-        n_in = len(arguments) - ir.IntegerAttr(self.function.attributes["tile.outputs"]).value
-        for i, argument in enumerate(arguments):
-            self.names[argument] = f"x{i}" if i < n_in else f"y{i - n_in}"
+        parameters = ", ".join(self._parameters())
         walked = self.ctas < self.programs
         self.depth += walked
         self._body(self.block)
         loop = [f"{INDENT}for program in tl.range(tl.program_id(0), {self.programs}, {self.ctas}, flatten=True):"] if walked else []
-        parameters = ", ".join(self.names[a] for a in arguments)
-        lines = [f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *loop, *self.lines]
-        types = [str(ir.MemRefType(a.type).element_type) for a in arguments]
+        return self._printed([f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *loop, *self.lines])
+
+    def _parameters(self) -> list[str]:
+        """Their names, which they get here."""
+        arguments = list(self.block.arguments)
+        n_in = len(arguments) - ir.IntegerAttr(self.function.attributes["tile.outputs"]).value
+        for i, argument in enumerate(arguments):
+            self.names[argument] = f"x{i}" if i < n_in else f"y{i - n_in}"
+        return [self.names[a] for a in arguments]
+
+    def _printed(self, lines: Sequence[str]) -> Printed:
+        types = [str(ir.MemRefType(a.type).element_type) for a in self.block.arguments]
         return Printed(self.name, "\n".join(lines), tuple(self.calls), tuple(zip(types, self.aligned, strict=True)), self.config)
 
     # -- ops

@@ -32,7 +32,7 @@ class Ptx:
 
 
 def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, warps: int, stages: int) -> Ptx:
-    """A @triton.jit function of pointers alone. Raises what Triton's stages raise.
+    """A @triton.jit or @gluon.jit function of pointers alone. Raises what Triton's stages raise.
 
     pointers  Triton's type of each parameter, such as "*bf16", and bytes that its memory is aligned to
     """
@@ -40,12 +40,13 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler.compiler import make_backend
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     target = GPUTarget("cuda", gpu.capability, LANES)
     backend = make_backend(target)
     signature = dict(zip(function.arg_names, (type_ for type_, _ in pointers), strict=True))
     aligned = {(i,): [["tt.divisibility", ALIGNED]] for i, (_, align) in enumerate(pointers) if align % ALIGNED == 0}
-    source = ASTSource(fn=function, signature=signature, constexprs={}, attrs=aligned)
+    source = (GluonASTSource if function.is_gluon() else ASTSource)(fn=function, signature=signature, constexprs={}, attrs=aligned)
     options = backend.parse_options({"num_warps": warps, "num_stages": stages, "ptx_version": ptx_version(gpu)})
     context = ir.context()
     ir.load_dialects(context)

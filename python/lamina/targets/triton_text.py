@@ -5,10 +5,12 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.schedules.contraction import Config
 
 from .triton_blocks import BlockPrinter
 from .triton_pairs import either
 from .triton_printer import Printed, Printer, together
+from .triton_turns import TurnsPrinter
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
@@ -37,6 +39,8 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     name = ir.StringAttr(function.attributes["sym_name"]).value
     if not _multiplies(function):
         return BlockPrinter(function, name).run()
+    if Config.read(ir.StringAttr(function.attributes["tile.triton"]).value).turns:
+        return TurnsPrinter(function, descriptors, name).run()
     near = Printer(function, descriptors, f"{name}_near", joint=True)
     joint = near.run()
     if near.near is None:

@@ -1,0 +1,274 @@
+"""Products whose warps take turns, as kernels in Gluon: what follows a block is hidden behind the products of the next one.
+
+    the kernel      makes descriptors, rings of blocks and barriers, and divides its warps
+    ..._load        one warp: brings the blocks of the factors
+    ..._multiply    a group of 4 warps, twice: every other block of the result, and what follows it, as Triton writes that
+Text of Triton is that of Gluon but for layouts, which positions along a dimension take from what they meet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.program import ITEM_BYTES
+from lamina.passes.locations import where
+
+from .triton_math import FUNCTIONS
+from .triton_memory import INDENT, Tile
+from .triton_ops import TYPES
+from .triton_pairs import alike
+from .triton_printer import Printed, Printer
+
+IMPORTS = """from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
+)
+
+from lamina.kernels.products.turns import barriers, before, following, halves, load, stage_of, store, sums
+"""
+_SHARED = 232448  # bytes of an SM that a CTA may have
+_BARRIERS = 1024  # bytes of them, and of what Triton keeps to divide warps, at most
+_LANES = 128  # threads of a group
+_ACCUMULATED = 128  # elements of sums that one of them has registers for
+_REGISTERS, _LOADS = 240, 24  # of a thread that multiplies, of one that loads
+_FACTORS = ("f16", "bf16")
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Blocks of a factor, or of two beside each other. blocks: their descriptors; places: where each begins."""
+
+    name: str
+    blocks: tuple[str, ...]
+    places: tuple[tuple[str, ...], ...]
+    tile: Tile
+
+    def operand(self) -> str:
+        """The block of a stage as tensor cores take it."""
+        text = f"{self.name}.index(stage)"
+        if len(self.tile.blocks) > 2:
+            text += f".reshape({[len(self.blocks) * self.tile.blocks[-2], self.tile.blocks[-1]]})"
+        return f"{text}.permute((1, 0))" if self.tile.across else text
+
+    def loads(self) -> list[str]:
+        rows, dim = self.tile.blocks[-2], len(self.tile.blocks) - 2
+        parts = [f"{self.name}.index(stage)"]
+        if len(self.blocks) > 1:
+            parts = [f"{parts[0]}.slice({i * rows}, {rows}, {dim})" for i in range(len(self.blocks))]
+        texts = zip(self.blocks, self.places, parts, strict=True)
+        return [f"load({blocks}, [{', '.join(place)}], filled.index(stage), {part})" for blocks, place, part in texts]
+
+
+class TurnsPrinter(Printer):
+    """Refuses programs but those that multiply blocks by descriptors in one loop."""
+
+    def __init__(self, function: ir.Operation, descriptors: bool, name: str) -> None:
+        super().__init__(function, descriptors, name)
+        self.types = dict[str, str]()  # of what parameters point to
+        self.rings: list[Ring] = []
+        self.stored: list[str] = []  # descriptors of results
+        self.tiles: dict[str, str] = {}  # shared memory that they leave by, by its shape
+        self.place: list[str] = []  # lines before the loop
+        self.loop = ""  # its head
+        self.bytes = 0  # of a stage
+        self.shared = _BARRIERS
+
+    def run(self) -> Printed:
+        parameters = self._parameters()
+        self.types = {self.names[a]: str(ir.MemRefType(a.type).element_type) for a in self.block.arguments}
+        self.depth = 2
+        self._body(self.block)
+        if not self.loop:
+            raise self._cannot("it has no loop of products")
+        if self.shared > _SHARED:
+            raise self._cannot(f"it would keep {self.shared} bytes in shared memory, of which there are {_SHARED}")
+        texts = [self._function(name) for name in self.calls]
+        texts += [self._loading(), self._multiplying(parameters), self._kernel(parameters)]
+        self.calls = {}
+        made = self._printed(["\n\n\n".join(text.replace("tl.arange(", "gl.arange(") for text in texts)])
+        return replace(made, imports=IMPORTS)
+
+    # -- functions
+
+    def _function(self, name: str) -> str:
+        """A function of triton_math in Gluon, under a name of the kernel's own: kernels in Triton may call it, too."""
+        self.lines = [line.replace(f"= {name}(", f"= {self.name}_{name}(") for line in self.lines]
+        return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")
+
+    def _walk(self, first: str, apart: int) -> str:
+        return f"{INDENT}for program in range({first}, {self.programs}, {apart}):"
+
+    def _loading(self) -> str:
+        blocks = [b for ring in self.rings for b in ring.blocks]
+        given = ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
+        lines = [
+            "mbarrier.wait(emptied.index(stage), phase)",
+            f"mbarrier.expect(filled.index(stage), {self.bytes})",
+            *(text for ring in self.rings for text in ring.loads()),
+            f"stage, phase = following(stage, phase, {self.config.stages})",
+        ]
+        return "\n".join([
+            f"@gluon.jit\ndef {self.name}_load({given}):",
+            f"{INDENT}stage, phase = 0, 1",
+            self._walk("tl.program_id(0)", self.ctas),
+            *self.place,
+            f"{INDENT * 2}{self.loop}",
+            *(f"{INDENT * 3}{line}" for line in lines),
+        ])  # fmt: skip
+
+    def _multiplying(self, parameters: Sequence[str]) -> str:
+        return "\n".join([
+            f"@gluon.jit\ndef {self.name}_multiply(turn: gl.constexpr, {', '.join(self._kept(parameters))}):",
+            f"{INDENT}done = 0",
+            self._walk(f"tl.program_id(0) + turn * {self.ctas}", 2 * self.ctas),
+            *self.place,
+            *self.lines,
+            f"{INDENT * 2}done += 1",
+            f"{INDENT}tma.store_wait(0)",
+        ])  # fmt: skip
+
+    def _kernel(self, parameters: Sequence[str]) -> str:
+        blocks = [b for ring in self.rings for b in ring.blocks]
+        loads = ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
+        multiplies = ", ".join(self._kept(parameters))
+        lines = [
+            f"filled, emptied, turns = barriers({self.config.stages}), barriers({self.config.stages}), barriers(2)",
+            "fence_async_shared()",
+            "gl.warp_specialize([",
+            *(f"{INDENT}({self.name}_multiply, ({turn}, {multiplies}))," for turn in (0, 1)),
+            f"{INDENT}({self.name}_load, ({loads})),",
+            f"], [{self.config.warps}, 1], [{_REGISTERS}, {_LOADS}])",
+        ]
+        head = f"@gluon.jit\ndef {self.name}({', '.join(parameters)}):"
+        return "\n".join([head, *self.head, *(INDENT + line for line in lines)])
+
+    def _kept(self, parameters: Sequence[str]) -> list[str]:
+        """What a group that multiplies is given."""
+        return [*parameters, *(ring.name for ring in self.rings), *self.stored, *self.tiles.values(), "filled", "emptied", "turns"]
+
+    # -- the loop
+
+    def _program_id(self, op: ir.Operation) -> None:
+        self.names[op.result] = "program"
+
+    def _for(self, op: ir.Operation) -> None:
+        low, high, step, *inits = (self.literals.get(v, "") for v in op.operands)
+        body = op.regions[0].blocks[0]
+        self.names[body.arguments[0]] = "k"
+        ops = [o.operation for o in body.operations if o.operation.name != "arith.constant"]
+        dots = [o for o in ops if o.name == "vector.contract"]
+        made = list(ops[-1].operands)
+        known = all(text.isdigit() for text in (low, high, step)) and all(float(init or 1) == 0 for init in inits)
+        if self.loop or not known or [dot.result for dot in dots] != made or len(ops) != len(made) * 2 + 2:
+            raise self._cannot("its loop does more than multiply blocks that it reads")
+        pairs = zip(dots, list(body.arguments)[1:], strict=True)
+        if any(dot.operands[0] != dots[0].operands[0] or dot.operands[2] != acc for dot, acc in pairs):
+            raise self._cannot("its products share no left factor")
+        self.place, self.lines = self.lines, []
+        self.loop = f"for k in range({low}, {high}, {step}):"
+        left, *rights = (self._factor(v) for v in (dots[0].operands[0], *(dot.operands[1] for dot in dots)))
+        joint = len(rights) == 2 and alike(*rights)
+        rings = [self._ring(left), *([self._ring(*rights)] if joint else map(self._ring, rights))]
+        rows, columns = ir.VectorType(op.results[0].type).shape
+        if rows * columns * len(dots) > _ACCUMULATED * _LANES:
+            raise self._cannot("its sums find no room in the registers of 4 warps")
+        self._multiply(rings, rows, columns * (2 if joint else 1), (int(low), -(-(int(high) - int(low)) // int(step))))
+        names = [self._fresh() for _ in dots] if joint else self._sums(rings)
+        if joint:
+            self._line(f"{', '.join(names)} = halves(acc)")
+        self.names.update(zip(op.results, names, strict=True))
+
+    def _sums(self, rings: Sequence[Ring]) -> list[str]:
+        return ["acc", *(f"acc{i}" for i in range(1, len(rings) - 1))]
+
+    def _multiply(self, rings: Sequence[Ring], rows: int, columns: int, steps: tuple[int, int]) -> None:
+        """The lines of the loop and around it."""
+        low, count = steps
+        stages, sums = self.config.stages, self._sums(rings)
+        listed = ", ".join(sums)
+        left, *rights = rings
+        self._line(f"stage, phase = stage_of((2 * done + turn) * {count}, {stages})")
+        self._line("mbarrier.wait(turns.index(turn), (done & 1) ^ (1 - turn))")
+        self._line(f"layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [{self.config.warps}, 1], [16, {columns}, 16])")
+        for name in sums:
+            self._line(f"{name} = gl.zeros(({rows}, {columns}), tl.float32, layout)")
+        self._line(self.loop)
+        self.depth += 1
+        self._line("mbarrier.wait(filled.index(stage), phase)")
+        for name, right in zip(sums, rights, strict=True):
+            self._line(f"{name} = warpgroup_mma({left.operand()}, {right.operand()}, {name}, use_acc=k > {low}, is_async=True)")
+        self._line(f"{listed} = warpgroup_mma_wait({len(sums)}, deps=({listed},))")
+        self._line(f"mbarrier.arrive(emptied.index(before(stage, {stages})), count=1, pred=k > {low})")
+        self._line(f"stage, phase = following(stage, phase, {stages})")
+        self.depth -= 1
+        self._line("mbarrier.arrive(turns.index(1 - turn), count=1)")
+        self._line(f"{listed} = warpgroup_mma_wait(0, deps=({listed},))")
+        self._line(f"mbarrier.arrive(emptied.index(before(stage, {stages})), count=1)")
+
+    def _factor(self, v: ir.Value) -> Tile:
+        read = v.owner.operation
+        type_ = ir.VectorType(v.type)
+        tile = None
+        if read.name == "vector.transfer_read" and str(type_.element_type) in _FACTORS:
+            tile = self._tile(read, read.operands[0], list(read.operands)[1:-1], type_)
+        if tile is None:
+            raise self._cannot("its factors are not of 16 bits, or lie so that no descriptor reads them")
+        return tile
+
+    def _ring(self, *tiles: Tile) -> Ring:
+        first = tiles[0]
+        dtype = TYPES[self.types[first.name]]
+        blocks = tuple(self._descriptor(t.name, t.source, t.sizes, t.steps, t.blocks) for t in tiles)
+        name = f"{blocks[0].removesuffix('_blocks')}_ring"
+        shape = [*first.blocks[:-2], len(tiles) * first.blocks[-2], first.blocks[-1]]
+        self.head.append(f"{INDENT}{name} = gl.allocate_shared_memory({dtype}, {[self.config.stages, *shape]}, {blocks[0]}.layout)")
+        of_stage = 2 * len(tiles) * first.blocks[-2] * first.blocks[-1]
+        self.bytes += of_stage
+        self.shared += of_stage * self.config.stages
+        ring = Ring(name, blocks, tuple(t.places for t in tiles), first)
+        self.rings.append(ring)
+        return ring
+
+    def _made(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
+        layout = f"gl.NVMMASharedLayout.get_default_for({blocks}, {TYPES[self.types[name]]})"
+        return f"tma.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks}, {layout})"
+
+    # -- what follows
+
+    def _write(self, op: ir.Operation) -> None:
+        """By way of shared memory and a descriptor where memory allows it, else by the registers that have it."""
+        value, view, *where_ = op.operands
+        type_ = ir.VectorType(value.type)
+        tile = None if value in self.literals else self._tile(op, view, where_, type_)
+        if tile is None or tile.across or len(tile.blocks) > 2:
+            super()._write(op)
+            return
+        blocks = self._descriptor(tile.name, tile.source, tile.sizes, tile.steps, tile.blocks)
+        if blocks not in self.stored:
+            self.stored.append(blocks)
+        self._line(f"store({blocks}, [{', '.join(tile.places)}], {self._way_out(tile, blocks)}.index(turn), {self._value(value)})")
+
+    def _way_out(self, tile: Tile, blocks: str) -> str:
+        """Shared memory for a block of each group, which blocks of one shape share."""
+        dtype = self.types[tile.name]
+        shape = f"{TYPES[dtype]}, {[2, *tile.blocks]}"
+        if shape not in self.tiles:
+            self.tiles[shape] = f"tile{len(self.tiles)}"
+            self.shared += 2 * tile.blocks[0] * tile.blocks[1] * ITEM_BYTES[dtype]
+            self.head.append(f"{INDENT}{self.tiles[shape]} = gl.allocate_shared_memory({shape}, {blocks}.layout)")
+        return self.tiles[shape]
+
+    def _reduce(self, op: ir.Operation) -> None:
+        (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
+        self._set(op.result, f"sums({self._value(op.operands[0])}, {dim})")
+
+    def _halves(self, name: str, rows: int, columns: int) -> tuple[str, str]:
+        left, right = self._fresh(), self._fresh()
+        self._line(f"{left}, {right} = halves({name})")
+        return left, right
+
+    def _cannot(self, why: str) -> CompileError:
+        return CompileError(f"the warps of kernel @{self.name} cannot take turns: {why}", where=where(self.function.location))

@@ -1,0 +1,131 @@
+"""Products whose warps take turns, as kernels in Gluon: their text, and down to the cubin. What they compute: test/gpu."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import tiled
+from test_products import random
+from torch import Tensor
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.schedules.contraction import Config
+from lamina.schedules.product_cost import Work, candidates, our_seconds
+from lamina.targets import triton_text
+from lamina.targets.ptx import assemble
+from lamina.targets.triton import compile_kernel, join
+from lamina.targets.triton_printer import Printed
+
+TURNS = Config(128, 128, 64, 4, 5, 8, 1, turns=1)
+PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 turns=1}"
+
+
+def printed(fn: Callable[..., Any], *inputs: Tensor, schedule: str = str(TURNS)) -> Printed:
+    module, _ = tiled(fn, inputs, products=schedule)
+    return triton_text.take(module, True)[0]
+
+
+def gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, w, b))
+
+
+def test_roles() -> None:
+    """A warp that loads, and two groups that multiply every other block each; results leave by a descriptor."""
+    kernel = printed(gelu, random(1024, 256), random(4096, 256), random(4096))
+    erf, loads, multiplies, whole = kernel.kernel.split("@gluon.jit")[1:]
+    assert "def addmm_mul_erf_to_copy_add_erf_gelu(x)" in erf and "tl.exp2" in erf
+    assert (
+        "range(tl.program_id(0), 256, 132)" in loads
+        and loads.count(" load(") == 2
+        and "expect(filled.index(stage), 32768)" in loads
+    )
+    assert "range(tl.program_id(0) + turn * 132, 256, 264)" in multiplies and "stage_of((2 * done + turn) * 4, 5)" in multiplies
+    assert "store(y0_blocks, " in multiplies and "tl.store" not in multiplies and "load(x0 + " in multiplies
+    assert "[5, 128, 64]" in whole and "[2, 128, 128]" in whole and "], [4, 1], [240, 24])" in whole
+
+
+def test_launch() -> None:
+    _, program = tiled(gelu, (random(1024, 256), random(4096, 256), random(4096)), products=str(TURNS))
+    (step,) = program.steps
+    assert (step.threads, step.grid) == (384, 132)
+
+
+def swiglu(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    return F.silu(F.linear(x, gate)) * F.linear(x, up)
+
+
+def test_pairs_are_one_product_where_they_lie_alike() -> None:
+    alike = printed(swiglu, random(256, 128), random(512, 128), random(512, 128), schedule=PAIR)
+    assert alike.kernel.count("warpgroup_mma(") == 1 and ".slice(64, 64, 0)" in alike.kernel and "halves(acc)" in alike.kernel
+    others = printed(
+        lambda x, a, b: torch.relu(x @ a) * (x @ b), random(256, 128), random(128, 512), random(128, 512), schedule=PAIR
+    )
+    assert others.kernel.count("warpgroup_mma(") == 2 and "warpgroup_mma_wait(2, deps=(acc, acc1,))" in others.kernel
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]] = {
+    "gelu": (gelu, ((1000, 328), (1048, 328), (1048,)), str(TURNS)),
+    "pair": (swiglu, ((1000, 328), (1048, 328), (1048, 328)), PAIR),
+    "batches, of columns, in parts": (
+        lambda a, b: torch.tanh(torch.bmm(a.mT, b)), ((4, 256, 512), (4, 256, 512)), str(TURNS).replace("split=1", "split=2"),
+    ),
+    "norm": (lambda x, w, r: F.layer_norm(F.linear(x, w) + r, (768,)), ((1000, 320), (768, 320), (1000, 768)), str(TURNS)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_code(name: str) -> None:
+    """Tensor cores that descriptors feed, registers that go to those who multiply, no spills."""
+    fn, shapes, schedule = CASES[name]
+    gpu = Gpu.named("sm_90a")
+    made = compile_kernel(printed(fn, *(random(*shape) for shape in shapes), schedule=schedule), gpu)
+    (found,) = assemble(join([made.ptx]), "sm_90a").resources
+    assert found.spill_stores + found.spill_loads == 0 and made.needs.shared <= gpu.shared_bytes
+    for text in ("wgmma.mma_async", "cp.async.bulk.tensor", "setmaxnreg.inc.sync.aligned.u32 \t240"):
+        assert text in made.ptx, text
+
+
+@pytest.mark.parametrize(
+    ("fn", "inner", "schedule", "why"),
+    [
+        (lambda x, w: x.float().exp().bfloat16() @ w, 128, f"prologue {TURNS}", "more than multiply"),
+        (torch.mm, 127, str(TURNS), "no descriptor"),
+        (torch.mm, 128, str(TURNS).replace("stages=5", "stages=7"), "bytes in shared memory"),
+        (torch.mm, 128, str(TURNS).replace("n=128", "n=256").replace("stages=5", "stages=2"), "registers"),
+    ],
+)
+def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) -> None:
+    with pytest.raises(CompileError, match=f"cannot take turns: .*{why}"):
+        printed(fn, random(256, inner), random(inner, 256), schedule=schedule)
+
+
+GELU, ROWS = 21, 8192  # operations, rows
+MEASURED = [  # us on an H200 whose power held the library's product of 8192 x 4096 by 4096 x 4096 to 657 TFLOP/s
+    (Work(1, ROWS, 3072, 768, GELU, 6144, ROWS * 3072 * 2), 68.9),
+    (Work(1, ROWS, 4096, 4096, GELU, 8192, ROWS * 4096 * 2), 429.1),
+    (Work(1, ROWS, 768, 3072, 2, ROWS * 768 * 2, ROWS * 768 * 2), 65.4),
+    (Work(1, ROWS, 8192, 2048, 8, 0, ROWS * 8192 * 2, products=2), 796.4),
+]
+
+
+@pytest.mark.parametrize(("work", "measured"), MEASURED)
+def test_cost_model(work: Work, measured: float) -> None:
+    best, *others = candidates(work, Gpu.named("sm_90a"))
+    assert best.turns and not any(c.turns for c in others)
+    assert our_seconds(best, work, Gpu.named("sm_90a")) * 1e6 == pytest.approx(measured, rel=0.15)
+    for other in (Gpu.named("sm_80"), Gpu.named("sm_100a")):
+        assert not any(c.turns for c in candidates(work, other))
+    assert not any(c.turns for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))
+
+
+def test_no_descriptors_no_turns() -> None:
+    module, _ = tiled(gelu, (random(256, 128), random(512, 128), random(512)), products=str(TURNS))
+    with pytest.raises(CompileError, match="cannot take turns: .*no descriptor"):
+        triton_text.take(module, False)
+    for wrong in ("warps=8", "m=32", "stages=1", "descriptors=0"):
+        with pytest.raises(CompileError, match="turns=1"):
+            Config.read(f"triton{{{wrong} turns=1}}").check()
