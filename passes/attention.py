@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.schedules.attention import Config, Forward, Split
+from lamina.schedules.attention import Config, Forward, Specialised, Split
 from lamina.schedules.attention_cost import MOST, Work
 
 from .attention_operands import made_of, unrepeated
@@ -16,6 +16,7 @@ from .mask_meaning import Meaning
 from .mask_operands import Masks
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
+SPECIALISED = "lamina.attention_specialised"
 EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 """What kernels of ours may read beside queries, keys and values, in this order: `reads` of a call names those that it gives."""
 DROPPED = "lamina.dropped_attention.default"
@@ -181,7 +182,8 @@ class Attention:
         said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", of.offset), ("window", of.window))}
         said |= {"causal": ir.BoolAttr.get(of.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
         results = (self.result, *sorted(self.more, key=lambda v: v != self.sums))
-        made = kernel_call(FORWARD, taken, [v.type for v in results], said, [strides[v] for v in results])
+        kernel = SPECIALISED if isinstance(config, Specialised) else FORWARD
+        made = kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results])
         return [made.results[results.index(v)] for v in (self.result, *self.more)]
 
 

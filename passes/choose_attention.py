@@ -8,7 +8,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.schedules.attention import Backward, Config, Split, read
+from lamina.schedules.attention import Backward, Config, Forward, Specialised, Split, read
 
 from .attention import LIBRARY_ATTENTION, Attention, strides_of_results
 from .attention_backward import LIBRARY_BACKWARD, Gradients
@@ -102,8 +102,10 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
     """Why a schedule is not one of this; "" where it is."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if not isinstance(config, Split) and config.blocks and not _reads_mask(found):
+    if isinstance(config, Forward | Backward) and config.blocks and not _reads_mask(found):
         return "for masks that are read for each score alone"
+    if isinstance(config, Specialised) and (found.work.masked or found.work.slopes or found.work.drops):
+        return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
 
 

@@ -4,13 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from gpu_programs import TARGET, Simulated, distribute
+from gluon_simulator import simulate
+from gpu_programs import TARGET, Simulated, as_stored, distribute
 from torch import Tensor, fx
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 from triton_interpreter import interpreted
 
+from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
 from lamina.frontend import stages
@@ -22,6 +24,7 @@ from lamina.passes.pipeline import run
 from lamina.targets import attention, triton_user
 
 aten = torch.ops.aten
+_HOPPER = Gpu.named("sm_90a")
 _BY_MODEL = f"lamina-choose-attention{{target={TARGET}}}"
 
 
@@ -56,15 +59,17 @@ def program_of(module: ir.Module, schedule: str = "") -> Program:
     return program
 
 
-def compute(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) -> tuple[list[Tensor], list[str]]:
+def compute(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str, gpu: Gpu = _HOPPER) -> tuple[list[Tensor], list[str]]:
     """The results, and the names of the kernels that were launched."""
     module = graph_level(fn, inputs)
-    return run_program(module, program_of(module, schedule), inputs)
+    return run_program(module, program_of(module, schedule), inputs, gpu)
 
 
-def run_program(module: ir.Module, program: Program, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[str]]:
+def run_program(
+    module: ir.Module, program: Program, inputs: Sequence[Tensor], gpu: Gpu = _HOPPER
+) -> tuple[list[Tensor], list[str]]:
     """The same of a program, whose tile programs a module holds."""
-    program, functions = attention.placed(program)
+    program, functions = attention.placed(program, gpu)
     program, kernels = triton_user.launched(program)
     if any(op.operation.name == "func.func" for op in module.body.operations):
         distribute(module)
@@ -82,9 +87,13 @@ class _Simulated(Simulated):
     def launch(self, step: Launch, arrays: list[Any]) -> None:
         if step.kernel not in self.kernels:
             return super().launch(step, arrays)
-        kernel = self.kernels[step.kernel]
+        kernel, grid = self.kernels[step.kernel], (step.grid, *step.grid_yz)
+        if kernel.gluon:
+            with as_stored(kernel.arguments, arrays) as stored:
+                simulate(triton_user.defined(kernel, self.functions[kernel.key]), grid, stored)
+            return
         with interpreted(self.functions[kernel.key]) as inner:
-            triton_user.defined(kernel, inner)[(step.grid, *step.grid_yz)](*map(torch.from_numpy, arrays))
+            triton_user.defined(kernel, inner)[grid](*map(torch.from_numpy, arrays))
 
 
 def exact(

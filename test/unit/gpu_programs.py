@@ -1,7 +1,8 @@
 """Compiles functions for a GPU and runs their kernels in the simulator, or by Triton's interpreter: what a GPU would compute, with
 no GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,22 @@ def distribute(module: ir.Module) -> None:
     module.operation.verify()
 
 
+@contextmanager
+def as_stored(arguments: Sequence[tuple[str, int]], arrays: Sequence[np.ndarray]) -> Iterator[list[Tensor]]:
+    """Half types are f32 in this memory; a kernel that rounds what it multiplies has to find them as they are. arguments: of the
+    kernel, each with its dtype first."""
+    types = [dtype for dtype, _ in arguments]
+    whole = [torch.from_numpy(a) for a in arrays]
+    whole = [x.view(FLOAT8[dtype]) if dtype in FLOAT8 else x for x, dtype in zip(whole, types, strict=True)]
+    stored = [x.to(STORED.get(dtype, x.dtype)) for x, dtype in zip(whole, types, strict=True)]
+    before = [x.clone() for x in stored]
+    yield stored
+    for x, now, then in zip(whole, stored, before, strict=True):
+        if now.dtype != x.dtype:
+            changed = now.view(torch.int16) != then.view(torch.int16)  # others share this memory
+            x[changed] = now[changed].to(x.dtype)
+
+
 class Simulated:
     """Runs the steps of a program one after the other: kernels in the simulator, calls by torch on the CPU. `results` are what each
     launch did."""
@@ -86,23 +103,12 @@ class Simulated:
 
     def launch(self, step: Launch, arrays: list[np.ndarray]) -> None:
         if step.kernel in self.printed:
-            self._interpret(self.printed[step.kernel], step.grid, arrays)
+            kernel = self.printed[step.kernel]
+            with as_stored(kernel.arguments, arrays) as stored:
+                interpret(kernel, step.grid, stored)
             return
         grid = step.grid // step.cluster
         self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
-
-    def _interpret(self, kernel: Printed, grid: int, arrays: list[np.ndarray]) -> None:
-        """Half types are f32 in this memory; a kernel that rounds what it multiplies has to find them as they are."""
-        types = [dtype for dtype, _ in kernel.arguments]
-        whole = [torch.from_numpy(a) for a in arrays]
-        whole = [x.view(FLOAT8[dtype]) if dtype in FLOAT8 else x for x, dtype in zip(whole, types, strict=True)]
-        stored = [x.to(STORED.get(dtype, x.dtype)) for x, dtype in zip(whole, types, strict=True)]
-        before = [x.clone() for x in stored]
-        interpret(kernel, grid, stored)
-        for x, now, then in zip(whole, stored, before, strict=True):
-            if now.dtype != x.dtype:
-                changed = now.view(torch.int16) != then.view(torch.int16)  # others share this memory
-                x[changed] = now[changed].to(x.dtype)
 
     def _call(self, step: Call, memory: list[np.ndarray]) -> None:
         def value(arg: Arg) -> Any:

@@ -33,6 +33,31 @@ class Forward:
 
 
 @dataclass(frozen=True)
+class Specialised:
+    """On Hopper, one program a multiprocessor, whose warps have parts of their own: one loads, groups of four have `queries` each.
+    Queries, keys and values come by descriptors; where their layout does not allow it, `instead` is run.
+
+    n       keys that a group takes at a time; a power of two from 16
+    groups  2 or 3
+    stages  blocks of keys, and of values, that are there or on their way
+    """
+
+    kind: ClassVar[str] = "specialised"
+    queries: ClassVar[int] = 64
+    n: int = 128
+    groups: int = 2
+    stages: int = 2
+
+    def __str__(self) -> str:
+        """The text that `read` takes: "specialised{n=128 groups=2 stages=2}"."""
+        return text.write(self)
+
+    def instead(self, size: int) -> Forward:
+        """The schedule where descriptors are not allowed, for heads of `size` elements."""
+        return Forward(128, 64, 8, 3) if size <= 128 else Forward(64, 64, 8, 2)
+
+
+@dataclass(frozen=True)
 class Split:
     """One program for a part of the keys of a head of theirs, with all queries that share it, and a kernel that joins the parts.
 
@@ -78,12 +103,12 @@ class Backward:
         return text.write(self)
 
 
-Config = Forward | Split | Backward
+Config = Forward | Specialised | Split | Backward
 
 
 def read(written: str) -> Config:
     """From text such as "forward{m=128 n=64}"; CompileError where it is none."""
-    config: Config = text.read(written, (Forward, Split, Backward), "attention")
+    config: Config = text.read(written, (Forward, Specialised, Split, Backward), "attention")
     _check(config)
     return config
 
@@ -94,6 +119,10 @@ def _check(config: Config) -> None:
         size = getattr(config, key, 16)
         if size < 16 or size & (size - 1):
             raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
+    if isinstance(config, Specialised):
+        if config.groups not in (2, 3) or config.stages < 1:
+            raise CompileError(f"{config}", remedy="there are 2 or 3 groups of warps, and at least one stage")
+        return
     if config.warps < 1 or config.warps & (config.warps - 1):
         raise CompileError(f"warps={config.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
     if config.stages < 1 or getattr(config, "parts", 1) < 1:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
 
-from .attention import Config, Forward, Split
+from .attention import Config, Forward, Specialised, Split
 
 MOST = 256  # elements of a head
 _ROWS = 64  # of queries that share a head of keys, up to which keys are split
@@ -14,6 +14,8 @@ _JOIN, _JOINED = 3e-6, 2e-8  # of the kernel that joins, and of each part of a r
 _PAYS = 4  # parts, from which on cuDNN's kernel is not faster
 LONG = 1024  # keys from which on splitting them, or looking at all blocks of a mask first, is worth two kernels
 _WITH_TMA = 90
+_SPECIALISES = "sm_90a"
+_GROUPED = 128  # queries, from which on two groups of warps have some
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
     (
@@ -107,7 +109,16 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
-    return (*fit, *(replace(c, blocks=1) for c in listed))
+    return (*(_specialised(size, work) if gpu.arch == _SPECIALISES else ()), *fit, *(replace(c, blocks=1) for c in listed))
+
+
+def _specialised(size: int, work: Work) -> tuple[Specialised, ...]:
+    """With parts of their own for warps, where a group of them has queries enough and nothing is read or drawn for each score."""
+    if work.masked or work.slopes or work.drops or work.queries < _GROUPED:
+        return ()
+    if size <= 64:
+        return Specialised(128, 3, 3), Specialised(128, 2, 3)
+    return (Specialised(128, 2, 2), Specialised(64, 2, 4)) if size <= 128 else (Specialised(64, 2, 2),)
 
 
 def shared_bytes(config: Forward, work: Work) -> int:

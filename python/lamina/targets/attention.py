@@ -5,26 +5,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
-from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPLIT
+from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPECIALISED, SPLIT
 from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
 from lamina.passes.grouped_products import GROUPED
 from lamina.passes.mask_operands import BLOCKS, BOUNDS
-from lamina.schedules.attention import Forward, Split, read
+from lamina.schedules.attention import Forward, Specialised, Split, read
 
 SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
 _LEAST = 16  # rows and columns of what tensor cores multiply
 _ALIGNED = 16  # bytes: of what descriptors begin at, and of their strides
+_UNSPECIALISED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "DROPS")  # what `forward` alone takes
 
 
-def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
+def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     """The program with attention and products of groups of ours as calls of kernels (see targets/triton_user.py), and these, by
     key."""
     from . import attention_backward, grouped_products  # which take much of this module
 
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
-    made[GROUPED] = grouped_products.grouped
+    made |= {GROUPED: grouped_products.grouped, SPECIALISED: lambda call: _specialised(call, gpu)}
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
         return program, {}
     from lamina.kernels.attention.backward_keys import backward_keys
@@ -33,48 +35,72 @@ def placed(program: Program) -> tuple[Program, Mapping[str, Any]]:
     from lamina.kernels.attention.bounds import bounds
     from lamina.kernels.attention.forward import forward
     from lamina.kernels.attention.join import join
+    from lamina.kernels.attention.specialised import specialised
     from lamina.kernels.attention.split import split
     from lamina.kernels.products.grouped import grouped
 
     functions = {
         FORWARD: forward, SPLIT: split, JOIN: join, BOUNDS: bounds, BLOCKS: blocks, BACKWARD_QUERIES: backward_queries,
-        BACKWARD_KEYS: backward_keys, GROUPED: grouped,
+        BACKWARD_KEYS: backward_keys, GROUPED: grouped, SPECIALISED: specialised,
     }  # fmt: skip
 
     def step(call: Any) -> Any:
         if not isinstance(call, Call) or call.callee not in made:
             return call
-        function = functions[call.callee]
-        said = {"name": call.callee.partition(".")[2], "key": function.cache_key, **made[call.callee](call)}
+        said = made[call.callee](call)
+        kernel = said.pop("kernel", call.callee)
+        said["gluon"] = functions[kernel].is_gluon()
+        said = {"name": kernel.partition(".")[2], "key": functions[kernel].cache_key, **said}
         return replace(call, kwargs=tuple(said.items()))
 
     return replace(program, steps=tuple(map(step, program.steps))), {f.cache_key: f for f in functions.values()}
 
 
+def _specialised(call: Call, gpu: Gpu) -> dict[str, Any]:
+    (query, key, value, *_), given = tensors(call), dict(call.kwargs)
+    config = read(str(given["schedule"]))
+    assert isinstance(config, Specialised)
+    described = {name: _described(ref) for name, ref in (("Q", query), ("K", key), ("V", value))}
+    if None in described.values():
+        schedule = str(config.instead(max(sizes(query)[3], sizes(value)[3])))
+        return {"kernel": FORWARD, **_forward(replace(call, kwargs=tuple((given | {"schedule": schedule}).items())))}
+    batch, heads, queries, _ = sizes(query)
+    programs = min(gpu.sm_count, batch * heads * -(-queries // (config.groups * config.queries)))
+    own = {"N": config.n, "GROUPS": config.groups, "STAGES": config.stages, "PROGRAMS": programs, **described}
+    return _many(call, own, _UNSPECIALISED, programs, 4, config.stages)
+
+
 def _forward(call: Call) -> dict[str, Any]:
-    (query, key, value, *more), out, given = tensors(call), call.outs[0], dict(call.kwargs)
+    (query, key, value, *more), given = tensors(call), dict(call.kwargs)
     config = read(str(given["schedule"]))
     assert isinstance(config, Forward)
+    batch, heads, queries, _ = sizes(query)
+    own = {
+        "M": config.m, "N": config.n, "BLOCKS": listed(extras(more, given)),
+        "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
+    }  # fmt: skip
+    return _many(call, own, (), batch * heads * -(-queries // config.m), config.warps, config.stages)
+
+
+def _many(call: Call, own: Mapping[str, Any], without: Sequence[str], programs: int, warps: int, stages: int) -> dict[str, Any]:
+    """A launch for many queries. own: constants of the kernel alone; without: those, and arguments, that it does not take."""
+    (query, key, value, *more), out, given = tensors(call), call.outs[0], dict(call.kwargs)
     batch, heads, queries, size = sizes(query)
     _, kv_heads, keys, values = sizes(value)
     head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
-    wide = {"D": power(size), "E": power(values)}
-    read_too = extras(more, given)
     constants = {
-        **shared(query, key, value, read_too, given), **_sums(call.outs, given), "OUT": strides(out),
+        **shared(query, key, value, extras(more, given), given), **_sums(call.outs, given), "OUT": strides(out),
         "BATCH": batch, "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"], "WINDOW": given["window"],
-        "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "M": config.m, "N": config.n, **wide,
-        "BLOCKS": listed(read_too), "DROPS": drops(given),
-        "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (key, value)))),
+        "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "D": power(size), "E": power(values),
+        "DROPS": drops(given), **own,
     }  # fmt: skip
     window = given["window"]
     assert isinstance(window, int)
     seen = min(keys, window or keys)
     flops = 2 * batch * heads * queries * seen * (size + values) // (2 if given["causal"] and not window else 1)
-    names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "out": "y0"}
-    names["sums"] = "y1" if given["sums"] else "x0"
-    blocks = batch * heads * -(-queries // config.m)
-    return said(given, names, constants, blocks, config.warps, config.stages, flops)
+    names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "out": "y0", "sums": "y1" if given["sums"] else "x0"}
+    names, constants = ({k: v for k, v in these.items() if k not in without} for these in (names, constants))
+    return said(given, names, constants, programs, warps, stages, flops)
 
 
 def _split(call: Call) -> dict[str, Any]:
@@ -210,6 +236,14 @@ def _suits_descriptors(ref: Ref) -> bool:
     *outer, last = strides(ref)
     offset = fixed(ref.offset, "attention")
     return last == 1 and offset % _ALIGNED == 0 and all(n and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
+
+
+def _described(ref: Ref) -> tuple[int, ...] | None:
+    """Strides that a descriptor of the whole tensor may have, any along what there is one of; None where there are none."""
+    found = tuple(_ALIGNED if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
+    *outer, last = found
+    rows = all(n > 0 and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
+    return found if rows and (last == 1 or sizes(ref)[-1] == 1) and fixed(ref.offset, "attention") % _ALIGNED == 0 else None
 
 
 def power(n: int) -> int:

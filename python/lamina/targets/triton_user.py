@@ -26,6 +26,7 @@ from .triton_hooks import function_of
 from .triton_printer import HEADER
 from .triton_stages import ALIGNED, to_ptx
 
+_GLUON = f"{HEADER}from triton.experimental import gluon\n"
 REASON = "custom"  # of calls that stand for Triton kernels: of users, and for attention
 _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
@@ -44,6 +45,7 @@ class UserKernel:
     outputs    how many of them are outputs
     hook       parameters that get what follows the kernel, a function and its operands; "" where it has none
     epilogue   what follows, as lamina-hook has written it
+    gluon      the function is in Gluon, Triton's language below its own
     threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
     """
 
@@ -58,6 +60,7 @@ class UserKernel:
     shared: int = 0
     hook: str = ""
     epilogue: str = ""
+    gluon: bool = False
 
     @property
     def block(self) -> int:
@@ -75,7 +78,8 @@ class UserKernel:
             text, taken = function_of(f"{self.symbol}_epilogue", self.epilogue)
             above = f"\n\n{text}\n"
             call += f", {function}={self.symbol}_epilogue, {operands}=({''.join(f'{name}, ' for name in taken).rstrip()})"
-        return f"{HEADER}{above}\n\n@triton.jit\ndef {self.symbol}({', '.join(names)}):\n    kernel({call})\n"
+        header, jit = (_GLUON, "gluon.jit") if self.gluon else (HEADER, "triton.jit")
+        return f"{header}{above}\n\n@{jit}\ndef {self.symbol}({', '.join(names)}):\n    kernel({call})\n"
 
 
 def launched(program: Program) -> tuple[Program, list[UserKernel]]:
@@ -112,7 +116,7 @@ def _kernel(call: Call, program: Program) -> UserKernel:
         arguments=arguments,
         outputs=len(call.outs),
         **{name: said[name] for name in ("key", "call", "warps", "stages")},
-        **{name: said[name] for name in ("threads", "shared", "hook", "epilogue") if name in said},
+        **{name: said[name] for name in ("threads", "shared", "hook", "epilogue", "gluon") if name in said},
     )
 
 
@@ -162,7 +166,8 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
         made = to_ptx(defined(kernel, function), pointers, gpu, warps=kernel.warps, stages=kernel.stages)
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
-    text = f"# {_start(function)}\n@triton.jit\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
+    jit = "gluon.jit" if kernel.gluon else "triton.jit"
+    text = f"# {_start(function)}\n@{jit}\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
     return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
 
 
@@ -225,7 +230,7 @@ def threads_of(compiled: Compiled) -> int:
 
 def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Compiled]]:
     """The program with launches of users' kernels and of those for attention, and their PTX. functions: users', by key."""
-    program, ours = attention.placed(program)
+    program, ours = attention.placed(program, gpu)
     program, kernels = launched(program)
     found, by_symbol = {**functions, **ours}, {kernel.symbol: kernel for kernel in kernels}
     made = {kernel.symbol: compile_user(kernel, found[kernel.key], gpu) for kernel in kernels}

@@ -1,0 +1,246 @@
+"""Attention of many queries for Hopper, with warps of different parts (FlashAttention-3, Shah et al. 2024), in Triton's Gluon.
+
+One warp brings keys and values by TMA into a ring of stages; GROUPS groups of four warps have 64 queries each. A group multiplies
+the next queries by keys and these weights by values while it computes the weights after them: tensor cores do not wait for
+exponentials. Programs are as many as the GPU has multiprocessors; each takes one block of queries after the other, and the next
+block's keys are under way while the last one's results are written.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
+from .sizes import sizes
+
+_LOG2_E = gl.constexpr(1.4426950408889634)
+_LN_2 = gl.constexpr(0.6931471805599453)
+_NONE = gl.constexpr(-float("inf"))
+_bring = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # the name before triton 3.7
+
+
+@gluon.jit
+def specialised(
+    q, k, v, bounds, out, sums, Q: gl.constexpr, K: gl.constexpr, V: gl.constexpr, OUT: gl.constexpr, SUMS: gl.constexpr,
+    LOGS: gl.constexpr, BATCH: gl.constexpr, HEADS: gl.constexpr, GROUP: gl.constexpr, QUERIES: gl.constexpr, KEYS: gl.constexpr,
+    SIZE: gl.constexpr, VALUES: gl.constexpr, SCALE: gl.constexpr, CAUSAL: gl.constexpr, OFFSET: gl.constexpr,
+    WINDOW: gl.constexpr, BOUNDS: gl.constexpr, TOGETHER: gl.constexpr, GROUPS: gl.constexpr, N: gl.constexpr, D: gl.constexpr,
+    E: gl.constexpr, STAGES: gl.constexpr, PROGRAMS: gl.constexpr,
+):  # fmt: skip
+    """
+    As `forward` (see there), without masks that are read, and
+
+    GROUPS    of warps that multiply, each for 64 queries: 2 or 3
+    STAGES    blocks of N keys, and of values, that the ring holds
+    PROGRAMS  of the grid
+    """
+    P: gl.constexpr = sizes(
+        OUT, SUMS, LOGS, BATCH, HEADS, GROUP, QUERIES, KEYS, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, BOUNDS, TOGETHER, GROUPS, N,
+        D, E, STAGES, PROGRAMS,
+    )  # fmt: skip
+    M: gl.constexpr = P.M
+    dtype: gl.constexpr = q.dtype.element_ty
+    q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, M, D], dtype)
+    k_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, N, D], dtype)
+    v_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, N, E], dtype)
+    q_at = tma.make_tensor_descriptor(q, [BATCH, HEADS, QUERIES, SIZE], [Q[0], Q[1], Q[2], 1], [1, 1, M, D], q_shared)
+    k_at = tma.make_tensor_descriptor(k, [BATCH, HEADS // GROUP, KEYS, SIZE], [K[0], K[1], K[2], 1], [1, 1, N, D], k_shared)
+    v_at = tma.make_tensor_descriptor(v, [BATCH, HEADS // GROUP, KEYS, VALUES], [V[0], V[1], V[2], 1], [1, 1, N, E], v_shared)
+    queries = gl.allocate_shared_memory(dtype, [GROUPS, 1, 1, M, D], q_shared)
+    keys = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, N, D], k_shared)
+    values = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, N, E], v_shared)
+    q_full, q_free = _barriers(GROUPS, 1), _barriers(GROUPS, 1)
+    k_full, k_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
+    v_full, v_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
+    ring = (queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free)
+    at = (q_at, k_at, v_at)
+    if GROUPS == 2:
+        gl.warp_specialize(
+            [(_use, (0, P, ring, bounds, out, sums)), (_use, (1, P, ring, bounds, out, sums)), (_bring_all, (P, at, ring, bounds))],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_use, (0, P, ring, bounds, out, sums)),
+                (_use, (1, P, ring, bounds, out, sums)),
+                (_use, (2, P, ring, bounds, out, sums)),
+                (_bring_all, (P, at, ring, bounds)),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )
+
+
+@gluon.jit
+def _barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
+    """COUNT barriers, each for that many arrivals."""
+    made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(COUNT):
+        mbarrier.init(made.index(i), count=ARRIVALS)
+    return made
+
+
+@gluon.jit
+def _rounds(P: gl.constexpr):
+    """Blocks of queries of this program."""
+    return (P.UNITS - gl.program_id(0) + P.PROGRAMS - 1) // P.PROGRAMS * P.PAIR
+
+
+@gluon.jit
+def _block(i, bounds, P: gl.constexpr):
+    """The i-th block of queries: batch, head, first query; the first key that may be seen and the end of them; blocks of keys: the
+    first, and how many, at least one."""
+    unit = i // P.PAIR * P.PROGRAMS + gl.program_id(0)
+    first_head = unit // (P.PLACES // P.PAIR * P.TOGETHER) * P.TOGETHER
+    wide = gl.minimum(P.TOGETHER, P.BATCH * P.HEADS - first_head)
+    inside = unit - first_head * (P.PLACES // P.PAIR)
+    place = inside // wide
+    if P.PAIR == 2:
+        place = gl.where(i % 2 == 0, P.PLACES - 1 - place, place)
+    start = place * P.ROWS
+    batch, head = (first_head + inside % wide) // P.HEADS, (first_head + inside % wide) % P.HEADS
+    first, stop = start * 0, start * 0 + P.KEYS
+    if len(P.BOUNDS) > 0:
+        bounds += batch * P.BOUNDS[0] + head * P.BOUNDS[1]
+        first, stop = gl.maximum(gl.load(bounds), 0), gl.minimum(gl.load(bounds + P.BOUNDS[2]), P.KEYS)
+    begin, end = first, stop
+    if P.CAUSAL:
+        end = gl.minimum(end, start + P.ROWS + P.OFFSET)
+    if P.WINDOW > 0:
+        begin = gl.maximum(begin, start + P.OFFSET - P.WINDOW + 1)
+    begin = begin // P.N
+    return batch, head, start, first, stop, begin, gl.maximum((end + P.N - 1) // P.N - begin, 1)
+
+
+@gluon.jit
+def _bring_all(P: gl.constexpr, at, ring, bounds):
+    """The warp of loads. Of a tile's blocks of keys the last comes first: with CAUSAL, that hides some."""
+    queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
+    q_at, k_at, v_at = at
+    done = gl.program_id(0) * 0
+    groups: gl.constexpr = P.GROUPS
+    bytes: gl.constexpr = 2  # of an element
+    for i in range(_rounds(P)):
+        batch, head, start, _, _, begin, count = _block(i, bounds, P)
+        for group in gl.static_range(groups):
+            mbarrier.wait(q_free.index(group), (i & 1) ^ 1)
+            mbarrier.expect(q_full.index(group), P.M * P.D * bytes)
+            _bring(q_at, [batch, head, start + group * P.M, 0], q_full.index(group), queries.index(group))
+        for j in range(count):
+            stage, free = (done + j) % P.STAGES, (((done + j) // P.STAGES) & 1) ^ 1
+            key = (begin + count - 1 - j) * P.N
+            mbarrier.wait(k_free.index(stage), free)
+            mbarrier.expect(k_full.index(stage), P.N * P.D * bytes)
+            _bring(k_at, [batch, head // P.GROUP, key, 0], k_full.index(stage), keys.index(stage))
+            mbarrier.wait(v_free.index(stage), free)
+            mbarrier.expect(v_full.index(stage), P.N * P.E * bytes)
+            _bring(v_at, [batch, head // P.GROUP, key, 0], v_full.index(stage), values.index(stage))
+        done += count
+
+
+@gluon.jit
+def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
+    """Four warps: 64 queries of each tile, with all blocks of keys."""
+    queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
+    M: gl.constexpr = P.M
+    N: gl.constexpr = P.N
+    D: gl.constexpr = P.D
+    E: gl.constexpr = P.E
+    scored: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
+    summed: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, E, 16])
+    weighing: gl.constexpr = gl.DotOperandLayout(0, summed, 2)
+    dtype: gl.constexpr = queries.dtype
+    q = queries.index(GROUP).reshape([M, D])
+    zeros = gl.zeros([M, N], gl.float32, layout=scored)
+    done = gl.program_id(0) * 0
+    for i in range(_rounds(P)):
+        batch, head, start, first, stop, begin, count = _block(i, bounds, P)
+        start += GROUP * P.M
+        acc = gl.zeros([M, E], gl.float32, layout=summed)
+        mbarrier.wait(q_full.index(GROUP), i & 1)
+        stage, phase = done % P.STAGES, (done // P.STAGES) & 1
+        mbarrier.wait(k_full.index(stage), phase)
+        scores = warpgroup_mma(q, keys.index(stage).reshape([N, D]).permute([1, 0]), zeros, use_acc=False, is_async=True)
+        scores = warpgroup_mma_wait(0, [scores])
+        mbarrier.arrive(k_free.index(stage), count=1)
+        scores = _hide(scores, (begin + count - 1) * P.N, start, first, stop, P)
+        most = gl.full([M], _NONE, gl.float32, layout=gl.SliceLayout(1, scored))
+        weights, _, most, total = _weigh(scores, most, gl.zeros([M], gl.float32, layout=gl.SliceLayout(1, scored)), P)
+        weights = gl.convert_layout(weights.to(dtype), weighing)
+        for j in range(1, count):
+            before, phase_before = (done + j - 1) % P.STAGES, ((done + j - 1) // P.STAGES) & 1
+            stage, phase = (done + j) % P.STAGES, ((done + j) // P.STAGES) & 1
+            mbarrier.wait(k_full.index(stage), phase)
+            scores = warpgroup_mma(q, keys.index(stage).reshape([N, D]).permute([1, 0]), zeros, use_acc=False, is_async=True)
+            mbarrier.wait(v_full.index(before), phase_before)
+            later = warpgroup_mma(weights, values.index(before).reshape([N, E]), acc, is_async=True)
+            scores = warpgroup_mma_wait(1, [scores])
+            mbarrier.arrive(k_free.index(stage), count=1)
+            scores = _hide(scores, (begin + count - 1 - j) * P.N, start, first, stop, P)
+            found, old, most, total = _weigh(scores, most, total, P)
+            acc = warpgroup_mma_wait(0, [later])
+            mbarrier.arrive(v_free.index(before), count=1)
+            acc = acc * gl.convert_layout(old, gl.SliceLayout(1, summed))[:, None]
+            weights = gl.convert_layout(found.to(dtype), weighing)
+        mbarrier.arrive(q_free.index(GROUP), count=1)
+        done += count
+        stage, phase = (done - 1) % P.STAGES, ((done - 1) // P.STAGES) & 1
+        mbarrier.wait(v_full.index(stage), phase)
+        acc = warpgroup_mma(weights, values.index(stage).reshape([N, E]), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, [acc])
+        mbarrier.arrive(v_free.index(stage), count=1)
+        _keep(acc, most, total, out, sums, batch, head, start, P)
+
+
+@gluon.jit
+def _hide(scores, at, start, first, stop, P: gl.constexpr):
+    """Scores of keys `at` to at + N, -inf where they are hidden by where they are; `start`: the first query."""
+    M: gl.constexpr = P.M
+    N: gl.constexpr = P.N
+    edge = (at + P.N > stop) | (at < first)
+    if P.CAUSAL:
+        edge |= at + P.N - 1 > start + P.OFFSET
+    if P.WINDOW > 0:
+        edge |= at <= start + P.M - 1 + P.OFFSET - P.WINDOW
+    if edge:
+        rows = start + gl.arange(0, M, layout=gl.SliceLayout(1, scores.type.layout))[:, None]
+        keys = at + gl.arange(0, N, layout=gl.SliceLayout(0, scores.type.layout))[None, :]
+        hidden = (keys >= stop) | (keys < first)
+        if P.CAUSAL:
+            hidden = hidden | (keys > rows + P.OFFSET)
+        if P.WINDOW > 0:
+            hidden = hidden | (keys <= rows + (P.OFFSET - P.WINDOW))
+        scores = gl.where(hidden, _NONE, scores)
+    return scores
+
+
+@gluon.jit
+def _weigh(scores, most, total, P: gl.constexpr):
+    """Exponentials relative to each row's largest score, by how much those before shrink, that score times log2(e) and SCALE, and
+    their sum: online softmax, as step.py."""
+    factor: gl.constexpr = P.SCALE * _LOG2_E
+    now = gl.maximum(most, gl.max(scores, 1) * factor)
+    origin = gl.where(now == _NONE, 0.0, now)  # a row of which nothing has been seen yet
+    weights = gl.exp2(scores * factor - origin[:, None])
+    old = gl.exp2(most - origin)
+    return weights, old, now, total * old + gl.sum(weights, 1)
+
+
+@gluon.jit
+def _keep(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
+    """Writes results, and the logarithms of sums as step.py's keep_sums does."""
+    M: gl.constexpr = P.M
+    E: gl.constexpr = P.E
+    if P.LOGS > 0:
+        rows = start + gl.arange(0, M, layout=total.type.layout)
+        seen = (most != _NONE) & (rows < P.QUERIES)
+        log = gl.where(seen, (most + gl.log2(gl.where(total == 0.0, 1.0, total))) * _LN_2, -_NONE)
+        gl.store(sums + batch * P.SUMS[0] + head * P.SUMS[1] + rows * P.SUMS[2], log, mask=rows < P.LOGS)
+    layout: gl.constexpr = acc.type.layout
+    total = gl.convert_layout(gl.where(total == 0.0, 1.0, total), gl.SliceLayout(1, layout))  # rows that see nothing are zero
+    rows = start + gl.arange(0, M, layout=gl.SliceLayout(1, layout))[:, None]
+    e = gl.arange(0, E, layout=gl.SliceLayout(0, layout))[None, :]
+    at = out + batch.to(gl.int64) * P.OUT[0] + head * P.OUT[1] + rows.to(gl.int64) * P.OUT[2] + e * P.OUT[3]
+    found = acc / total[:, None]
+    gl.store(at, found.to(out.dtype.element_ty), mask=(rows < P.QUERIES) & (e < P.VALUES))

@@ -1,0 +1,131 @@
+"""Attention whose warps have parts of their own, in the simulator of Gluon against float64, and down to a cubin."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from attention_masks import lengths
+from attention_programs import compute, efficient, exact, flash, graph_level, program_of
+from torch import Tensor
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.schedules.attention import read
+from lamina.targets.ptx import ptxas
+from lamina.targets.triton_user import take
+
+SCHEDULE = "specialised{n=32 groups=2 stages=2}"
+HOPPER = Gpu.named("sm_90a")
+
+
+def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.randn(*shape).to(dtype)
+
+
+def near(found: Tensor, want: Tensor) -> None:
+    """Weights are rounded to the type before they are multiplied, as tensor cores want them."""
+    assert found.shape == want.shape and bool(found.isfinite().all())
+    assert float((found.double() - want).norm() / want.norm()) <= 5e-3
+
+
+@pytest.mark.parametrize("schedule", [SCHEDULE, "specialised{n=16 groups=3 stages=3}"])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "length", "size", "dtype"),
+    [(2, 1, 130, 16, torch.bfloat16), (1, 2, 67, 40, torch.float16), (1, 1, 1, 64, torch.bfloat16)],
+)
+def test_sizes(heads: int, kv_heads: int, length: int, size: int, dtype: torch.dtype, causal: bool, schedule: str) -> None:
+    q = random(2, heads, length, size, dtype=dtype)
+    k, v = (random(2, kv_heads, length, size, dtype=dtype) for _ in range(2))
+    (found,), names = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), schedule)
+    near(found, exact(q, k, v, causal=causal))
+    assert names == ["attention_specialised"]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_several_tiles_a_program(causal: bool) -> None:
+    """More than there are multiprocessors: with causal attention in pairs, of which the last is half empty."""
+    q, k, v = (random(1, 3, 300, 16) for _ in range(3))
+    few = replace(HOPPER, sm_count=2)
+    (found,), _ = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), "specialised{n=64 groups=2 stages=2}", few)
+    near(found, exact(q, k, v, causal=causal))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(150, 70), (70, 150)])
+def test_as_many_keys_as_there_are(queries: int, keys: int) -> None:
+    q, k, v = random(1, 2, queries, 16), random(1, 2, keys, 16), random(1, 2, keys, 24)
+    (found,), _ = compute(lambda q, k, v: efficient(q, k, v, None, True), (q, k, v), SCHEDULE)
+    near(found, exact(q, k, v, causal=True))
+
+
+def test_window() -> None:
+    q, k, v = (random(1, 2, 260, 16) for _ in range(3))
+
+    def seen() -> Tensor:
+        at = torch.arange(260)
+        return ((at[None, :] <= at[:, None]) & (at[None, :] > at[:, None] - 50)).expand(1, 2, 260, 260)
+
+    (found,), names = compute(lambda q, k, v: efficient(q, k, v, seen()), (q, k, v), SCHEDULE)
+    near(found, exact(q, k, v, seen()))
+    assert names == ["attention_specialised"]
+
+
+def test_lengths_of_sequences() -> None:
+    q, k, v = (random(3, 2, 140, 16) for _ in range(3))
+    there = (torch.arange(140)[None, :] < torch.tensor([140, 65, 1])[:, None]).long()
+    of = (3, 2, 140, 140)
+    fn = lambda q, k, v, there: efficient(q, k, v, lengths(there, of, q.dtype))  # noqa: E731
+    (found,), names = compute(fn, (q, k, v, there), SCHEDULE)
+    near(found, exact(q, k, v, lengths(there, of, q.dtype)))
+    assert names[-2:] == ["attention_bounds", "attention_specialised"]
+
+
+def test_heads_side_by_side() -> None:
+    """Of one product for queries, keys and values, as models have them: positions first, heads of 48 in 3 x 96 elements."""
+    x = random(2, 130, 3 * 96)
+
+    def fn(x: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (2, 48)).transpose(1, 2) for part in x.chunk(3, -1))
+        return flash(q, k, v, True)
+
+    (found,), names = compute(fn, (x,), SCHEDULE)
+    q, k, v = (part.unflatten(-1, (2, 48)).transpose(1, 2) for part in x.chunk(3, -1))
+    near(found, exact(q, k, v, causal=True))
+    assert names == ["attention_specialised"]
+
+
+def test_what_descriptors_cannot_take() -> None:
+    """Rows of 36 bytes: the kernel without them."""
+    q, k, v = (random(1, 2, 70, 18) for _ in range(3))
+    (found,), names = compute(lambda q, k, v: flash(q, k, v, True), (q, k, v), SCHEDULE)
+    near(found, exact(q, k, v, causal=True))
+    assert names == ["attention_forward"]
+
+
+@pytest.mark.parametrize("schedule", ["specialised{n=48}", "specialised{groups=4}", "specialised{stages=0}", "specialised{m=64}"])
+def test_no_such_schedule(schedule: str) -> None:
+    with pytest.raises(CompileError):
+        read(schedule)
+
+
+@pytest.mark.parametrize(
+    ("size", "schedule"),
+    [
+        (64, "specialised{n=128 groups=3 stages=3}"),
+        (256, "specialised{n=64 groups=2}"),
+    ],
+)
+def test_code(size: int, schedule: str, tmp_path: Path) -> None:
+    """Registers are handed from the warp of loads to those that multiply; nothing is spilled, nothing waits for one product at a
+    time."""
+    x = torch.zeros(2, 16, 2048, size, dtype=torch.bfloat16)
+    program, (made,) = take(program_of(graph_level(lambda q, k, v: flash(q, k, v, True), (x, x, x)), schedule), {}, HOPPER)
+    (tmp_path / "kernel.ptx").write_text(made.ptx)
+    command = [str(ptxas(HOPPER.arch)), "-v", f"-arch={HOPPER.arch}", "kernel.ptx", "-o", "kernel.cubin"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    assert "0 bytes spill stores" in said and "serialized" not in said
+    assert re.search(r"setmaxnreg\.inc\.sync\.aligned\.u32 \t?(240|160);", made.ptx)
+    assert program.steps[0].threads == (512 if "groups=3" in schedule else 384)
