@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 NAME = "FILE.py:FACTORY"  # the model stands where other commands have their name
 WIDTH = 150  # of text that goes to no terminal
-_ABOUT = "Measures the matrix products and attention of a model on this machine's GPU, and stores what is the fastest for each."
+_ABOUT = (
+    "Measures the matrix products, attention, softmax, norms and losses of a model on this machine's GPU, and stores what is the "
+    "fastest for each."
+)
 
 
 def add_command(commands: "Commands") -> None:

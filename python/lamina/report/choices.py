@@ -1,4 +1,5 @@
-"""How matrix products and attention are computed, and why: what tuning knows of them, or the default and how to tune."""
+"""How matrix products, attention and large reductions along rows are computed, and why: what tuning knows of them, or the default
+and how to tune."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 

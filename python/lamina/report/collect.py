@@ -38,7 +38,7 @@ def graph(
         seconds=dict(seconds),
         cuda_graph=cuda_graph,
         choices=choices,
-        products="" if choices else default(program, tune),
+        products=default(program, tune) if all(choice.of_rows for choice in choices) else "",
     )
 
 

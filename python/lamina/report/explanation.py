@@ -113,7 +113,7 @@ class Graph:
 
     seconds     time of every stage and pass, in order
     cuda_graph  whether its steps run as a CUDA graph, on a GPU
-    choices     how its matrix products and attention are computed, by what tuning knows of them
+    choices     how its matrix products, attention and large rows are computed, by what tuning knows of them
     products    what became of them where tuning knows nothing, and how to tune; "" without any
     """
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lamina.schedules.rows import MODEL
+
 from .question import Answer, Question
 
 
@@ -28,6 +30,11 @@ class Choice:
     def of(question: Question, answer: Answer) -> "Choice":
         times = tuple(sorted(answer.times, key=lambda pair: pair[1]))
         return Choice(question.what, answer.winner, times, answer.dropped, answer.pinned)
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether a kernel's schedule alone was asked about, no call of the library."""
+        return MODEL in {self.chosen, *dict(self.seconds), *dict(self.dropped)}
 
     def to_json(self) -> dict[str, Any]:
         known = {"seconds": dict(self.seconds), "dropped": dict(self.dropped)}
