@@ -35,7 +35,7 @@ def near(found: Tensor, want: Tensor) -> None:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "length", "size", "dtype"),
-    [(2, 1, 130, 16, torch.bfloat16), (1, 2, 67, 40, torch.float16), (1, 1, 1, 64, torch.bfloat16)],
+    [(2, 1, 130, 16, torch.bfloat16), (2, 2, 67, 40, torch.float16), (1, 1, 1, 64, torch.bfloat16)],
 )
 def test_sizes(heads: int, kv_heads: int, length: int, size: int, dtype: torch.dtype, causal: bool, schedule: str) -> None:
     q = random(2, heads, length, size, dtype=dtype)
