@@ -112,7 +112,7 @@ def backward_keys(
                     drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, False,
                 )  # fmt: skip
     if len(DROPS) > 0:
-        value_acc *= DROPS[1]
+        key_acc, value_acc = key_acc * DROPS[1], value_acc * DROPS[1]
     wide_places = places.to(tl.int64)[:, None]
     k_to = d_k + batch * D_K[0] + kv_head * D_K[1] + wide_places * D_K[2] + d[None, :] * D_K[3]
     v_to = d_v + batch * D_V[0] + kv_head * D_V[1] + wide_places * D_V[2] + e[None, :] * D_V[3]
@@ -146,7 +146,7 @@ def _block(
     left, d_weights = found, tl.dot(values, grads.T)
     if len(DROPS) > 0:
         keeps = kept(drawn, number, at, start, DROPS[0], M, places.shape[0], True)
-        left, d_weights = tl.where(keeps, found, 0.0), tl.where(keeps, d_weights * DROPS[1], 0.0)
+        left, d_weights, delta = tl.where(keeps, found, 0.0), tl.where(keeps, d_weights, 0.0), delta * DROPS[2]
     value_acc = tl.dot(left.to(grads.dtype), grads, value_acc)
     d_scores = found * (d_weights - delta[None, :])
     return tl.dot(d_scores.to(queries.dtype), queries, key_acc), value_acc

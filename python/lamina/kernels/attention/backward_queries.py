@@ -84,6 +84,7 @@ def backward_queries(
     number, drawn = (batch * HEADS + head).to(tl.int32), 0
     if len(DROPS) > 0:
         drawn = tl.load(seed)
+        delta *= DROPS[2]
     if len(BLOCKS) > 0:
         blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
         count, at = tl.load(blocks), tl.load(blocks + 2)
@@ -113,6 +114,8 @@ def backward_queries(
                     acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
                     VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, True,
                 )  # fmt: skip
+    if len(DROPS) > 0:
+        acc *= DROPS[1]
     to = d_q + batch * D_Q[0] + head * D_Q[1] + rows.to(tl.int64)[:, None] * D_Q[2] + d[None, :] * D_Q[3]
     tl.store(to, (acc * SCALE).to(d_q.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (d[None, :] < SIZE))
 
@@ -141,6 +144,6 @@ def _block(
     d_weights = tl.dot(grads, value.T)
     if len(DROPS) > 0:
         keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
-        d_weights = tl.where(keeps, d_weights * DROPS[1], 0.0)
+        d_weights = tl.where(keeps, d_weights, 0.0)  # times the factor at the end, as all else
     d_scores = found * (d_weights - delta[:, None])
     return tl.dot(d_scores.to(key.dtype), key, acc)
