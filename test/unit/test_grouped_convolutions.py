@@ -12,20 +12,26 @@ import torch.nn.functional as F
 from gpu_programs import Simulated, distribute, tiled
 from test_products_convolutions import check as check_product
 from test_products_convolutions import random
-from test_tune_products import graph_level
+from test_tune_products import annotated, graph_level
 from torch import Tensor
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.frontend import decompositions_library
-from lamina.passes.choose import kernels_of
+from lamina.passes.choose import LIBRARY, kernels_of
+from lamina.passes.emit_program import program_from
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline import run
 from lamina.passes.product_groups import bundles
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import Work
 from lamina.targets import named, triton_text
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import compile_kernel, join
+from lamina.tune.cut import Cut
+from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.store import Store
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"
@@ -135,6 +141,30 @@ def test_candidates(group: int, first: list[str]) -> None:
     kinds = [c.partition("{")[0] for c in ours]
     assert kinds[: len(first)] == first and set(kinds) == set(first) and (len(kinds) > 2) == ("triton" in first)
     assert not unmeasured
+
+
+def test_an_answer_makes_it_ours(store: Store, here: Identity) -> None:
+    """Asked with what reads it, on images as they lie; the candidate that was measured is the program then."""
+
+    def net(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.relu(F.conv2d(x, w, b, padding=1, groups=8)) + 1
+
+    module = graph_level(random(2, 32, 6, 7), random(32, 4, 3, 3), random(32), fn=net)
+    (bundle,) = bundles(module)
+    cut = Cut(bundle)
+    assert cut.what.startswith("convolution 2x32x6x7 by 32x4x3x3 and ")
+    cut_module = ir.Module.parse(cut.text, module.context)
+    with module.context, ir.Location.unknown():
+        cut.mark(cut_module, "strips")
+    run(pipeline("graph", "tile", target=gpu_programs.TARGET), cut_module)
+    store.put(
+        Question(cut.key, cut.what, (LIBRARY, "strips"), LIBRARY), here, Answer("strips", (("strips", 1e-5), (LIBRARY, 2e-5)))
+    )
+    assert [answer.winner for _, answer in annotated(module, store)] == ["strips"]
+    run(pipeline("graph", "tile", target=gpu_programs.TARGET), module)
+    with module.context:
+        for made in (cut_module, module):
+            assert [type(step) for step in program_from(made, "cuda").steps] == [Launch, Launch]
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
