@@ -1,5 +1,6 @@
 """Products whose warps take turns, as kernels in Gluon: their text, and down to the cubin. What they compute: test/gpu."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -99,8 +100,21 @@ def test_code(name: str) -> None:
     ],
 )
 def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) -> None:
-    with pytest.raises(CompileError, match=f"cannot take turns: .*{why}"):
-        printed(fn, random(256, inner), random(inner, 256), schedule=schedule)
+    """Blocks that are no others are computed by a kernel in Triton's own language."""
+    kernel = printed(fn, random(256, inner), random(inner, 256), schedule=schedule)
+    assert re.match(f"# No turns: .*{why}.*\n@triton.jit", kernel.kernel) and not kernel.config.turns
+
+
+def test_what_gluon_refuses() -> None:
+    """Threads of a CTA are then fewer than the launch was made with."""
+    gpu = Gpu.named("sm_90a")
+    kernel = printed(gelu, random(256, 64), random(512, 64), random(512))
+    assert kernel.otherwise is not None and compile_kernel(kernel, gpu).needs.threads == 0
+    refused = replace(kernel, kernel=kernel.kernel.replace("barriers(2)", "barriers(2.5)"))
+    large = replace(kernel, kernel=kernel.kernel.replace("[2, 128, 128]", "[8, 128, 128]"))
+    for other, on in ((refused, gpu), (large, gpu), (kernel, Gpu.named("sm_80"))):
+        made = compile_kernel(other, on)
+        assert made.needs.threads == 128 and "setmaxnreg" not in made.ptx and ".reqntid 128" in made.ptx
 
 
 GELU, ROWS = 21, 8192  # operations, rows
@@ -122,10 +136,8 @@ def test_cost_model(work: Work, measured: float) -> None:
     assert not any(c.turns for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))
 
 
-def test_no_descriptors_no_turns() -> None:
-    module, _ = tiled(gelu, (random(256, 128), random(512, 128), random(512)), products=str(TURNS))
-    with pytest.raises(CompileError, match="cannot take turns: .*no descriptor"):
-        triton_text.take(module, False)
+def test_schedules() -> None:
     for wrong in ("warps=8", "m=32", "stages=1", "descriptors=0"):
         with pytest.raises(CompileError, match="turns=1"):
-            Config.read(f"triton{{{wrong} turns=1}}").check()
+            Config.read(f"triton{{{wrong} turns=1}}")
+    assert TURNS.threads == 384 and TURNS.plain.threads == 128

@@ -1,7 +1,7 @@
 """Block shapes of matrix products, which go down through Triton. What they cost: product_cost."""
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from lamina.core.errors import CompileError
 
@@ -48,6 +48,11 @@ class Config:
     def threads(self) -> int:
         """Of a CTA; the warp that loads has a group of its own."""
         return 32 * self.warps * (3 if self.turns else 1)
+
+    @property
+    def plain(self) -> "Config":
+        """The same blocks without turns."""
+        return replace(self, turns=0, stages=min(self.stages, 3)) if self.turns else self
 
     def __str__(self) -> str:
         """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""

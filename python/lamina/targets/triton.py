@@ -7,7 +7,8 @@ more, memory that the kernel keeps descriptors in and memory for a profiler, whi
 import linecache
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lamina.core.errors import CompileError
@@ -18,6 +19,7 @@ from .triton_ops import POINTERS
 from .triton_printer import Printed
 from .triton_stages import to_ptx
 
+_GLUON = 90  # the compute capability whose kernels are written in Gluon, with wgmma
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(  # what a module defines besides the kernel: memory, tables, texts, functions that are not inlined
@@ -39,7 +41,17 @@ class Compiled:
 
 
 def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
-    """The PTX of a printed kernel. CompileError with Triton's message where it refuses."""
+    """The PTX of a printed kernel, or of the one that does the same where Triton refuses it. CompileError with Triton's message."""
+    if kernel.otherwise is not None:
+        with suppress(CompileError):
+            if gpu.capability == _GLUON:
+                return _compiled(kernel, gpu)
+        kernel = kernel.otherwise
+    made = _compiled(kernel, gpu)
+    return replace(made, needs=replace(made.needs, threads=kernel.config.threads))
+
+
+def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:
     types = [POINTERS.get(dtype) for dtype, _ in kernel.arguments]
     if None in types:
         dtype = kernel.arguments[types.index(None)][0]
@@ -51,6 +63,9 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
         said = str(error).strip().splitlines() or [type(error).__name__]
         refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {said[-1]}"
         raise CompileError(refusal, remedy="see its text by --emit=triton") from error
+    if made.needs.shared > gpu.shared_bytes:
+        asks = f"kernel @{kernel.name} ({kernel.config}) asks for {made.needs.shared} bytes of shared memory"
+        raise CompileError(asks, remedy=f"{gpu.arch} has {gpu.shared_bytes} for a CTA: smaller blocks, or fewer stages")
     return Compiled(kernel.name, renamed(made.text, made.name, kernel.name), made.needs)
 
 

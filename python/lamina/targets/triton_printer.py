@@ -38,6 +38,7 @@ class Printed:
     arguments   element type of each parameter, as MLIR writes it, and bytes that its memory is aligned to
     config      warps and stages to compile it with
     imports     lines before it, of a kernel in Gluon
+    otherwise   the kernel in Triton's own language that does the same, where Gluon has no way to
     """
 
     name: str
@@ -46,6 +47,7 @@ class Printed:
     arguments: tuple[tuple[str, int], ...]
     config: Config
     imports: str = ""
+    otherwise: "Printed | None" = None
 
     @property
     def text(self) -> str:
@@ -65,7 +67,7 @@ class Printer(Pairs):
     """joint: two products may be one dot."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str, *, joint: bool = False) -> None:
-        self.config = Config.read(ir.StringAttr(function.attributes["tile.triton"]).value)
+        self.config = config_of(function).plain
         super().__init__(function, descriptors and bool(self.config.descriptors))
         self.name, self.joint = name, joint and bool(self.config.joint)
         self.programs = ir.IntegerAttr(function.attributes["tile.grid"]).value
@@ -237,6 +239,10 @@ class Printer(Pairs):
 
     def _refuse(self, op: ir.Operation) -> CompileError:
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
+
+
+def config_of(function: ir.Operation) -> Config:
+    return Config.read(ir.StringAttr(function.attributes["tile.triton"]).value)
 
 
 def literal(number: float) -> str:

@@ -5,12 +5,11 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.schedules.contraction import Config
 
 from .triton_blocks import BlockPrinter
 from .triton_pairs import either
-from .triton_printer import Printed, Printer, together
-from .triton_turns import TurnsPrinter
+from .triton_printer import Printed, Printer, config_of, together
+from .triton_turns import NoTurns, TurnsPrinter
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
@@ -39,8 +38,16 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     name = ir.StringAttr(function.attributes["sym_name"]).value
     if not _multiplies(function):
         return BlockPrinter(function, name).run()
-    if Config.read(ir.StringAttr(function.attributes["tile.triton"]).value).turns:
-        return TurnsPrinter(function, descriptors, name).run()
+    plain = _product(function, descriptors, name)
+    if not config_of(function).turns:
+        return plain
+    try:
+        return replace(TurnsPrinter(function, descriptors, name).run(), otherwise=plain)
+    except NoTurns as why:
+        return replace(plain, kernel=f"# No turns: {why}\n{plain.kernel}")
+
+
+def _product(function: ir.Operation, descriptors: bool, name: str) -> Printed:
     near = Printer(function, descriptors, f"{name}_near", joint=True)
     joint = near.run()
     if near.near is None:

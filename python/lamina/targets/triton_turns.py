@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
 from lamina.core.program import ITEM_BYTES
-from lamina.passes.locations import where
 
 from .triton_math import FUNCTIONS
 from .triton_memory import INDENT, Tile
 from .triton_ops import TYPES
 from .triton_pairs import alike
-from .triton_printer import Printed, Printer
+from .triton_printer import Printed, Printer, config_of
 
 IMPORTS = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -35,6 +33,10 @@ _LANES = 128  # threads of a group
 _ACCUMULATED = 128  # elements of sums that one of them has registers for
 _REGISTERS, _LOADS = 240, 24  # of a thread that multiplies, of one that loads
 _FACTORS = ("f16", "bf16")
+
+
+class NoTurns(Exception):
+    """Why a program's warps cannot take turns."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,11 @@ class Ring:
 
 
 class TurnsPrinter(Printer):
-    """Refuses programs but those that multiply blocks by descriptors in one loop."""
+    """NoTurns for programs but those that multiply blocks by descriptors in one loop."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str) -> None:
         super().__init__(function, descriptors, name)
+        self.config = config_of(function)
         self.types = dict[str, str]()  # of what parameters point to
         self.rings: list[Ring] = []
         self.stored: list[str] = []  # descriptors of results
@@ -82,9 +85,9 @@ class TurnsPrinter(Printer):
         self.depth = 2
         self._body(self.block)
         if not self.loop:
-            raise self._cannot("it has no loop of products")
+            raise NoTurns("it has no loop of products")
         if self.shared > _SHARED:
-            raise self._cannot(f"it would keep {self.shared} bytes in shared memory, of which there are {_SHARED}")
+            raise NoTurns(f"it would keep {self.shared} bytes in shared memory, of which there are {_SHARED}")
         texts = [self._function(name) for name in self.calls]
         texts += [self._loading(), self._multiplying(parameters), self._kernel(parameters)]
         self.calls = {}
@@ -163,10 +166,10 @@ class TurnsPrinter(Printer):
         made = list(ops[-1].operands)
         known = all(text.isdigit() for text in (low, high, step)) and all(float(init or 1) == 0 for init in inits)
         if self.loop or not known or [dot.result for dot in dots] != made or len(ops) != len(made) * 2 + 2:
-            raise self._cannot("its loop does more than multiply blocks that it reads")
+            raise NoTurns("its loop does more than multiply blocks that it reads")
         pairs = zip(dots, list(body.arguments)[1:], strict=True)
         if any(dot.operands[0] != dots[0].operands[0] or dot.operands[2] != acc for dot, acc in pairs):
-            raise self._cannot("its products share no left factor")
+            raise NoTurns("its products share no left factor")
         self.place, self.lines = self.lines, []
         self.loop = f"for k in range({low}, {high}, {step}):"
         left, *rights = (self._factor(v) for v in (dots[0].operands[0], *(dot.operands[1] for dot in dots)))
@@ -174,7 +177,7 @@ class TurnsPrinter(Printer):
         rings = [self._ring(left), *([self._ring(*rights)] if joint else map(self._ring, rights))]
         rows, columns = ir.VectorType(op.results[0].type).shape
         if rows * columns * len(dots) > _ACCUMULATED * _LANES:
-            raise self._cannot("its sums find no room in the registers of 4 warps")
+            raise NoTurns("its sums find no room in the registers of 4 warps")
         self._multiply(rings, rows, columns * (2 if joint else 1), (int(low), -(-(int(high) - int(low)) // int(step))))
         names = [self._fresh() for _ in dots] if joint else self._sums(rings)
         if joint:
@@ -215,7 +218,7 @@ class TurnsPrinter(Printer):
         if read.name == "vector.transfer_read" and str(type_.element_type) in _FACTORS:
             tile = self._tile(read, read.operands[0], list(read.operands)[1:-1], type_)
         if tile is None:
-            raise self._cannot("its factors are not of 16 bits, or lie so that no descriptor reads them")
+            raise NoTurns("its factors are not of 16 bits, or lie so that no descriptor reads them")
         return tile
 
     def _ring(self, *tiles: Tile) -> Ring:
@@ -269,6 +272,3 @@ class TurnsPrinter(Printer):
         left, right = self._fresh(), self._fresh()
         self._line(f"{left}, {right} = halves({name})")
         return left, right
-
-    def _cannot(self, why: str) -> CompileError:
-        return CompileError(f"the warps of kernel @{self.name} cannot take turns: {why}", where=where(self.function.location))
