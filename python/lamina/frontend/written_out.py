@@ -32,7 +32,10 @@ _MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that chang
 
 def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     """In place: attention that is written out becomes one op, and known masks of such ops flags. How many ops have changed.
-    trained: arguments that need a gradient."""
+    trained: arguments that need a gradient. None, where a transform of torch.func is in the graph: values inside belong to a level
+    that is over."""
+    if any("increment_nesting" in str(node.target) for node in gm.graph.nodes):
+        return 0
     found = flag_masks(gm)
     if found:
         gm.recompile()
