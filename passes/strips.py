@@ -92,10 +92,10 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
     length = nvvm.strip(column.extent)
     if length is None:
         raise Unfit(f"rows of {column.extent} columns are no whole strips")
-    most = nvvm.group_strip_width(length) if features else nvvm.strip_width(length)
+    most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
     vec = _width(space, merged, channel, aligned, results, most)
-    resident = nvvm.GROUP_RESIDENT if features else nvvm.STRIP_RESIDENT
-    config, inner = nvvm.strips(channel.extent, vec, down.extent * across.extent * depth.extent, resident)
+    products = down.extent * across.extent * depth.extent
+    config, inner = nvvm.strips(channel.extent, vec, products, *([nvvm.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are no whole blocks")
     strips = Axis(column.extent // length, "strip")

@@ -74,7 +74,7 @@ def test_strips(image: Shape, weight: Shape, how: dict[str, object]) -> None:
     check_strips(lambda x, w, b: F.relu(F.conv2d(x, w, b, **how)), random(*image), random(*weight), random(weight[0]))
 
 
-@pytest.mark.parametrize(("group", "columns", "wide"), [(4, 8, 8), (8, 8, 8), (2, 8, 4), (8, 7, 4)])
+@pytest.mark.parametrize(("group", "columns", "wide"), [(4, 8, 8), (8, 8, 8), (2, 8, 4), (6, 7, 4)])
 def test_channels_are_read_together(group: int, columns: int, wide: int) -> None:
     """Each thread reads so many bytes of a pixel at a time."""
     x, w = random(1, 2 * group, 2, columns), random(2 * group, group, 3, 3)

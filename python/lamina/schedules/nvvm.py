@@ -19,10 +19,10 @@ FILLED = 0.85  # of a program's threads, at least
 SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread that sums over windows
-STRIP_SUMS, STRIP_WEIGHTS = 56, 48  # numbers in registers, of a thread that sums over several channels
+GROUP_WIDTH = 4  # features of a thread that sums over several channels: as many multiply an element that it reads of the image
+STRIP_WEIGHTS = 48  # numbers of the weight that such a thread holds
 STRIP_CHANNELS = 32  # neighbours in memory that such threads read: whole sectors
 STRIP_THREADS = 256  # of a CTA of them: it reads the rows that its windows share once
-STRIP_RESIDENT, GROUP_RESIDENT = 512, 384  # threads of an SM: what one of groups holds takes more registers
 LARGE_WINDOW = 25  # elements, above which there is enough to do for smaller CTAs to share it evenly
 
 
@@ -138,10 +138,10 @@ def strip_width(length: int) -> int:
     return 4 if 2 * length > LONGEST_STRIP else 2
 
 
-def group_strip_width(length: int) -> int:
-    """The same where a thread has features of a group, and sums all the group's channels for each: the more it has the fewer
-    threads read the same pixels, as far as sums are in registers."""
-    return max(n for n in (2, 4, 8) if n * length <= STRIP_SUMS)
+def group_resident(length: int) -> int:
+    """Threads that an SM should hold, of those that have GROUP_WIDTH features of a group for so many columns: there are registers for
+    no more."""
+    return 3 * STRIP_THREADS // 2 if 2 * length > LONGEST_STRIP else 2 * STRIP_THREADS
 
 
 def strip_chunk(channels: int, weights: int) -> int:
@@ -150,7 +150,7 @@ def strip_chunk(channels: int, weights: int) -> int:
     return max(n for n in (1, 2, 4) if channels % n == 0 and (n == 1 or n * weights <= STRIP_WEIGHTS))
 
 
-def strips(channels: int, vec: int, window: int, threads: int = STRIP_RESIDENT) -> tuple[Config, int]:
+def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREADS) -> tuple[Config, int]:
     """Sums over windows of so many elements, for `channels` neighbouring elements. threads: that an SM should hold at a time. The
     second: how many programs share the columns of a strip, one beside the other."""
     accesses = channels // vec
