@@ -6,6 +6,7 @@
 Text of Triton is that of Gluon but for layouts, which positions along a dimension take from what they meet.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,8 @@ from lamina.kernels.products.turns import barriers, before, following, halves, l
 """
 _SHARED = 232448  # bytes of an SM that a CTA may have
 _BARRIERS = 1024  # bytes of them, and of what Triton keeps to divide warps, at most
+_JOINED = 4096  # bytes that sums of several warps go through, of both groups
+_STAGES = "STAGES"  # stands for how many there is room for
 _LANES = 128  # threads of a group
 _ACCUMULATED = 128  # elements of sums that one of them has registers for
 _REGISTERS, _LOADS = 240, 24  # of a thread that multiplies, of one that loads
@@ -74,10 +77,11 @@ class TurnsPrinter(Printer):
         self.rings: list[Ring] = []
         self.stored: list[str] = []  # descriptors of results
         self.tiles: dict[str, str] = {}  # shared memory that they leave by, by its shape
+        self.joins = False  # sums of several warps
         self.place: list[str] = []  # lines before the loop
         self.loop = ""  # its head
         self.bytes = 0  # of a stage
-        self.shared = _BARRIERS
+        self.shared = _BARRIERS  # bytes of what else is shared
 
     def run(self) -> Printed:
         parameters = self._parameters()
@@ -86,12 +90,14 @@ class TurnsPrinter(Printer):
         self._body(self.block)
         if not self.loop:
             raise NoTurns("it has no loop of products")
-        if self.shared > _SHARED:
-            raise NoTurns(f"it would keep {self.shared} bytes in shared memory, of which there are {_SHARED}")
+        stages = min(self.config.stages, (_SHARED - self.shared) // self.bytes)
+        if stages < 2:
+            raise NoTurns(f"{self.bytes} bytes of each stage and {self.shared} of results are too many for shared memory")
         texts = [self._function(name) for name in self.calls]
         texts += [self._loading(), self._multiplying(parameters), self._kernel(parameters)]
         self.calls = {}
-        made = self._printed(["\n\n\n".join(text.replace("tl.arange(", "gl.arange(") for text in texts)])
+        text = "\n\n\n".join(texts).replace("tl.arange(", "gl.arange(").replace(_STAGES, str(stages))
+        made = self._printed([text])
         return replace(made, imports=IMPORTS)
 
     # -- functions
@@ -111,7 +117,7 @@ class TurnsPrinter(Printer):
             "mbarrier.wait(emptied.index(stage), phase)",
             f"mbarrier.expect(filled.index(stage), {self.bytes})",
             *(text for ring in self.rings for text in ring.loads()),
-            f"stage, phase = following(stage, phase, {self.config.stages})",
+            f"stage, phase = following(stage, phase, {_STAGES})",
         ]
         return "\n".join([
             f"@gluon.jit\ndef {self.name}_load({given}):",
@@ -138,7 +144,7 @@ class TurnsPrinter(Printer):
         loads = ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
         multiplies = ", ".join(self._kept(parameters))
         lines = [
-            f"filled, emptied, turns = barriers({self.config.stages}), barriers({self.config.stages}), barriers(2)",
+            f"filled, emptied, turns = barriers({_STAGES}), barriers({_STAGES}), barriers(2)",
             "fence_async_shared()",
             "gl.warp_specialize([",
             *(f"{INDENT}({self.name}_multiply, ({turn}, {multiplies}))," for turn in (0, 1)),
@@ -190,10 +196,10 @@ class TurnsPrinter(Printer):
     def _multiply(self, rings: Sequence[Ring], rows: int, columns: int, steps: tuple[int, int]) -> None:
         """The lines of the loop and around it."""
         low, count = steps
-        stages, sums = self.config.stages, self._sums(rings)
+        sums = self._sums(rings)
         listed = ", ".join(sums)
         left, *rights = rings
-        self._line(f"stage, phase = stage_of((2 * done + turn) * {count}, {stages})")
+        self._line(f"stage, phase = stage_of((2 * done + turn) * {count}, {_STAGES})")
         self._line("mbarrier.wait(turns.index(turn), (done & 1) ^ (1 - turn))")
         self._line(f"layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [{self.config.warps}, 1], [16, {columns}, 16])")
         for name in sums:
@@ -204,12 +210,12 @@ class TurnsPrinter(Printer):
         for name, right in zip(sums, rights, strict=True):
             self._line(f"{name} = warpgroup_mma({left.operand()}, {right.operand()}, {name}, use_acc=k > {low}, is_async=True)")
         self._line(f"{listed} = warpgroup_mma_wait({len(sums)}, deps=({listed},))")
-        self._line(f"mbarrier.arrive(emptied.index(before(stage, {stages})), count=1, pred=k > {low})")
-        self._line(f"stage, phase = following(stage, phase, {stages})")
+        self._line(f"mbarrier.arrive(emptied.index(before(stage, {_STAGES})), count=1, pred=k > {low})")
+        self._line(f"stage, phase = following(stage, phase, {_STAGES})")
         self.depth -= 1
         self._line("mbarrier.arrive(turns.index(1 - turn), count=1)")
         self._line(f"{listed} = warpgroup_mma_wait(0, deps=({listed},))")
-        self._line(f"mbarrier.arrive(emptied.index(before(stage, {stages})), count=1)")
+        self._line(f"mbarrier.arrive(emptied.index(before(stage, {_STAGES})), count=1)")
 
     def _factor(self, v: ir.Value) -> Tile:
         read = v.owner.operation
@@ -227,10 +233,9 @@ class TurnsPrinter(Printer):
         blocks = tuple(self._descriptor(t.name, t.source, t.sizes, t.steps, t.blocks) for t in tiles)
         name = f"{blocks[0].removesuffix('_blocks')}_ring"
         shape = [*first.blocks[:-2], len(tiles) * first.blocks[-2], first.blocks[-1]]
-        self.head.append(f"{INDENT}{name} = gl.allocate_shared_memory({dtype}, {[self.config.stages, *shape]}, {blocks[0]}.layout)")
-        of_stage = 2 * len(tiles) * first.blocks[-2] * first.blocks[-1]
-        self.bytes += of_stage
-        self.shared += of_stage * self.config.stages
+        whole = f"[{_STAGES}, {', '.join(map(str, shape))}]"
+        self.head.append(f"{INDENT}{name} = gl.allocate_shared_memory({dtype}, {whole}, {blocks[0]}.layout)")
+        self.bytes += 2 * math.prod(shape)
         ring = Ring(name, blocks, tuple(t.places for t in tiles), first)
         self.rings.append(ring)
         return ring
@@ -266,6 +271,9 @@ class TurnsPrinter(Printer):
 
     def _reduce(self, op: ir.Operation) -> None:
         (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
+        if dim == 0 and not self.joins:
+            self.joins = True
+            self.shared += _JOINED
         self._set(op.result, f"sums({self._value(op.operands[0])}, {dim})")
 
     def _halves(self, name: str, rows: int, columns: int) -> tuple[str, str]:
