@@ -139,8 +139,8 @@ def strip_width(length: int) -> int:
 
 
 def group_resident(length: int) -> int:
-    """Threads that an SM should hold, of those that have GROUP_WIDTH features of a group for so many columns: there are registers for
-    no more."""
+    """Threads that an SM should hold, of those that have GROUP_WIDTH features of a group for so many columns: there are registers
+    for no more."""
     return 3 * STRIP_THREADS // 2 if 2 * length > LONGEST_STRIP else 2 * STRIP_THREADS
 
 
