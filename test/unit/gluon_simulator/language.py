@@ -146,6 +146,8 @@ class Language:
         """Of the warps of a partition, which are one here."""
         self._program.pause()
 
+    thread_barrier = barrier  # its name in triton 3.6
+
     def load(self, pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
         """What is masked is `other`, or without one what no result may depend on: NaN."""
         self._program.pause()
