@@ -19,6 +19,19 @@ func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> t
 
 // -----
 
+// Long causal attention of large heads is ours on Hopper, unasked.
+// CHECK-LABEL: func.func @long
+// CHECK: callee = "lamina.attention_specialised"
+// CHECK-SAME: schedule = "specialised{n=128 groups=2 stages=2}"
+// UNASKED-LABEL: func.func @long
+// UNASKED: aten._scaled_dot_product_flash_attention
+func.func @long(%q: tensor<4x16x2048x128xbf16>, %k: tensor<4x4x2048x128xbf16>) -> tensor<4x16x2048x128xbf16> {
+  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, 0.0, true, false], callee = "aten._scaled_dot_product_flash_attention.default", kwargs = {scale = none}, reason = "library", strides = [array<i64: 4194304, 128, 2048, 1>, array<i64: 32768, 2048, 1>]} : (tensor<4x16x2048x128xbf16>, tensor<4x4x2048x128xbf16>, tensor<4x4x2048x128xbf16>) -> (tensor<4x16x2048x128xbf16>, tensor<4x16x2048xf32>)
+  return %0#0 : tensor<4x16x2048x128xbf16>
+}
+
+// -----
+
 // Few queries that share keys with a mask: their keys are split, and the parts joined.
 // CHECK-LABEL: func.func @few
 // CHECK: %[[BOUNDS:.*]] = "graph.extern"(%arg2) {{.*}}"lamina.attention_bounds"

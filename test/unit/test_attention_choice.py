@@ -20,7 +20,7 @@ from lamina.passes.attention import Attention
 from lamina.passes.choose import LIBRARY
 from lamina.passes.product_groups import CHOICE, Bundle, calls
 from lamina.report.choices import default
-from lamina.schedules.attention import Forward, Split
+from lamina.schedules.attention import Forward, Specialised, Split
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
 from lamina.targets import named
 from lamina.targets.nvvm import GpuArtifact
@@ -90,6 +90,15 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["lamina.attention_split", "lamina.attention_join"]
     text = default(take(program, {}, HOPPER)[0], "cached")
     assert text.startswith("1 attention op, 0 by the library, by the cost model (untuned)")
+
+
+def test_without_measurements_long_causal_attention_of_large_heads_is_ours() -> None:
+    long = Work(4, 16, 16, 2048, 2048, 128, 128, causal=True)
+    for work in (long, replace(long, kv_heads=4), replace(long, batch=2, size=256, values=256)):
+        assert isinstance(unmeasured(work, HOPPER), Specialised)
+    assert unmeasured(long, AMPERE) is None
+    for change in ({"causal": False}, {"sums": True}, {"masked": True}, {"queries": 512, "keys": 512}, {"batch": 1, "heads": 1}):
+        assert unmeasured(replace(long, **{"kv_heads": 1, **change}), HOPPER) is None
 
 
 def test_programs_fill_the_gpu_once() -> None:

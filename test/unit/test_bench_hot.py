@@ -116,6 +116,15 @@ def test_workloads_have_results(name: str) -> None:
     assert isinstance(model(*inputs), Tensor)
 
 
+def test_what_has_no_float64_of_its_own_says_what_it_is() -> None:
+    workload = HOT_WORKLOADS["f8 8192x4096x4096"]
+    x, w = (torch.randn(16, 16).to(torch.float8_e4m3fn) for _ in range(2))
+    half = torch.tensor(0.5)
+    assert workload.exact is not None
+    exact = bench_hot_worker.in_double(workload.exact, (x, w, half, half))
+    assert exact.dtype == torch.float64 and torch.equal(exact, x.double() @ w.double().t() / 4)
+
+
 def test_causal_attention_written_out() -> None:
     q, k, v = torch.randn(3, 1, 2, 8, 4)
     written, library = (

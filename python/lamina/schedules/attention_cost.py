@@ -16,6 +16,8 @@ LONG = 1024  # keys from which on splitting them, or looking at all blocks of a 
 _WITH_TMA = 90
 _SPECIALISES = "sm_90a"
 _GROUPED = 128  # queries, from which on two groups of warps have some
+_TILE = 2 * Specialised.queries  # queries of two groups
+_SMALL = 64  # elements of a head, up to which blocks without parts for warps are as fast
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
     (
@@ -109,15 +111,17 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
-    return (*(_specialised(size, work) if gpu.arch == _SPECIALISES else ()), *fit, *(replace(c, blocks=1) for c in listed))
+    apart = _specialised(size, work) if gpu.arch == _SPECIALISES else ()
+    ours = (*fit, *apart) if size <= _SMALL else (*apart, *fit)
+    return (*ours, *(replace(c, blocks=1) for c in listed))
 
 
 def _specialised(size: int, work: Work) -> tuple[Specialised, ...]:
     """With parts of their own for warps, where a group of them has queries enough and nothing is read or drawn for each score."""
     if work.masked or work.slopes or work.drops or work.queries < _GROUPED:
         return ()
-    if size <= 64:
-        return Specialised(128, 3, 3), Specialised(128, 2, 3)
+    if size <= _SMALL:
+        return (Specialised(128, 2, 3),)
     return (Specialised(128, 2, 2), Specialised(64, 2, 4)) if size <= 128 else (Specialised(64, 2, 2),)
 
 
@@ -149,12 +153,20 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     fill an H200 once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. Libraries' kernels
     that take a mask read each of these heads eight times. So cuDNN's kernel is taken where hardly a part fills the GPU.
 
+    Causal attention of 4 x 16 heads of 128 elements took 461 us of 4096 queries and 142 of 2048 with parts of their own for warps,
+    cuDNN's kernel 488 and 147; of 2 x 8 heads of 256 elements 76 and 94. Without causal they were not compared.
+
     A mask whose meaning is known is not even made for ours, of as many numbers as there are scores for libraries, which compute
-    what it hides too: a window of 1024 of 4096 keys took 317 us for 1786, in blocks of 64 queries (of 128: 338 to 362); sequences
-    of 16 to 496 of 512 keys 46 us for 72. Weights that are dropped by random numbers of ours, no library drops.
+    what it hides too: a window of 1024 of 4096 keys took 283 us with parts for warps, without them 317 in blocks of 64 queries (of
+    128: 338 to 362), for 1786; sequences of 16 to 496 of 512 keys 46 us for 72. Weights that are dropped by random numbers of ours,
+    no library drops.
     """
     if work.drops or (work.known and not work.sums):
         return next(iter(candidates(work, gpu)), None)
+    if work.causal and not (work.is_few or work.sums):
+        first = next(iter(candidates(work, gpu)), None)
+        full = work.batch * work.heads * work.queries >= gpu.sm_count * _TILE and work.queries >= LONG
+        return first if isinstance(first, Specialised) and full else None
     if work.heads == work.kv_heads or not work.is_few or work.keys < LONG:
         return None
     found = next((c for c in candidates(work, gpu) if isinstance(c, Split)), None)
