@@ -18,10 +18,13 @@ from lamina.frontend.random_bits import keeps
 from lamina.passes.attention_backward import Gradients
 from lamina.passes.mask_operands import Masks
 from lamina.passes.product_groups import Bundle, calls
+from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
+from lamina.targets.triton_user import take
 from lamina.tune.cut import Cut, random_inputs
 from lamina.tune.gradient_inputs import forward_first
+from lamina.tune.mask_inputs import hide_squares
 
 BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.dropped_attention_backward.default
@@ -91,16 +94,31 @@ def zeros(*shape: int) -> Tensor:
 
 
 def test_what_tuning_measures() -> None:
-    """Beside the op as torch computes it, which drops the same; gradients of what attention with the seed has found."""
-    module = graph_level(both(0.5), (zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), SEED))
+    """Beside the op as torch computes it, which drops the same; gradients of what attention with the seed has found, of a mask that
+    hides squares."""
+    seen = torch.ones(1, 1, 40, 40, dtype=torch.bool)
+    module = graph_level(
+        both(0.5), (zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), SEED, seen)
+    )
     ((op, found),) = ((op, g) for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
-    assert found.what == "attention backward 1x1x40x16 on 1x1x40x16, dropout 0.5"
-    cut = Cut(Bundle((op,), None), found.what, kept=found.read_results, settle=forward_first(op, found))
-    grad, q, k, v, out, sums, seed = random_inputs(cut, torch.device("cpu"))
-    again, logs = DROPPED(q, k, v, None, seed, 0.5, False, 0.3)
+    assert found.what == "attention backward 1x1x40x16 on 1x1x40x16, mask 1x1x40x40, dropout 0.5"
+    cut = Cut(Bundle((op,), None), found.what, kept=found.read_results, settle=forward_first(op, found, hide_squares))
+    grad, q, k, v, mask, out, sums, seed = random_inputs(cut, torch.device("cpu"))
+    assert mask.all()  # all is one square, which each query sees
+    again, logs = DROPPED(q, k, v, mask, seed, 0.5, False, 0.3)
     assert torch.equal(again, out) and torch.equal(logs, sums) and bool(out.any()) and bool(grad.any())
     gpu = Gpu.named("sm_80")
     assert attention_backward_cost.unmeasured(found.work, gpu) == attention_backward_cost.candidates(found.work, gpu)[0]
+
+
+def test_explain_names_what_a_library_drops() -> None:
+    def fn(q: Tensor, seed: Tensor) -> Sequence[Tensor]:
+        dropped = torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.5)[0]
+        return dropped, DROPPED(q, q, q, None, seed, 0.5, False, 0.3)[0]
+
+    program, _ = take(program_of(graph_level(fn, (zeros(1, 1, 40, 16), SEED))), {}, Gpu.named("sm_90a"))
+    said = default(program, "cached")
+    assert said.startswith("2 attention ops, 1 by the library (1 with dropout, whose random numbers only that knows")
 
 
 def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:

@@ -11,9 +11,9 @@ from lamina.passes.attention_backward import Gradients
 Settle = Callable[[Sequence[Tensor]], None]
 
 
-def forward_first(op: ir.Operation, gradients: Gradients) -> Settle:
+def forward_first(op: ir.Operation, gradients: Gradients, masks: Callable[[Tensor], None] = lambda mask: None) -> Settle:
     """What computes, of inputs for the call `op`, each operand once, those that are results of attention, by the library,
-    or as torch computes the op that drops weights."""
+    or as torch computes the op that drops weights. masks: makes what it must of the mask before."""
     of = gradients.of
     order = list(dict.fromkeys(op.operands))
     query, key, value, out, sums = (order.index(v) for v in (of.query, of.key, of.value, of.result, gradients.sums))
@@ -26,6 +26,8 @@ def forward_first(op: ir.Operation, gradients: Gradients) -> Settle:
     def settle(inputs: Sequence[Tensor]) -> None:
         tensors = (inputs[query], inputs[key], inputs[value])
         masked = None if mask is None else inputs[mask]
+        if masked is not None:
+            masks(masked)
         if seed is not None:
             found = routine(*tensors, masked, inputs[seed], dropout, causal, scale)
         else:

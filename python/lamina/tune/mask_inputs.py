@@ -23,12 +23,16 @@ def squares_hidden(op: ir.Operation, attention: Attention) -> Settle:
     number = next(i for i, v in enumerate(read) if v == attention.mask)
 
     def settle(inputs: Sequence[Tensor]) -> None:
-        mask = inputs[number]
-        queries, keys = (-(-n // SQUARE) for n in mask.shape[-2:])
-        seen = torch.rand(queries, keys, device=mask.device) < 0.5
-        row = torch.arange(queries, device=mask.device)
-        seen[row, row * keys // queries] = True
-        whole = seen.repeat_interleave(SQUARE, 0).repeat_interleave(SQUARE, 1)[: mask.shape[-2], : mask.shape[-1]]
-        mask.copy_(whole if mask.dtype is torch.bool else torch.where(whole, 0.0, -torch.inf))
+        hide_squares(inputs[number])
 
     return settle
+
+
+def hide_squares(mask: Tensor) -> None:
+    """In place, in a mask of bools or of what is added."""
+    queries, keys = (-(-n // SQUARE) for n in mask.shape[-2:])
+    seen = torch.rand(queries, keys, device=mask.device) < 0.5
+    row = torch.arange(queries, device=mask.device)
+    seen[row, row * keys // queries] = True
+    whole = seen.repeat_interleave(SQUARE, 0).repeat_interleave(SQUARE, 1)[: mask.shape[-2], : mask.shape[-1]]
+    mask.copy_(whole if mask.dtype is torch.bool else torch.where(whole, 0.0, -torch.inf))

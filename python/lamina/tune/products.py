@@ -25,7 +25,7 @@ from .clocks import CudaClock
 from .cut import Built, Cut, Part, random_inputs
 from .decide import decide
 from .gradient_inputs import forward_first
-from .mask_inputs import squares_hidden
+from .mask_inputs import hide_squares, squares_hidden
 from .question import Answer, Identity, Question
 from .store import Store
 from .trial import Watch
@@ -146,12 +146,10 @@ def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bund
     for op in calls(module):
         if CHOICE not in op.attributes and (gradients := Gradients.read(op, masks)) is not None:
             bundle, work = Bundle((op,), None), gradients.work
-            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=forward_first(op, gradients))
-            yield (
-                bundle,
-                cut,
-                _question(cut, attention_backward_cost.candidates(work, gpu), attention_backward_cost.unmeasured(work, gpu)),
-            )
+            ours = attention_backward_cost.candidates(work, gpu)
+            settle = forward_first(op, gradients, *([hide_squares] if any(c.blocks for c in ours) else []))
+            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
+            yield bundle, cut, _question(cut, ours, attention_backward_cost.unmeasured(work, gpu))
 
 
 def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
