@@ -111,7 +111,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
-    apart = _specialised(size, work) if gpu.arch == _SPECIALISES else ()
+    apart: tuple[Config, ...] = _specialised(size, work) if gpu.arch == _SPECIALISES else ()
     ours = (*fit, *apart) if size <= _SMALL else (*apart, *fit)
     return (*ours, *(replace(c, blocks=1) for c in listed))
 
