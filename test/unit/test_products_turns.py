@@ -1,4 +1,4 @@
-"""Products whose warps take turns, as kernels in Gluon: their text, and down to the cubin. What they compute: test/gpu."""
+"""Products whose warps take turns, as kernels in Gluon: their text, down to the cubin, and in a simulator against float64."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import tiled
-from test_products import random
+from test_products import check, random
 from torch import Tensor
 
 from lamina.core.errors import CompileError
@@ -72,6 +72,27 @@ def test_stages_that_there_is_room_for() -> None:
     wide = printed(lambda x, w: (x @ w).float() * 2, random(256, 128), random(128, 512))
     assert "tile0 = gl.allocate_shared_memory(tl.float32, [2, 128, 128]" in wide.kernel and "[3, 128, 64]" in wide.kernel
     assert "barriers(3)" in wide.kernel and "stage_of((2 * done + turn) * 2, 3)" in wide.kernel
+
+
+def residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
+    return F.layer_norm(F.linear(x, w, b) + r, (w.shape[0],))
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes"),
+    [
+        (gelu, ((637, 24), (216, 24), (216,))),  # 140 blocks of 132 CTAs
+        (swiglu, ((100, 72), (40, 72), (40, 72))),
+        (lambda x, a, b: torch.tanh(x @ a) * (x @ b), ((100, 72), (72, 40), (72, 40))),
+        (residual, ((70, 72), (45, 72), (45,), (70, 45))),
+        (lambda a, b: torch.relu(torch.bmm(a.mT, b)), ((2, 40, 72), (2, 40, 24))),
+        (lambda x, w: ((y := x @ w), y.float() + 1), ((70, 40), (40, 24))),
+    ],
+)
+def test_simulated(fn: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
+    schedule = "triton{m=64 n=16 k=16 warps=4 stages=2 resident=1 turns=1}"
+    done = check(fn, *(random(*shape) for shape in shapes), schedule=schedule)
+    assert any(kernel.imports for kernel in done.printed.values())
 
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]] = {
