@@ -1,7 +1,7 @@
 """The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
 
 A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
-them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where sums are over several
+them that belongs to a sum. Where strips do not divide a row, two of them compute some columns, and store the same. Rows outside of the image are not in the loop; columns outside are 0. Where sums are over several
 channels, a loop inside it takes some of them at a time, which one access reads of each pixel for all the features of a thread.
 """
 
@@ -88,11 +88,14 @@ class StripProgram:
         block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
         for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
             b.bind(axis, value)
+        if p.first is not None:
+            begin = arith.muli(strip, b.number(p.length))
+            b.bind(p.first, arith.minsi(begin, b.number(p.first.extent - 1)))
         b.bind(p.channel, arith.muli(block, b.number(p.config.lanes)))
         b.vector = p.channel
 
     def _column(self, j: int) -> Affine:
-        return Affine.of(self.plan.strips, self.plan.length) + j
+        return (Affine.of(self.plan.first) if self.plan.first else Affine.of(self.plan.strips, self.plan.length)) + j
 
     def _sums(self) -> list[ir.Value]:
         b, p = self.b, self.plan

@@ -32,6 +32,7 @@ class Strips:
     length                       columns of a strip
     step                         columns of the image between neighbouring windows
     strips                       the axis of strips of a row
+    first                        of where they begin, where their length does not divide a row: the last one ends with it
     inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
     product                      the sum over the window
     height                       bounds on the row of the image; None where no row of a window is outside of it
@@ -51,6 +52,7 @@ class Strips:
     length: int
     step: int
     strips: Axis
+    first: Axis | None
     inner: int
     product: Reduce
     height: Bound | None
@@ -91,18 +93,19 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
         raise Unfit("a dimension of 1")
     length = nvvm.strip(column.extent)
     if length is None:
-        raise Unfit(f"rows of {column.extent} columns are no whole strips")
+        raise Unfit(f"rows of {column.extent} columns are no strips")
     most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
     vec = _width(space, merged, channel, aligned, results, most)
     products = down.extent * across.extent * depth.extent
     config, inner = nvvm.strips(channel.extent, vec, products, *([nvvm.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are no whole blocks")
-    strips = Axis(column.extent // length, "strip")
+    strips = Axis(-(-column.extent // length), "strip")
+    first = Axis(column.extent - length + 1, "first") if column.extent % length else None
     chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
     return Strips(
-        config, merged, batch, channel, row, column, down, across, depth, length, _step(product, column, across), strips, inner,
-        product, _height(product, down), features, chunk,
+        config, merged, batch, channel, row, column, down, across, depth, length, _step(product, column, across), strips, first,
+        inner, product, _height(product, down), features, chunk,
     )  # fmt: skip
 
 

@@ -118,7 +118,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = 
     "depthwise 3x3": (lambda: Depthwise(72, 3, 1, nn.ReLU()), (2, 24, 20, 28), [PLAIN, PLAIN]),
     "depthwise 5x5": (lambda: Depthwise(120, 5, 2, nn.Hardswish()), (3, 24, 15, 23), [PLAIN, PLAIN]),
     "depthwise of many channels": (lambda: Depthwise(960, 5, 1, nn.Hardswish()), (1, 24, 7, 7), [PLAIN, PLAIN]),
-    "depthwise without whole strips": (lambda: Depthwise(64, 3, 1, nn.ReLU()), (2, 24, 9, 17), [PLAIN, PLAIN, PLAIN]),
+    "depthwise, strips that share columns": (lambda: Depthwise(64, 3, 1, nn.ReLU()), (2, 24, 9, 17), [PLAIN, PLAIN]),
+    "depthwise of few columns": (lambda: Depthwise(64, 3, 1, nn.ReLU()), (2, 24, 9, 3), [PLAIN, PLAIN, PLAIN]),
     "ConvNeXt, 14 columns": (lambda: Next(96), (2, 96, 9, 28), [ADDMM]),
     "ConvNeXt, 7 columns": (lambda: Next(768), (2, 768, 7, 7), [ADDMM]),
 }

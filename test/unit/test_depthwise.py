@@ -39,6 +39,9 @@ CASES = [
     (depthwise(184, 5, padding=1), (1, 184, 8, 8)),
     (depthwise(8, 3, 2, padding=0), (3, 8, 12, 12)),  # the image's last row and column are in no window
     (depthwise(20, 3, padding=3), (1, 20, 5, 6)),
+    (depthwise(32, 3), (2, 32, 3, 17)),  # two strips of 9 columns share one
+    (depthwise(32, 5, 2), (1, 32, 5, 38)),
+    (depthwise(16, 3, padding=0), (1, 16, 3, 25)),
 ]
 
 
@@ -109,7 +112,7 @@ def test_norm_over_channels(layout: torch.memory_format) -> None:
 @pytest.mark.parametrize(
     ("model", "shape", "dtype"),
     [
-        (depthwise(32, 3), (2, 32, 8, 17), BF16),  # rows that are no whole strips
+        (depthwise(32, 3), (2, 32, 8, 3), BF16),  # rows of fewer columns than strips have
         (depthwise(32, 3, dilation=2), (2, 32, 8, 8), BF16),
         (depthwise(32, 3, 3), (2, 32, 8, 24), BF16),
         (depthwise(32, 3), (2, 32, 8, 8), torch.float32),

@@ -18,6 +18,7 @@ MOST_TEAMS = 32  # each reads what all have found
 FILLED = 0.85  # of a program's threads, at least
 SINGLES = 4  # elements of a thread that reads them one by one
 SQUARE_THREADS = 256  # of a CTA that transposes a square
+SHARED_COLUMNS = 2  # pixels of a row that strips read beside their own: of windows of three columns
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread that sums over windows
 GROUP_WIDTH = 4  # features of a thread that sums over several channels: as many multiply an element that it reads of the image
 STRIP_WEIGHTS = 48  # numbers of the weight that such a thread holds
@@ -127,9 +128,10 @@ def column_scan(extent: int) -> Config:
 
 
 def strip(columns: int) -> int | None:
-    """Columns of a strip: the most that divide a row, so that little of what a thread reads is read by its neighbours too."""
-    fitting = [n for n in range(SHORTEST_STRIP, LONGEST_STRIP + 1) if columns % n == 0]
-    return max(fitting, default=None)
+    """Columns of a strip, where rows have enough: so many that strips read few pixels twice, and compute few columns twice, where the
+    last one of a row has to begin before the one before it ends."""
+    lengths = range(SHORTEST_STRIP, min(columns, LONGEST_STRIP) + 1)
+    return min(lengths, key=lambda n: (-(-columns // n) * (n + SHARED_COLUMNS), columns % n, -n), default=None)
 
 
 def strip_width(length: int) -> int:
