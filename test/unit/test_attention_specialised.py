@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
 from attention_masks import lengths
 from attention_programs import compute, efficient, exact, flash, graph_level, program_of
 from torch import Tensor
@@ -103,6 +104,16 @@ def test_what_descriptors_cannot_take() -> None:
     (found,), names = compute(lambda q, k, v: flash(q, k, v, True), (q, k, v), SCHEDULE)
     near(found, exact(q, k, v, causal=True))
     assert names == ["attention_forward"]
+
+
+def test_where_there_is_no_gluon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pinned choice on another GPU, or a version of Triton that nobody tried: the kernel without it."""
+    inputs = [random(1, 2, 70, 16) for _ in range(3)]
+    for gpu, version in ((Gpu.named("sm_100a"), "3.7.0"), (HOPPER, "3.10.0"), (HOPPER, "4.0.0")):
+        monkeypatch.setattr(triton, "__version__", version)
+        (found,), names = compute(lambda q, k, v: flash(q, k, v, True), inputs, SCHEDULE, gpu)
+        near(found, exact(*inputs, causal=True))
+        assert names == ["attention_forward"]
 
 
 @pytest.mark.parametrize("schedule", ["specialised{n=48}", "specialised{groups=4}", "specialised{stages=0}", "specialised{m=64}"])

@@ -35,7 +35,8 @@ class Forward:
 @dataclass(frozen=True)
 class Specialised:
     """On Hopper, one program a multiprocessor, whose warps have parts of their own: one loads, groups of four have `queries` each.
-    Queries, keys and values come by descriptors; where their layout does not allow it, `instead` is run.
+    Queries, keys and values come by descriptors; where their layout does not allow it, or Triton's Gluon is not known, `instead` is
+    run.
 
     n       keys that a group takes at a time; a power of two from 16
     groups  2 or 3

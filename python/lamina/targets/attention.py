@@ -14,6 +14,8 @@ from lamina.passes.grouped_products import GROUPED
 from lamina.passes.mask_operands import BLOCKS, BOUNDS
 from lamina.schedules.attention import Forward, Specialised, Split, read
 
+from .triton_stages import has_gluon
+
 SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
 _LEAST = 16  # rows and columns of what tensor cores multiply
 _ALIGNED = 16  # bytes: of what descriptors begin at, and of their strides
@@ -61,7 +63,7 @@ def _specialised(call: Call, gpu: Gpu) -> dict[str, Any]:
     config = read(str(given["schedule"]))
     assert isinstance(config, Specialised)
     described = {name: _described(ref) for name, ref in (("Q", query), ("K", key), ("V", value))}
-    if None in described.values():
+    if None in described.values() or not has_gluon(gpu):
         schedule = str(config.instead(max(sizes(query)[3], sizes(value)[3])))
         return {"kernel": FORWARD, **_forward(replace(call, kwargs=tuple((given | {"schedule": schedule}).items())))}
     batch, heads, queries, _ = sizes(query)

@@ -16,6 +16,8 @@ from .ptx import ptxas, release
 EXTRA_POINTERS = 2  # parameters that every kernel has after its own
 ALIGNED = 16  # bytes; Triton distinguishes memory that is aligned to them from other memory
 LANES = 32  # of a warp
+_HOPPER = "sm_90a"
+_TESTED = (3, 6), (3, 9)  # versions of Triton whose Gluon kernels of ours are tested with
 
 _READING = threading.Lock()
 """Python 3.11's `ast`, which Triton reads functions by, fails at times where two threads are in it ("recursion depth mismatch"). It
@@ -62,6 +64,14 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
             break
     needs = Needs(meta["shared"], meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1, EXTRA_POINTERS)
     return Ptx(made, meta["name"], needs)
+
+
+def has_gluon(gpu: Gpu) -> bool:
+    """Whether kernels of ours in Gluon are for this GPU and the installed Triton: its names change between versions."""
+    import triton
+
+    release = tuple(int(n) for n in triton.__version__.split(".")[:2])
+    return gpu.arch == _HOPPER and _TESTED[0] <= release <= _TESTED[1]
 
 
 def ptx_version(gpu: Gpu) -> int:
