@@ -145,3 +145,13 @@ def test_gradients_are_the_librarys() -> None:
     y = x.detach().double().requires_grad_()
     (want,) = torch.autograd.grad(wide(y).square().sum(), y)
     assert float((mine.double() - want).norm() / want.norm()) < 2e-2
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_several_blocks_of_queries_a_program(causal: bool) -> None:
+    """Of the kernel whose programs are as many as multiprocessors."""
+    if gpu().arch != "sm_90a":
+        pytest.skip("for Hopper")
+    q, k, v = (random(1, 70, 1000, 128) for _ in range(3))
+    for schedule in ("specialised{n=128 groups=2 stages=2}", "specialised{n=64 groups=3 stages=3}"):
+        near(computed(lambda q, k, v: flash(q, k, v, causal), (q, k, v), schedule), exact(q, k, v, causal=causal))
