@@ -99,3 +99,16 @@ def test_symbolic_sizes_stay(graph: Callable[..., fx.GraphModule]) -> None:
         given = inputs(torch.bfloat16)
         gm = torch.export.export(Model(plain), given, dynamic_shapes=({2: size}, None, None, None)).graph_module
     assert recognise(gm) == 0
+
+
+@pytest.mark.parametrize("transformed", [torch.func.vmap, lambda fn: torch.func.grad(lambda *given: fn(*given).sum())])
+def test_attention_under_a_transform_stays(transformed: Callable[..., Any]) -> None:
+    """Values of nodes inside belong to a level of the transform, which is over by then: torch failed on them."""
+    q, k, v = (torch.randn(2, 2, 3, 5, 4) for _ in range(3))
+
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT).softmax(-1) @ v
+
+    torch._dynamo.reset()
+    run = torch.compile(transformed(fn), backend="lamina", fullgraph=True, options={"cache": False})
+    torch.testing.assert_close(run(q, k, v), transformed(fn)(q, k, v))
