@@ -62,10 +62,13 @@ def swiglu(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
 def test_pairs_are_one_product_where_they_lie_alike() -> None:
     alike = printed(swiglu, random(256, 128), random(512, 128), random(512, 128), schedule=PAIR)
     assert alike.kernel.count("warpgroup_mma(") == 1 and ".slice(64, 64, 0)" in alike.kernel and "halves(acc)" in alike.kernel
-    others = printed(
-        lambda x, a, b: torch.relu(x @ a) * (x @ b), random(256, 128), random(128, 512), random(128, 512), schedule=PAIR
+    weights = random(128, 512), random(128, 512)
+    columns, narrow = (
+        printed(lambda x, a, b: torch.relu(x @ a) * (x @ b), random(256, 128), *weights, schedule=schedule)
+        for schedule in (PAIR, PAIR.replace("n=64", "n=32"))
     )
-    assert others.kernel.count("warpgroup_mma(") == 2 and "warpgroup_mma_wait(2, deps=(acc, acc1,))" in others.kernel
+    assert columns.kernel.count("warpgroup_mma(") == 1 and ".slice(64, 64, 1)" in columns.kernel
+    assert narrow.kernel.count("warpgroup_mma(") == 2 and "warpgroup_mma_wait(2, deps=(acc, acc1,))" in narrow.kernel
 
 
 def test_stages_that_there_is_room_for() -> None:

@@ -17,9 +17,8 @@ from lamina.core.program import Needs
 
 from .triton_ops import POINTERS
 from .triton_printer import Printed
-from .triton_stages import to_ptx
+from .triton_stages import has_gluon, to_ptx
 
-_GLUON = 90  # the compute capability whose kernels are written in Gluon, with wgmma
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(  # what a module defines besides the kernel: memory, tables, texts, functions that are not inlined
@@ -44,7 +43,7 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
     """The PTX of a printed kernel, or of the one that does the same where Triton refuses it. CompileError with Triton's message."""
     if kernel.otherwise is not None:
         with suppress(CompileError):
-            if gpu.capability == _GLUON:
+            if has_gluon(gpu):
                 return _compiled(kernel, gpu)
         kernel = kernel.otherwise
     made = _compiled(kernel, gpu)

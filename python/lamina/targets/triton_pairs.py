@@ -35,7 +35,7 @@ class Pairs(Memory):
             return False
         tiles = [self._tile(r, r.operands[0], list(r.operands)[1:-1], ir.VectorType(r.result.type)) for r in reads]
         first, second = tiles
-        if first is None or second is None or not alike(first, second):
+        if first is None or second is None or not (alike(first, second) and first.across and len(first.blocks) < DIMENSIONS):
             return False
         rows, columns = ir.VectorType(dots[0].result.type).shape
         self._line(f"acc = tl.full(({rows}, {2 * columns}), {self.literals[loop.operands[3]]}, tl.float32)")
@@ -74,7 +74,7 @@ class Pairs(Memory):
 def alike(first: Tile, second: Tile) -> bool:
     """Whether two blocks differ by where their memory is, and lie so that they can be side by side."""
     same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
-    return same and first.source != second.source and first.across and second.across and len(first.blocks) < DIMENSIONS
+    return same and first.source != second.source and first.across == second.across
 
 
 def either(name: str, parameters: Sequence[str], near: tuple[str, str], forms: tuple[str, str]) -> str:

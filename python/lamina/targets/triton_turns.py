@@ -31,6 +31,7 @@ from lamina.kernels.products.turns import barriers, before, following, halves, l
 _SHARED = 232448  # bytes of an SM that a CTA may have
 _BARRIERS = 1024  # bytes of them, and of what Triton keeps to divide warps, at most
 _JOINED = 4096  # bytes that sums of several warps go through, of both groups
+_SWIZZLED = 64  # columns of 16 bits that shared memory has beside each other
 _STAGES = "STAGES"  # stands for how many there is room for
 _LANES = 128  # threads of a group
 _ACCUMULATED = 128  # elements of sums that one of them has registers for
@@ -51,18 +52,25 @@ class Ring:
     places: tuple[tuple[str, ...], ...]
     tile: Tile
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a stage: columns of two factors beside each other."""
+        *outer, i, j = self.tile.blocks
+        count = len(self.blocks)
+        return (*outer, count * i, j) if self.tile.across else (*outer, i, count * j)
+
     def operand(self) -> str:
         """The block of a stage as tensor cores take it."""
         text = f"{self.name}.index(stage)"
         if len(self.tile.blocks) > 2:
-            text += f".reshape({[len(self.blocks) * self.tile.blocks[-2], self.tile.blocks[-1]]})"
+            text += f".reshape({list(self.shape[-2:])})"
         return f"{text}.permute((1, 0))" if self.tile.across else text
 
     def loads(self) -> list[str]:
-        rows, dim = self.tile.blocks[-2], len(self.tile.blocks) - 2
-        parts = [f"{self.name}.index(stage)"]
+        dim = len(self.tile.blocks) - (2 if self.tile.across else 1)
+        size, parts = self.tile.blocks[dim], [f"{self.name}.index(stage)"]
         if len(self.blocks) > 1:
-            parts = [f"{parts[0]}.slice({i * rows}, {rows}, {dim})" for i in range(len(self.blocks))]
+            parts = [f"{parts[0]}.slice({i * size}, {size}, {dim})" for i in range(len(self.blocks))]
         texts = zip(self.blocks, self.places, parts, strict=True)
         return [f"load({blocks}, [{', '.join(place)}], filled.index(stage), {part})" for blocks, place, part in texts]
 
@@ -179,7 +187,7 @@ class TurnsPrinter(Printer):
         self.place, self.lines = self.lines, []
         self.loop = f"for k in range({low}, {high}, {step}):"
         left, *rights = (self._factor(v) for v in (dots[0].operands[0], *(dot.operands[1] for dot in dots)))
-        joint = len(rights) == 2 and alike(*rights)
+        joint = len(rights) == 2 and alike(*rights) and (rights[0].across or rights[0].blocks[-1] % _SWIZZLED == 0)
         rings = [self._ring(left), *([self._ring(*rights)] if joint else map(self._ring, rights))]
         rows, columns = ir.VectorType(op.results[0].type).shape
         if rows * columns * len(dots) > _ACCUMULATED * _LANES:
@@ -232,11 +240,10 @@ class TurnsPrinter(Printer):
         dtype = TYPES[self.types[first.name]]
         blocks = tuple(self._descriptor(t.name, t.source, t.sizes, t.steps, t.blocks) for t in tiles)
         name = f"{blocks[0].removesuffix('_blocks')}_ring"
-        shape = [*first.blocks[:-2], len(tiles) * first.blocks[-2], first.blocks[-1]]
-        whole = f"[{_STAGES}, {', '.join(map(str, shape))}]"
-        self.head.append(f"{INDENT}{name} = gl.allocate_shared_memory({dtype}, {whole}, {blocks[0]}.layout)")
-        self.bytes += 2 * math.prod(shape)
         ring = Ring(name, blocks, tuple(t.places for t in tiles), first)
+        whole = f"[{_STAGES}, {', '.join(map(str, ring.shape))}]"
+        self.head.append(f"{INDENT}{name} = gl.allocate_shared_memory({dtype}, {whole}, {blocks[0]}.layout)")
+        self.bytes += 2 * math.prod(ring.shape)
         self.rings.append(ring)
         return ring
 
