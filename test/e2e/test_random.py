@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from doors import BACKEND, DOORS, NO_CACHE, Model
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import lamina
 
@@ -174,3 +175,22 @@ def test_gradients_of_a_layer_that_drops_everywhere(door: Door) -> None:
         return y
 
     assert torch.autograd.gradcheck(seeded, (x,), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["dropout", "randn_like", "rrelu"])
+def test_checkpoints_draw_once(name: str) -> None:
+    """What is computed again for gradients sees the numbers of the first time."""
+    noisy: Callable[[Tensor], Tensor] = {
+        "dropout": lambda x: F.dropout(x, 0.5), "randn_like": lambda x: x * torch.randn_like(x), "rrelu": lambda x: F.rrelu(-x, 0.2, 0.9, True),
+    }[name]  # fmt: skip
+
+    def fn(x: Tensor) -> Tensor:
+        y: Tensor = checkpoint(lambda x: noisy(torch.sin(x)), x * 2, use_reentrant=False)
+        return y
+
+    x = torch.rand(64, 64, requires_grad=True)
+    torch._dynamo.reset()
+    y = torch.compile(fn, backend=BACKEND, options=NO_CACHE, fullgraph=True)(x)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    factors = (y / torch.sin(2 * x)).detach()
+    torch.testing.assert_close(found, factors * 2 * torch.cos(2 * x).detach(), rtol=1e-3, atol=1e-3)

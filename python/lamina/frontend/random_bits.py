@@ -4,6 +4,7 @@ In a graph a seed is a call of torch's own generator; what follows from it is co
 hands its backward one number, not a mask.
 """
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,7 +103,8 @@ def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
 
 
 def recompute_from_seeds(joint: fx.GraphModule) -> None:
-    """Before a joint graph is cut in two: what follows from a seed alone is computed in both halves."""
+    """Before a joint graph is cut in two: what follows from a seed alone is computed in both halves. What draws numbers is not, in
+    checkpoints (torch.utils.checkpoint) either: its results are kept, one number for each op that draws by a seed."""
     follows: set[fx.Node] = set()
     for node in joint.graph.nodes:
         made_of = node.all_input_nodes
@@ -110,3 +112,6 @@ def recompute_from_seeds(joint: fx.GraphModule) -> None:
         if node.target is BITS or (node.op == "call_function" and known and not follows.isdisjoint(made_of)):
             follows.add(node)
             node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
+        elif "recompute" in node.meta and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):
+                drawn.meta["recompute"] = CheckpointPolicy.MUST_SAVE
