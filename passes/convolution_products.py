@@ -15,12 +15,15 @@ from .reading import shape_of
 
 _FACTORS = ("f16", "bf16")
 _LEAST = 16  # elements of a window: what tensor cores multiply at a time
+_STRIDES = (1, 2)  # of depthwise convolutions that strips compute unmeasured
+_TAPS = (4, 64)  # of their windows
+_SMALLEST = 8  # channels of theirs
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A 2-D convolution of f16 or bf16, or of f32 that may be rounded to tf32, whose result has its channels last; depthwise ones
-    only with windows of a row or a column.
+    """A 2-D convolution of f16 or bf16, or of f32 that may be rounded to tf32, whose result has its channels last, but for those
+    that strips compute unmeasured.
 
     image: (batch, channels, height, width); weight: (features, channels of a group, kernel height, kernel width); stride, padding,
     dilation: of height, width; relu: it follows."""
@@ -48,7 +51,7 @@ class Convolution:
         groups = int(ir.IntegerAttr(given[-1]).value)
         if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape):
             return None
-        if 1 < groups == image[1] == weight[0] and min(weight[2:]) > 1:
+        if in_strips_unmeasured(image, weight, groups, stride, dilation):
             return None
         types = {str(ir.RankedTensorType(v.type).element_type) for v in (*op.operands, *op.results)}
         declared = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
@@ -159,6 +162,15 @@ class Convolution:
             return value if value.type == narrow else arith.truncf(narrow, value)
 
         return with_body(rounded, whole)
+
+
+def in_strips_unmeasured(
+    image: Sequence[int], weight: Sequence[int], groups: int, stride: tuple[int, int], dilation: tuple[int, int]
+) -> bool:
+    """Whether a convolution of these shapes and numbers is depthwise, and of the kind that was measured."""
+    kernel = weight[2:]
+    plain = dilation == (1, 1) and all(s in _STRIDES for s in stride) and min(kernel) > 1
+    return plain and _SMALLEST <= groups == image[1] == weight[0] and _TAPS[0] <= kernel[0] * kernel[1] <= _TAPS[1]
 
 
 def computed(op: ir.Operation) -> Product | Convolution | None:

@@ -11,6 +11,7 @@ from torch_mlir.dialects import arith, tensor
 from lamina.core.errors import CompileError
 
 from .base import Pass
+from .convolution_products import in_strips_unmeasured
 from .generics import empty, generic, sums_of_products, with_body
 from .layout import CONVOLUTION, channels_last
 from .locations import fused, model_ops, op_word, where
@@ -24,9 +25,6 @@ from .strips import WINDOW, Unfit, strips_of
 
 STRIPS = "strips"  # as graph.choice
 _TYPES = ("f16", "bf16")
-_STRIDES = (1, 2)
-_TAPS = (4, 64)  # of a window, where nothing was chosen
-_SMALLEST = 8  # channels
 _PRODUCTS = 32 * 25  # of a sum: tensor cores are for more
 
 
@@ -66,13 +64,14 @@ class Depthwise(Pass):
 @dataclass(frozen=True)
 class Convolution:
     """A convolution of `groups`. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height,
-    kernel width); stride, padding: of height, width."""
+    kernel width); stride, padding, dilation: of height, width."""
 
     image: ir.Value
     weight: ir.Value
     bias: ir.Value | None
     stride: tuple[int, int]
     padding: tuple[int, int]
+    dilation: tuple[int, int]
     groups: int
     result: ir.RankedTensorType
 
@@ -90,14 +89,12 @@ class Convolution:
         suits = (
             str(result.element_type) in _TYPES
             and ir.IntegerAttr(groups).value > 1
-            and spread == (1, 1)
-            and all(s in _STRIDES for s in steps)
             and math.prod(weight[1:]) <= _PRODUCTS
             and tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(tuple(result.shape))
         )
         bias = op.operands[2] if len(op.operands) > 2 else None
         number = ir.IntegerAttr(groups).value
-        return Convolution(op.operands[0], op.operands[1], bias, steps, pads, number, result) if suits else None
+        return Convolution(op.operands[0], op.operands[1], bias, steps, pads, spread, number, result) if suits else None
 
     @property
     def is_depthwise(self) -> bool:
@@ -106,9 +103,7 @@ class Convolution:
 
     @property
     def is_ours_unmeasured(self) -> bool:
-        kernel = shape_of(self.weight)[2:]
-        large = self.groups >= _SMALLEST and min(kernel) > 1 and _TAPS[0] <= math.prod(kernel) <= _TAPS[1]
-        return self.is_depthwise and large
+        return in_strips_unmeasured(shape_of(self.image), shape_of(self.weight), self.groups, self.stride, self.dilation)
 
     @property
     def wide(self) -> ir.RankedTensorType:
@@ -132,24 +127,28 @@ class Convolution:
     def _sums(self, image: ir.Value, weight: ir.Value) -> ir.Value:
         """Of each channel by itself."""
         n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
-        si, sj = self.stride
-        maps = [[n, c, i * si + ki, j * sj + kj], [ki, kj, c], [n, c, i, j]]
+        maps = [[n, c, *self._window(i, j, ki, kj)], [ki, kj, c], [n, c, i, j]]
         return sums_of_products(self.wide, image, weight, maps, 2)
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
         """Of the channels of each group, for all its features."""
         batch, features, *sizes = self.result.shape
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
-        si, sj = self.stride
-        maps = [[n, g, c, i * si + ki, j * sj + kj], [ki, kj, c, g, o], [n, g, o, i, j]]
+        maps = [[n, g, c, *self._window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
         type_ = ir.RankedTensorType.get([batch, self.groups, features // self.groups, *sizes], ir.F32Type.get())
         weight = in_parts(in_parts(weight, 2, shape_of(self.weight)[1]), 3, self.groups)
         sums = sums_of_products(type_, in_parts(image, 1, self.groups), weight, maps, 3)
         return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
 
+    def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
+        """Row and column of the padded image."""
+        (si, sj), (di, dj) = self.stride, self.dilation
+        return [i * si + ki * di, j * sj + kj * dj]
+
     def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
         """The image with zeros around it, up to where the last window ends."""
-        reach = [(o - 1) * s + k for o, s, k in zip(self.result.shape[2:], self.stride, kernel, strict=False)]
+        sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=False)
+        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
         return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
 
 

@@ -1,8 +1,9 @@
 """The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
 
 A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
-them that belongs to a sum. Where strips do not divide a row, two of them compute some columns, and store the same. Rows outside of the image are not in the loop; columns outside are 0. Where sums are over several
-channels, a loop inside it takes some of them at a time, which one access reads of each pixel for all the features of a thread.
+them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where strips do not divide a row,
+two of them compute some columns, and store the same. Where sums are over several channels, a loop inside it takes some of them at a
+time, which one access reads of each pixel for all the features of a thread.
 """
 
 from collections.abc import Iterator
@@ -128,12 +129,18 @@ class StripProgram:
         first, last = b.number(0), b.number(p.down.extent)
         if p.height is None:
             return first, last
-        top = p.height.at + Affine.of(p.down, -1)  # the image's row that the window begins with
+        top = p.height.at + Affine.of(p.down, -p.tall)  # the image's row that the window begins with
         if top.bounds()[0] < p.height.low:
-            first = arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top)))
-        if top.bounds()[1] + p.down.extent > p.height.high:
-            last = arith.minsi(last, arith.subi(b.number(p.height.high), b.index(top)))
+            first = self._rows_to(arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top))))
+        if top.bounds()[1] + (p.down.extent - 1) * p.tall >= p.height.high:
+            within = arith.maxsi(b.number(0), arith.subi(b.number(p.height.high), b.index(top)))
+            last = arith.minsi(last, self._rows_to(within))
         return first, last
+
+    def _rows_to(self, row: ir.Value) -> ir.Value:
+        """Rows of the window before a row of the image, from that on which the window begins with."""
+        b, tall = self.b, self.plan.tall
+        return row if tall == 1 else arith.divui(arith.addi(row, b.number(tall - 1)), b.number(tall))
 
     def _row(self, sums: list[ir.Value], channel: Affine) -> list[ir.Value]:
         """The sums with a row of the window added, one pixel of it after the other, of a chunk of channels from `channel` on."""
@@ -143,7 +150,7 @@ class StripProgram:
         uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> sums that it is a part of, with its place in their windows
         for j in range(p.length):
             for k in range(p.across.extent):
-                at = j * p.step + k
+                at = j * p.step + k * p.spread
                 if at not in pixels or k not in weights:
                     here = {p.column: self._column(j), p.across: Affine(k)}
                     both = [self._factors({**here, p.depth: channel + c}) for c in range(p.chunk)]

@@ -1,5 +1,6 @@
 """Sums over windows of images as strips: which axes are rows, columns and channels, and what one program computes."""
 
+import math
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -30,7 +31,8 @@ class Strips:
     batch, row, column, channel  axes of the results; of groups, all their features are channels
     down, across, depth          axes of what is summed: the window, and the image's channels of a group
     length                       columns of a strip
-    step                         columns of the image between neighbouring windows
+    step, spread                 how far windows of neighbouring columns are apart in memory, and columns of a window, in one unit
+    tall                         rows of the image between rows of a window
     strips                       the axis of strips of a row
     first                        of where they begin, where their length does not divide a row: the last one ends with it
     inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
@@ -51,6 +53,8 @@ class Strips:
     depth: Axis
     length: int
     step: int
+    spread: int
+    tall: int
     strips: Axis
     first: Axis | None
     inner: int
@@ -102,10 +106,15 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
         raise Unfit(f"{channel.extent} channels are no whole blocks")
     strips = Axis(-(-column.extent // length), "strip")
     first = Axis(column.extent - length + 1, "first") if column.extent % length else None
+    step, spread = _steps(product, column, across)
+    pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
+    if pixels > nvvm.STRIP_PIXELS:
+        raise Unfit(f"{pixels} pixels of a row for {length} windows")
+    height = _height(product, down)
     chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
     return Strips(
-        config, merged, batch, channel, row, column, down, across, depth, length, _step(product, column, across), strips, first,
-        inner, product, _height(product, down), features, chunk,
+        config, merged, batch, channel, row, column, down, across, depth, length,
+        step, spread, height.at.coefficient(down) if height else 1, strips, first, inner, product, height, features, chunk,
     )  # fmt: skip
 
 
@@ -175,15 +184,13 @@ def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool
     return start * 8 % access == 0 and all(n % width == 0 for n in steps)
 
 
-def _step(product: Reduce, column: Axis, across: Axis) -> int:
-    """How far the windows of neighbouring columns are apart; 1 where they have one column each."""
-    if across.extent == 1:
-        return 1
+def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
+    """How far apart in memory the windows of neighbouring columns are, and columns of a window, by their common divisor."""
     for e in walk(product.arg):
-        if isinstance(e, Load) and (one := e.at.coefficient(across)) and e.at.coefficient(column) > 0:
-            step, rest = divmod(e.at.coefficient(column), one)
-            if not rest:
-                return step
+        if isinstance(e, Load) and (step := e.at.coefficient(column)) > 0:
+            spread = e.at.coefficient(across)
+            unit = math.gcd(step, spread)
+            return step // unit, spread // unit
     raise Unfit("a sum over a window of what has none")
 
 
@@ -195,7 +202,7 @@ def _height(product: Reduce, down: Axis) -> Bound | None:
             found.update(dict.fromkeys(b for b in e.guard if b.at.coefficient(down)))
     if not found:
         return None
-    if len(found) > 1 or next(iter(found)).at.coefficient(down) != 1:
+    if len(found) > 1:
         raise Unfit("rows of the window with bounds of several kinds")
     if not _is_zero_outside(product):
         raise Unfit("windows that count what is outside of the image")

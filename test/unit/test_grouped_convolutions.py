@@ -66,6 +66,9 @@ CASES: list[tuple[Shape, Shape, dict[str, object]]] = [  # image, weight, how
     ((1, 40, 4, 14), (40, 10, 1, 1), {"groups": 4}),  # windows of one element
     ((1, 16, 9, 10), (16, 4, 2, 5), {"groups": 4, "stride": (2, 1), "padding": (1, 2)}),
     ((1, 16, 3, 19), (16, 4, 3, 3), {"groups": 4, "padding": 1}),  # strips that share a column
+    ((1, 16, 9, 8), (16, 4, 3, 3), {"groups": 4, "dilation": (3, 2), "padding": (3, 2)}),  # rows of a window between the image's
+    ((2, 16, 10, 14), (16, 4, 3, 2), {"groups": 4, "dilation": (2, 3), "stride": (3, 2), "padding": (4, 1)}),
+    ((2, 16, 5, 8), (16, 1, 3, 3), {"groups": 16, "dilation": 4, "padding": 4}),  # depthwise; the first and last rows are outside
     ((3, 16, 4, 6), (24, 4, 3, 3), {"groups": 4}),  # six features a group: pairs
 ]
 
@@ -121,9 +124,9 @@ def test_products_of_groups(image: Shape, weight: Shape, how: dict[str, object])
 
 
 def test_what_stays() -> None:
-    """Spread windows, rows of few columns, odd numbers of features a group, and sums that are for tensor cores."""
+    """Windows spread too far, rows of few columns, odd numbers of features a group, and sums that are for tensor cores."""
     for shape, weight, how in (
-        ((1, 16, 8, 8), (16, 4, 3, 3), {"groups": 4, "dilation": 2}),
+        ((1, 16, 8, 24), (16, 4, 3, 3), {"groups": 4, "dilation": (1, 12), "padding": (1, 12)}),
         ((1, 16, 4, 3), (16, 4, 3, 3), {"groups": 4, "padding": 1}),
         ((1, 16, 4, 8), (12, 4, 1, 1), {"groups": 4}),
         ((1, 128, 4, 8), (128, 64, 5, 5), {"groups": 2, "padding": 2}),

@@ -22,6 +22,7 @@ SHARED_COLUMNS = 2  # pixels of a row that strips read beside their own: of wind
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread that sums over windows
 GROUP_WIDTH = 4  # features of a thread that sums over several channels: as many multiply an element that it reads of the image
 STRIP_WEIGHTS = 48  # numbers of the weight that such a thread holds
+STRIP_PIXELS = 32  # of a row of the image, that such a thread reads at most: more find no registers
 STRIP_CHANNELS = 32  # neighbours in memory that such threads read: whole sectors
 STRIP_THREADS = 256  # of a CTA of them: it reads the rows that its windows share once
 LARGE_WINDOW = 25  # elements, above which there is enough to do for smaller CTAs to share it evenly
@@ -128,8 +129,8 @@ def column_scan(extent: int) -> Config:
 
 
 def strip(columns: int) -> int | None:
-    """Columns of a strip, where rows have enough: so many that strips read few pixels twice, and compute few columns twice, where the
-    last one of a row has to begin before the one before it ends."""
+    """Columns of a strip, where rows have enough: so many that strips read few pixels twice, and compute few columns twice, where
+    the last one of a row has to begin before the one before it ends."""
     lengths = range(SHORTEST_STRIP, min(columns, LONGEST_STRIP) + 1)
     return min(lengths, key=lambda n: (-(-columns // n) * (n + SHARED_COLUMNS), columns % n, -n), default=None)
 
