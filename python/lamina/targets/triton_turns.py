@@ -258,7 +258,7 @@ class TurnsPrinter(Printer):
         value, view, *where_ = op.operands
         type_ = ir.VectorType(value.type)
         tile = None if value in self.literals else self._tile(op, view, where_, type_)
-        if tile is None or tile.across or len(tile.blocks) > 2:
+        if tile is None or tile.across:
             super()._write(op)
             return
         blocks = self._descriptor(tile.name, tile.source, tile.sizes, tile.steps, tile.blocks)
@@ -272,7 +272,7 @@ class TurnsPrinter(Printer):
         shape = f"{TYPES[dtype]}, {[2, *tile.blocks]}"
         if shape not in self.tiles:
             self.tiles[shape] = f"tile{len(self.tiles)}"
-            self.shared += 2 * tile.blocks[0] * tile.blocks[1] * ITEM_BYTES[dtype]
+            self.shared += 2 * math.prod(tile.blocks) * ITEM_BYTES[dtype]
             self.head.append(f"{INDENT}{self.tiles[shape]} = gl.allocate_shared_memory({shape}, {blocks}.layout)")
         return self.tiles[shape]
 

@@ -61,6 +61,6 @@ def sums(x, axis: gl.constexpr):
 def store(blocks, place, shared, x):
     """Stores a block by way of shared memory, which the last one to go that way has left."""
     tma.store_wait(0)
-    shared.store(x)
+    shared.reshape(x.shape).store(x)
     fence_async_shared()
     _store(blocks, place, shared)
