@@ -198,8 +198,10 @@ def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
 def test_inputs_may_be_spread() -> None:
     """A row that all rows read is one row in memory for a measurement, too."""
     module, _ = planned(lambda x, y: softmax(x + y), [torch.randn(1, 4096).expand(64, 4096), torch.randn(64, 4200)[:, :4096]])
+    before = torch.get_rng_state()
     with module.context:
         x, y = random_inputs(RowPart(*first(module), False), torch.device("cpu"))
+    assert torch.equal(torch.get_rng_state(), before)  # the model's next numbers are what they were without tuning
     assert x.stride() == (0, 1) and y.stride() == (4200, 1) and x.std() > 0.5 and y.std() > 0.5
 
 

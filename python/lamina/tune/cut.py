@@ -227,19 +227,20 @@ def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, de
 
 def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
     """Numbers from a normal distribution, masks of halves, bytes as of quantised numbers; zeros for other integers, which may be
-    indices."""
+    indices. What the model draws next is what it would be without these."""
     bounds = {torch.bool: (0, 2), torch.int8: (-127, 128)}
     out = []
-    for type_, strides in cut.inputs:
-        dtype = DTYPES[str(type_.element_type)]
-        flat = _memory(type_.shape, strides, dtype, device)
-        low, high = bounds.get(dtype, (0, 1))
-        if dtype.is_floating_point and dtype.itemsize == 1:
-            flat.copy_(torch.randn(len(flat), device=device))  # which has no normal_ of its own
-        elif dtype.is_floating_point:
-            flat.normal_()
-        else:
-            flat.random_(low, high)
-        out.append(flat.as_strided(tuple(type_.shape), strides))
-    cut.settle(out)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        for type_, strides in cut.inputs:
+            dtype = DTYPES[str(type_.element_type)]
+            flat = _memory(type_.shape, strides, dtype, device)
+            low, high = bounds.get(dtype, (0, 1))
+            if dtype.is_floating_point and dtype.itemsize == 1:
+                flat.copy_(torch.randn(len(flat), device=device))  # which has no normal_ of its own
+            elif dtype.is_floating_point:
+                flat.normal_()
+            else:
+                flat.random_(low, high)
+            out.append(flat.as_strided(tuple(type_.shape), strides))
+        cut.settle(out)
     return out
