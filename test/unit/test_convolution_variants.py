@@ -43,6 +43,7 @@ VARIANTS: dict[str, tuple[Callable[..., Tensor], Shape, Shape]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_forward(name: str) -> None:
     run, image, weight = VARIANTS[name]
