@@ -80,7 +80,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
     for other in (
         DECODE,  # fills the GPU
         Work(32, 4, 4, 1, 8192, 128, 128),
-        Work(4, 32, 8, 2048, 2048, 64, 64, causal=True),
+        Work(4, 32, 32, 2048, 2048, 64, 64, causal=True),
         Work(1, 8, 2, 1, 100, 64, 64),
         Work(16, 12, 12, 512, 512, 64, 64),
     ):
@@ -96,6 +96,7 @@ def test_without_measurements_long_causal_attention_of_large_heads_is_ours() -> 
     long = Work(4, 16, 16, 2048, 2048, 128, 128, causal=True)
     for work in (long, replace(long, kv_heads=4), replace(long, batch=2, size=256, values=256)):
         assert isinstance(unmeasured(work, HOPPER), Specialised)
+    assert isinstance(unmeasured(replace(long, size=64, values=64, kv_heads=4), HOPPER), Forward)
     assert unmeasured(long, AMPERE) is None
     for change in ({"causal": False}, {"sums": True}, {"masked": True}, {"queries": 512, "keys": 512}, {"batch": 1, "heads": 1}):
         assert unmeasured(replace(long, **{"kv_heads": 1, **change}), HOPPER) is None
