@@ -10,10 +10,15 @@ import torch
 import triton
 from attention_masks import lengths
 from attention_programs import compute, efficient, exact, flash, graph_level, program_of
+from gluon_simulator import simulate
 from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.kernels.attention.sizes import sizes
+from lamina.kernels.attention.specialised import _block, _rounds, specialised
 from lamina.schedules.attention import read
 from lamina.targets.ptx import ptxas
 from lamina.targets.triton_user import take
@@ -114,6 +119,37 @@ def test_where_there_is_no_gluon(monkeypatch: pytest.MonkeyPatch) -> None:
         (found,), names = compute(lambda q, k, v: flash(q, k, v, True), inputs, SCHEDULE, gpu)
         near(found, exact(*inputs, causal=True))
         assert names == ["attention_forward"]
+
+
+@gluon.jit
+def count_blocks(out, P: gl.constexpr):
+    for i in range(_rounds(P)):
+        _, _, start, _, _, _, count = _block(i, out, P)
+        gl.store(out + start // P.ROWS, count)
+
+
+def test_tiles_of_no_queries() -> None:
+    """The fourth of a head that has three, as causal attention takes them in pairs, meets as few keys as any."""
+    found = torch.zeros(4, dtype=torch.int32)
+    of = sizes((0, 0, 0, 0), (0, 0, 0), 0, 1, 1, 1, 300, 300, 16, 1.0, True, 0, 0, (), 1, 2, 32, 16, 16, 2, 1)
+    simulate(count_blocks, 1, {"out": found, "P": of})
+    assert found.tolist() == [4, 8, 10, 1]
+
+
+def test_results_far_apart() -> None:
+    """Heads whose results are 2**30 elements apart: their places need 64 bits."""
+    q, k, v = (random(1, 3, 16, 16) for _ in range(3))
+    out = torch.empty((1 << 31) + 256, dtype=torch.float8_e5m2)  # of which the system gives what is written to
+    strides, none = (768, 256, 16, 1), (0, 0, 0)
+    given = {
+        "q": q, "k": k, "v": v, "bounds": q, "out": out, "sums": q, "Q": strides, "K": strides, "V": strides,
+        "OUT": (0, 1 << 30, 16, 1), "SUMS": none, "LOGS": 0, "BATCH": 1, "HEADS": 3, "GROUP": 1, "QUERIES": 16, "KEYS": 16,
+        "SIZE": 16, "VALUES": 16, "SCALE": 0.25, "CAUSAL": False, "OFFSET": 0, "WINDOW": 0, "BOUNDS": (), "TOGETHER": 3,
+        "GROUPS": 2, "N": 16, "D": 16, "E": 16, "STAGES": 2, "PROGRAMS": 1,
+    }  # fmt: skip
+    simulate(specialised, 1, given)
+    found = out.as_strided((3, 16, 16), (1 << 30, 16, 1)).float()
+    assert torch.allclose(found.double(), exact(q, k, v)[0], rtol=0.2, atol=1e-3)
 
 
 @pytest.mark.parametrize("schedule", ["specialised{n=48}", "specialised{groups=4}", "specialised{stages=0}", "specialised{m=64}"])

@@ -72,6 +72,8 @@ def product(a_ptr, b_ptr, c_ptr, M: gl.constexpr, K: gl.constexpr, N: gl.constex
         mbarrier.init(full.index(i), count=1)
         if FAULT != "init":
             mbarrier.init(free.index(i), count=1)
+    if FAULT != "barriers' fence":
+        fence_async_shared()
     tiles: gl.constexpr = (M + 63) // 64
     steps: gl.constexpr = (K + 31) // 32
     gl.warp_specialize(
@@ -119,6 +121,7 @@ FAULTS = {
     "arrivals": "arrives 2 times at a barrier in phase 0, which misses 1 of 1",
     "store is not waited for": "partition 0, multiply, .*: writes shared memory .*, which a product or a TMA store that was not waited for still reads",
     "fence": r"reads shared memory \[64, 64\], by a TMA store, that was stored without fence",
+    "barriers' fence": "partition 1, load, .*: a TMA load to a barrier that was initialised without fence",
     "store is in flight": "ends with stores that nobody waited for",
     "init": "partition 1, load, .*: a barrier that was not initialised",
 }
@@ -142,6 +145,7 @@ def move(x, y, AXES: gl.constexpr, START: gl.constexpr):
     buffer = gl.allocate_shared_memory(gl.bfloat16, block, layout)
     bar = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(bar, count=1)
+    fence_async_shared()
     mbarrier.expect(bar, from_desc.nbytes_per_cta)
     tma_load(from_desc, START[-AXES:], bar, buffer)
     mbarrier.wait(bar, 0)

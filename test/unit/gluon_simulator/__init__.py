@@ -11,7 +11,7 @@ Raises Fault, which names the partition and its line, for:
 - a read of shared memory that was never written, or that a TMA load is still writing
 - a write of shared memory that a product or a TMA store not yet waited for still reads
 - a write and another access of shared memory that no barriers put in order, however they came in this run
-- a product or TMA store that reads what was stored with no fence_async_shared() after it
+- a product or TMA store that reads what was stored with no fence_async_shared() after it, a TMA load to a barrier made without one
 - the use of a product that warpgroup_mma_wait has not given back as done
 - products, stores and loads that nobody has waited for at the end
 - accesses out of bounds, and descriptors that the chip refuses

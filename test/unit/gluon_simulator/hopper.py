@@ -24,7 +24,8 @@ class Barriers:
         self._program = program
 
     def init(self, memory: Memory, count: Any) -> None:
-        memory.barriers[memory.data.storage_offset()] = Barrier(self._program, plain(count), plain(count))
+        made = memory.barriers[memory.data.storage_offset()] = Barrier(self._program, plain(count), plain(count))
+        self._program.running.unfenced.append(made)
 
     def invalidate(self, memory: Memory) -> None:
         memory.barrier()
@@ -114,6 +115,8 @@ class Tma:
         offsets, inside = self._place(descriptor, coord, result)
         result.arriving()
         found = barrier.barrier()
+        if not found.visible:
+            raise self._program.fault("a TMA load to a barrier that was initialised without fence_async_shared() after it")
 
         def finish() -> None:
             memory = descriptor.base.memory

@@ -50,7 +50,7 @@ class Partition:
 
     clock               what is known to have come before; its own time is that of its last arrival at a barrier
     products, stores    those that it has not yet waited for
-    unfenced            shared memory that it has stored to since its last fence_async_shared()
+    unfenced            shared memory that it has stored to, and barriers that it made, since its last fence_async_shared()
     """
 
     index: int

@@ -20,7 +20,8 @@ _MOST_BYTES = (1 << 20) - 1  # that a barrier can expect
 class Barrier:
     """An mbarrier as PTX has it: phases are counted from 0, and the one that is not yet complete has number `phase`.
 
-    Who waits for a phase comes after all that those did who arrived in it, and after the copies that brought its bytes.
+    Who waits for a phase comes after all that those did who arrived in it, and after the copies that brought its bytes. Copies see
+    it once it is `visible`: after a fence_async_shared() that comes after its initialisation.
     """
 
     program: Program
@@ -28,6 +29,7 @@ class Barrier:
     pending: int
     bytes: int = 0
     phase: int = 0
+    visible: bool = False
     arrived: Clock = field(default_factory=dict)
     completed: Clock = field(default_factory=dict)
 
@@ -54,6 +56,9 @@ class Barrier:
         """Bytes that a copy has written."""
         self.bytes -= count
         self._settle()
+
+    def fenced(self) -> None:
+        self.visible = True
 
     def _settle(self) -> None:
         if not self.pending and not self.bytes:

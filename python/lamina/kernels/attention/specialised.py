@@ -8,7 +8,7 @@ block's keys are under way while the last one's results are written.
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 from .sizes import sizes
 
@@ -51,6 +51,7 @@ def specialised(
     q_full, q_free = _barriers(GROUPS, 1), _barriers(GROUPS, 1)
     k_full, k_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
     v_full, v_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
+    fence_async_shared()  # that TMA sees the barriers
     ring = (queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free)
     at = (q_at, k_at, v_at)
     if GROUPS == 2:
@@ -107,6 +108,7 @@ def _block(i, bounds, P: gl.constexpr):
     begin, end = first, stop
     if P.CAUSAL:
         end = gl.minimum(end, start + P.ROWS + P.OFFSET)
+        end = gl.where(start < P.QUERIES, end, 0)
     if P.WINDOW > 0:
         begin = gl.maximum(begin, start + P.OFFSET - P.WINDOW + 1)
     begin = begin // P.N
@@ -232,6 +234,7 @@ def _keep(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
     """Writes results, and the logarithms of sums as step.py's keep_sums does."""
     M: gl.constexpr = P.M
     E: gl.constexpr = P.E
+    batch, head = batch.to(gl.int64), head.to(gl.int64)
     if P.LOGS > 0:
         rows = start + gl.arange(0, M, layout=total.type.layout)
         seen = (most != _NONE) & (rows < P.QUERIES)
@@ -241,6 +244,6 @@ def _keep(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
     total = gl.convert_layout(gl.where(total == 0.0, 1.0, total), gl.SliceLayout(1, layout))  # rows that see nothing are zero
     rows = start + gl.arange(0, M, layout=gl.SliceLayout(1, layout))[:, None]
     e = gl.arange(0, E, layout=gl.SliceLayout(0, layout))[None, :]
-    at = out + batch.to(gl.int64) * P.OUT[0] + head * P.OUT[1] + rows.to(gl.int64) * P.OUT[2] + e * P.OUT[3]
+    at = out + batch * P.OUT[0] + head * P.OUT[1] + rows.to(gl.int64) * P.OUT[2] + e * P.OUT[3]
     found = acc / total[:, None]
     gl.store(at, found.to(out.dtype.element_ty), mask=(rows < P.QUERIES) & (e < P.VALUES))
