@@ -129,13 +129,8 @@ def column_scan(extent: int) -> Config:
 
 
 def strip(columns: int) -> int | None:
-<<<<<<< HEAD
     """Columns of a strip, where rows have enough: so many that strips read few pixels twice, and compute few columns twice, where
     the last one of a row has to begin before the one before it ends."""
-=======
-    """Columns of a strip, where rows have enough: so many that strips read few pixels twice, and compute few columns twice,
-    where the last one of a row has to begin before the one before it ends."""
->>>>>>> 4be0fef (Long causal attention of small heads that share keys is ours on Hopper, unmeasured, as it was measured)
     lengths = range(SHORTEST_STRIP, min(columns, LONGEST_STRIP) + 1)
     return min(lengths, key=lambda n: (-(-columns // n) * (n + SHARED_COLUMNS), columns % n, -n), default=None)
 
