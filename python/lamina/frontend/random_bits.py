@@ -32,14 +32,17 @@ def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
 
 def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
     """Which weights of attention, (batch, heads, queries, keys), are not dropped with this probability; bool. What
-    kernels/attention/dropped.py computes, in torch's ops: the counter is number 8 * (i // 16) + i % 8 of a key, then of a query,
-    then the head's; the word is 2 * (i // 8 % 2) of the query and that of the key."""
+    kernels/attention/dropped.py computes, in torch's ops: the counter is number 8 * (i // 32) + i % 8 of a key, then
+    8 * (i // 16) + i % 8 of a query, then the head's; the word is 2 * (i // 8 % 2) of the query and i // 8 % 2 of the key; its
+    upper half is for keys with i // 16 odd."""
     batch, heads, queries, keys = scores
-    head, row, column = (torch.arange(n, device=seed.device) for n in (batch * heads, *(-(-n // 16) * 8 for n in (queries, keys))))
-    counter = torch.broadcast_tensors(column, row[:, None], head[:, None, None], torch.zeros_like(column))
-    split = _words(counter, seed).view(batch, heads, len(row) // 8, 8, len(column) // 8, 8, 2, 2)
-    words = split.permute(0, 1, 2, 6, 3, 4, 7, 5).reshape(batch, heads, 2 * len(row), 2 * len(column))
-    return words[:, :, :queries, :keys] < round((1 - dropout) * 2**32)
+    counts = batch * heads, -(-queries // 16) * 8, -(-keys // 32) * 8
+    head, row, column = (torch.arange(n, device=seed.device) for n in counts)
+    words = _words(torch.broadcast_tensors(column, row[:, None], head[:, None, None], torch.zeros_like(column)), seed)
+    halves = torch.stack([words & 0xFFFF, words >> 16], -1)
+    split = halves.view(batch, heads, len(row) // 8, 8, len(column) // 8, 8, 2, 2, 2)
+    whole = split.permute(0, 1, 2, 6, 3, 4, 8, 7, 5).reshape(batch, heads, 2 * len(row), 4 * len(column))
+    return whole[:, :, :queries, :keys] < round((1 - dropout) * 2**16)
 
 
 def _words(counter: Sequence[Tensor], seed: Tensor) -> Tensor:

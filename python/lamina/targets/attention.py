@@ -179,10 +179,10 @@ def listed(extras: Mapping[str, Ref]) -> tuple[int, ...]:
 
 
 def drops(given: Mapping[str, Any]) -> tuple[int, float, float] | tuple[()]:
-    """Below which word of 32 bits dropout keeps a weight, what it multiplies those by, and their share; none where it keeps all."""
+    """Below which number of 16 bits dropout keeps a weight, what it multiplies those by, their share; none where it keeps all."""
     dropout = float(given.get("dropout", 0.0))
-    below = round((1 - dropout) * 2**32)
-    return (below, 1 / (1 - dropout) if dropout < 1 else 0.0, 1 - dropout) if below < 2**32 else ()
+    below = round((1 - dropout) * 2**16)
+    return (below, 1 / (1 - dropout) if dropout < 1 else 0.0, 1 - dropout) if below < 2**16 else ()
 
 
 def places(given: Mapping[str, Any]) -> dict[str, str]:

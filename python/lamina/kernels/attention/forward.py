@@ -64,7 +64,7 @@ def forward(
     ALIBI         slopes[head] * (key - query) is added to the scaled scores (slopes: f32)
     BLOCKS        strides of `blocks`, lists of blocks of keys that the mask shows (see blocks.py): batch, head, block of queries;
                   () for none: all are computed
-    DROPS         what dropout draws from `seed`, one i64: below which word of 32 bits it keeps a weight, what it multiplies those
+    DROPS         what dropout draws from `seed`, one i64: below which number of 16 bits it keeps a weight, what it multiplies those
                   by, and their share; () for none
     TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
     DESCRIPTORS   keys and values come by descriptors (TMA): elements side by side, all else at multiples of 16 bytes
