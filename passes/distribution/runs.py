@@ -47,10 +47,11 @@ def _wanted(k: "Kernel", mask: Bound | None) -> tuple[ir.Value | None, ...]:
 
 
 def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | None) -> ir.Value:
-    """What a lane's run has for all its lanes."""
-    place = _place(k, op, 0, own)
-    at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
-    return memref.load(k.uniform(op.operands[0]), [at])
+    """What a lane's run has for all its lanes; zero where that is not wanted, which may be since it is outside of an image."""
+    place, buffer = _place(k, op, 0, own), k.uniform(op.operands[0])
+    if wanted is None:
+        return memref.load(buffer, [place])
+    return arith.select(wanted, memref.load(buffer, [arith.select(wanted, place, k.at.number(0))]), _zero(buffer))
 
 
 def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Spread:

@@ -87,3 +87,9 @@ def test_groups_that_start_amid_accesses(channels: int, side: int, dtype: torch.
     """Flattened columns and shifted rows at once."""
     (found,) = run(group_norm, x(3, channels, side, side, dtype=dtype), x(channels, dtype=dtype), x(channels, dtype=dtype)).results
     assert 16 in found.loads[0].accesses
+
+
+@pytest.mark.parametrize("repeats", [8, 6])
+def test_zeros_around_what_lanes_share(repeats: int) -> None:
+    """One element for all lanes of an access, or one of two; it is zero outside, not what memory begins with."""
+    run(lambda a, b: F.pad(a, (0, 0, 1, 1))[:, :, None].expand(-1, -1, repeats).reshape(b.shape) + b, x(5, 16), x(7, 16 * repeats))

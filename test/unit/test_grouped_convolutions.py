@@ -70,6 +70,8 @@ CASES: list[tuple[Shape, Shape, dict[str, object]]] = [  # image, weight, how
     ((2, 16, 10, 14), (16, 4, 3, 2), {"groups": 4, "dilation": (2, 3), "stride": (3, 2), "padding": (4, 1)}),
     ((2, 16, 5, 8), (16, 1, 3, 3), {"groups": 16, "dilation": 4, "padding": 4}),  # depthwise; the first and last rows are outside
     ((3, 16, 4, 6), (24, 4, 3, 3), {"groups": 4}),  # six features a group: pairs
+    ((1, 3, 5, 13), (18, 1, 3, 4), {"groups": 3, "padding": (1, 6)}),  # windows that see nothing of the image
+    ((2, 25, 5, 13), (20, 5, 1, 1), {"groups": 5, "padding": (2, 1), "stride": 2}),
 ]
 
 
