@@ -152,7 +152,9 @@ def test_results_far_apart() -> None:
     assert torch.allclose(found.double(), exact(q, k, v)[0], rtol=0.2, atol=1e-3)
 
 
-@pytest.mark.parametrize("schedule", ["specialised{n=48}", "specialised{groups=4}", "specialised{stages=0}", "specialised{m=64}"])
+@pytest.mark.parametrize(
+    "schedule", ["specialised{n=48}", "specialised{n=512}", "specialised{groups=4}", "specialised{stages=0}", "specialised{m=64}"]
+)
 def test_no_such_schedule(schedule: str) -> None:
     with pytest.raises(CompileError):
         read(schedule)

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.core.program import Launch
+from lamina.core.program_needs import with_needs
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates, our_seconds
 from lamina.targets import triton_text
 from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.triton import compile_kernel, for_gpu, join
 from lamina.targets.triton_printer import Printed
 
 TURNS = Config(128, 128, 64, 4, 5, 8, 1, turns=1)
@@ -132,19 +134,24 @@ def test_code(name: str) -> None:
 def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) -> None:
     """Blocks that are no others are computed by a kernel in Triton's own language."""
     kernel = printed(fn, random(256, inner), random(inner, 256), schedule=schedule)
-    assert re.match(f"# No turns: .*{why}.*\n@triton.jit", kernel.kernel) and not kernel.config.turns
+    assert re.match(f"# No turns: .*{why}.*\n@triton.jit", kernel.kernel) and not kernel.config.turns and kernel.note
 
 
-def test_what_gluon_refuses() -> None:
-    """Threads of a CTA are then fewer than the launch was made with."""
+def test_what_gluon_refuses(caplog: pytest.LogCaptureFixture) -> None:
+    """Threads of a CTA are then fewer than the launch was made with, and the launch's name says so, which explain shows."""
     gpu = Gpu.named("sm_90a")
-    kernel = printed(gelu, random(256, 64), random(512, 64), random(512))
+    module, program = tiled(gelu, (random(256, 64), random(512, 64), random(512)), products=str(TURNS))
+    (kernel,) = triton_text.take(module, True)
     assert kernel.otherwise is not None and compile_kernel(kernel, gpu).needs.threads == 0
     refused = replace(kernel, kernel=kernel.kernel.replace("barriers(2)", "barriers(2.5)"))
     large = replace(kernel, kernel=kernel.kernel.replace("[2, 128, 128]", "[8, 128, 128]"))
     for other, on in ((refused, gpu), (large, gpu), (kernel, Gpu.named("sm_80"))):
         made = compile_kernel(other, on)
         assert made.needs.threads == 128 and "setmaxnreg" not in made.ptx and ".reqntid 128" in made.ptx
+        (step,) = with_needs(program, {kernel.name: made.needs}).steps
+        assert isinstance(step, Launch) and step.threads == 128 and step.name.endswith(" (no turns)")
+    assert [r.getMessage().partition(":")[0] for r in caplog.records] == ["lamina"] * 2 and "shared memory" in caplog.text
+    assert for_gpu(kernel, gpu) is kernel and for_gpu(kernel, Gpu.named("sm_80")).kernel.startswith("# No turns: sm_80")
 
 
 GELU, ROWS = 21, 8192  # operations, rows

@@ -119,13 +119,15 @@ class Launch:
 @dataclass(frozen=True)
 class Needs:
     """What only the compiler of a kernel for a GPU knows of its launches: bytes of dynamic shared memory of a CTA, and of global
-    memory for each CTA, at multiples of `align`, which it takes by `pointers` more parameters; threads, 0: as the launch says."""
+    memory for each CTA, at multiples of `align`, which it takes by `pointers` more parameters; threads, 0: as the launch says; what
+    people are told beside its name."""
 
     shared: int = 0
     scratch: int = 0
     align: int = 1
     pointers: int = 0
     threads: int = 0
+    note: str = ""
 
 
 Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]

@@ -37,7 +37,9 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
             return step
         need = needs[step.kernel]
         given = place if need.scratch else step.args[-1]  # what is not used has to point somewhere
-        return replace(step, shared=need.shared, scratch=(given,) * need.pointers, threads=need.threads or step.threads)
+        name = f"{step.name} ({need.note})" if need.note else step.name
+        threads = need.threads or step.threads
+        return replace(step, name=name, shared=need.shared, scratch=(given,) * need.pointers, threads=threads)
 
     arena = start + most if most else program.arena_bytes
     return replace(program, buffers=buffers, arena_bytes=arena, steps=tuple(met(s) for s in program.steps))

@@ -7,6 +7,8 @@ from lamina.core.errors import CompileError
 
 from . import text
 
+_WIDEST = 256  # columns that a product of a group of warps has, and rows that a descriptor brings
+
 
 @dataclass(frozen=True)
 class Forward:
@@ -121,6 +123,8 @@ def _check(config: Config) -> None:
         if size < 16 or size & (size - 1):
             raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
     if isinstance(config, Specialised):
+        if config.n > _WIDEST:
+            raise CompileError(f"a block of n={config.n}", remedy=f"groups of warps take up to {_WIDEST} keys at a time")
         if config.groups not in (2, 3) or config.stages < 1:
             raise CompileError(f"{config}", remedy="there are 2 or 3 groups of warps, and at least one stage")
         return

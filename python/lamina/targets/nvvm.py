@@ -123,7 +123,7 @@ class NvvmTarget(Target):
             return str(module.operation.get_asm(enable_debug_info=True))
 
         clock = Clock()
-        printed = triton_text.take(module, self.gpu.capability >= TMA)
+        printed = [triton.for_gpu(p, self.gpu) for p in triton_text.take(module, self.gpu.capability >= TMA)]
         if not (printed or ready or has_programs(module)):
             raise CompileError("there are no kernels: every step is a call of a library", remedy="--emit=plan shows the calls")
         if printed or ready or any("tile.threads" in op.operation.attributes for op in module.body.operations):

@@ -5,9 +5,9 @@ more, memory that the kernel keeps descriptors in and memory for a profiler, whi
 """
 
 import linecache
+import logging
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from .triton_ops import POINTERS
 from .triton_printer import Printed
 from .triton_stages import has_gluon, to_ptx
 
+_log = logging.getLogger("lamina")
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(  # what a module defines besides the kernel: memory, tables, texts, functions that are not inlined
@@ -41,13 +42,22 @@ class Compiled:
 
 def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
     """The PTX of a printed kernel, or of the one that does the same where Triton refuses it. CompileError with Triton's message."""
+    kernel = for_gpu(kernel, gpu)
     if kernel.otherwise is not None:
-        with suppress(CompileError):
-            if has_gluon(gpu):
-                return _compiled(kernel, gpu)
-        kernel = kernel.otherwise
+        try:
+            return _compiled(kernel, gpu)
+        except CompileError as why:
+            _log.warning("lamina: %s: its warps do not take turns", why.message)
+            kernel = kernel.otherwise.instead(why.message)
     made = _compiled(kernel, gpu)
-    return replace(made, needs=replace(made.needs, threads=kernel.config.threads))
+    return replace(made, needs=replace(made.needs, threads=kernel.config.threads, note=kernel.note))
+
+
+def for_gpu(kernel: Printed, gpu: Gpu) -> Printed:
+    """A printed kernel, or the one that does the same where this GPU, or this version of Triton, has no Gluon of ours."""
+    if kernel.otherwise is None or has_gluon(gpu):
+        return kernel
+    return kernel.otherwise.instead(f"{gpu.arch} and this version of Triton have no Gluon of ours")
 
 
 def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:

@@ -10,7 +10,7 @@ Blocks of a row or a column keep their dimension of 1, which Triton broadcasts b
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
@@ -39,6 +39,7 @@ class Printed:
     config      warps and stages to compile it with
     imports     lines before it, of a kernel in Gluon
     otherwise   the kernel in Triton's own language that does the same, where Gluon has no way to
+    note        what people are told of it beside its name
     """
 
     name: str
@@ -48,11 +49,16 @@ class Printed:
     config: Config
     imports: str = ""
     otherwise: "Printed | None" = None
+    note: str = ""
 
     @property
     def text(self) -> str:
         """A module that defines it."""
         return together([self])
+
+    def instead(self, why: str) -> "Printed":
+        """The same, in the place of one whose warps take turns."""
+        return replace(self, kernel=f"# No turns: {why}\n{self.kernel}", note="no turns")
 
 
 def together(kernels: Sequence[Printed]) -> str:

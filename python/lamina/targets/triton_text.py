@@ -44,7 +44,7 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     try:
         return replace(TurnsPrinter(function, descriptors, name).run(), otherwise=plain)
     except NoTurns as why:
-        return replace(plain, kernel=f"# No turns: {why}\n{plain.kernel}")
+        return plain.instead(str(why))
 
 
 def _product(function: ir.Operation, descriptors: bool, name: str) -> Printed:
