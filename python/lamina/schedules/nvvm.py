@@ -129,8 +129,8 @@ def column_scan(extent: int) -> Config:
 
 
 def strip(columns: int) -> int | None:
-    """Columns of a strip, where rows have enough: the most that divide a row, as was measured, where these are not few. Else so many
-    that strips read few pixels twice, and compute few columns twice, where the last one begins before the one before it ends."""
+    """Columns of a strip, where rows have enough: the most that divide a row, as was measured, where these are not few. Else so
+    many that strips read few pixels twice, and compute few columns twice, where the last begins before the one before it ends."""
     lengths = range(SHORTEST_STRIP, min(columns, LONGEST_STRIP) + 1)
     if (whole := max((n for n in lengths if columns % n == 0), default=0)) >= LONGEST_STRIP // 2:
         return whole
