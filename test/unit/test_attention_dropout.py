@@ -132,7 +132,7 @@ def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
     assert not any(c.blocks for c in attention_backward_cost.candidates(Work(1, 2, 2, 500, 500, 16, 16, hides=True), gpu))
 
 
-@pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True)])
+@pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True), ("sm_120a", 128, True)])
 def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None:
     """Of what is taken unmeasured; all but two, with Triton 3.9."""
     gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []

@@ -8,7 +8,7 @@ from lamina.core.gpu import Gpu
 from .attention import Backward
 from .attention_cost import LONG, MOST, Work
 
-_WITH_TMA = 90
+_LARGE = 200 << 10  # bytes of shared memory that a block may ask for, as on Hopper and GPUs of data centres after it
 _HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     (
         64,
@@ -32,12 +32,13 @@ _AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     (128, (Backward(64, 64, 64, 32, 8, 2), Backward(64, 32, 64, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
     (MOST, (Backward(64, 32, 32, 32, 8, 1),)),
 )
+"""The same where there is less shared memory."""
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
     """The schedules that suit the sizes, the most promising first."""
     size = max(work.size, work.values)
-    known = next((schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most), ())
+    known = next((schedules for most, schedules in (_HOPPER if gpu.shared_bytes >= _LARGE else _AMPERE) if size <= most), ())
     smallest = min((c.m for c in known), default=0)
     fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
