@@ -9,7 +9,7 @@ import pytest
 import torch
 import triton
 from attention_masks import lengths
-from attention_programs import compute, efficient, exact, flash, graph_level, program_of
+from attention_programs import aten, compute, efficient, exact, flash, graph_level, program_of
 from gluon_simulator import simulate
 from torch import Tensor
 from triton.experimental import gluon
@@ -80,13 +80,24 @@ def test_window() -> None:
 
 
 def test_lengths_of_sequences() -> None:
-    q, k, v = (random(3, 2, 140, 16) for _ in range(3))
-    there = (torch.arange(140)[None, :] < torch.tensor([140, 65, 1])[:, None]).long()
-    of = (3, 2, 140, 140)
+    q, k, v = (random(4, 2, 140, 16) for _ in range(3))
+    there = (torch.arange(140)[None, :] < torch.tensor([140, 65, 1, 0])[:, None]).long()
+    of = (4, 2, 140, 140)
     fn = lambda q, k, v, there: efficient(q, k, v, lengths(there, of, q.dtype))  # noqa: E731
     (found,), names = compute(fn, (q, k, v, there), SCHEDULE)
     near(found, exact(q, k, v, lengths(there, of, q.dtype)))
     assert names[-2:] == ["attention_bounds", "attention_specialised"]
+
+
+def test_logarithms_of_sums() -> None:
+    """As gradients read them, with places after the last query, which tiles of none have written."""
+    q, k, v = (random(2, 2, 201, 16) for _ in range(3))
+    fn = lambda q, k, v: aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)[:2]  # noqa: E731
+    (found, logs), _ = compute(fn, (q, k, v), SCHEDULE, replace(HOPPER, sm_count=2))
+    near(found, exact(q, k, v, causal=True))
+    scores = (q.double() @ k.double().mT / 4).masked_fill(~torch.ones(201, 201).bool().tril(), -torch.inf)
+    torch.testing.assert_close(logs[..., :201].double(), scores.logsumexp(-1), rtol=0, atol=1e-5)
+    assert logs.shape == (2, 2, 224) and bool(logs[..., 201:].isposinf().all())
 
 
 def test_heads_side_by_side() -> None:
