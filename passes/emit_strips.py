@@ -181,8 +181,8 @@ class StripProgram:
         b, flat = self.b, self.b.memory[first.tensor][0]
         (jump,) = (c for t, c in first.at.rename(b.merged.rename).terms if t in b.merged.quotients)
         at, depth = b.index(first.at), b.depth(first)
-        inside = b.inside(first.guard)
         with b.point(depth):
+            inside = b.inside(first.guard)
             read = ir.Operation.create(
                 "tile.read_shared",
                 results=[ir.VectorType.get([b.lanes], element("f32"))] * len(pixel),

@@ -72,6 +72,7 @@ CASES: list[tuple[Shape, Shape, dict[str, object]]] = [  # image, weight, how
     ((3, 16, 4, 6), (24, 4, 3, 3), {"groups": 4}),  # six features a group: pairs
     ((1, 3, 5, 13), (18, 1, 3, 4), {"groups": 3, "padding": (1, 6)}),  # windows that see nothing of the image
     ((2, 25, 5, 13), (20, 5, 1, 1), {"groups": 5, "padding": (2, 1), "stride": 2}),
+    ((2, 48, 1, 13), (16, 24, 1, 1), {"groups": 2, "padding": 1}),  # channels in chunks, of pixels that no loop is over
 ]
 
 
