@@ -44,7 +44,8 @@ def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config
         with ir.InsertionPoint(body):
             program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
             memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, body.arguments, strict=False)}
-            kind = WindowDot if product.parts else Dot
+            around = isinstance(product.a, Load) and bool(product.a.guard)  # zeros around an image
+            kind = WindowDot if product.parts or around else Dot
             kind(body, product, config, memory, list(body.arguments)[count:]).emit(program)
             func.ReturnOp([])
     flops = 2 * product.batches * len(product.products) * math.prod(product.sizes)

@@ -67,6 +67,11 @@ def test_rows_in_strips(residual: bool) -> None:
     check_rows(block, random(2, 32, 23), random(32, 1, 15), random(32), random(2, 32, 23), schedule="strips", launches=3)
 
 
+def test_one_row_of_one_channel() -> None:
+    """Pixels and windows are one axis each, and zeros are around the image all the same."""
+    check_rows(lambda x, w: F.conv1d(x, w, padding=8), random(1, 1, 40), random(17, 1, 16), launches=2)
+
+
 def test_rows_stay_the_librarys_unmeasured() -> None:
     _, program = tiled(F.conv1d, (random(2, 16, 20), random(16, 16, 3)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["aten.convolution.default"]
