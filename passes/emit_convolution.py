@@ -31,12 +31,13 @@ class _Side(NamedTuple):
 
 
 class WindowDot(Dot):
-    """Emits the program of one square of a convolution. known: vectors by what they hold."""
+    """Emits the program of one square of a convolution. known: vectors by what they hold; there: which of a side are."""
 
     known: dict[tuple[Affine | Axis, _Side], ir.Value]
+    there: dict[_Side, ir.Value]
 
     def emit(self, program: ir.Value) -> None:
-        self.known = {}
+        self.known, self.there = {}, {}
         super().emit(program)
 
     def _before(self, factor: Factor) -> Done:
@@ -164,12 +165,11 @@ class WindowDot(Dot):
         whole = self.config.n if side.axis == self.product.n else side.size  # every part of the last block
         if extent(side.axis) % whole == 0:
             return None
-        key = Affine.of(side.axis), side
-        if key not in self.known:
+        if side not in self.there:
             lanes = self._lanes(side, side.start)
             end = self._splat(extent(side.axis))
-            self.known[key] = arith.cmpi(arith.CmpIPredicate.slt, *self._alike(lanes, end))
-        return self.known[key]
+            self.there[side] = arith.cmpi(arith.CmpIPredicate.slt, *self._alike(lanes, end))
+        return self.there[side]
 
     def _lanes(self, side: _Side, start: ir.Value) -> ir.Value:
         """start, start + 1, ... along a side."""

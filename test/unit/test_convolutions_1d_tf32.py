@@ -70,6 +70,8 @@ def test_rows_in_strips(residual: bool) -> None:
 def test_one_row_of_one_channel() -> None:
     """Pixels and windows are one axis each, and zeros are around the image all the same."""
     check_rows(lambda x, w: F.conv1d(x, w, padding=8), random(1, 1, 40), random(17, 1, 16), launches=2)
+    inputs = random(1, 16, 1, 9), random(16, 16, 2, 1)  # a bound on the axis itself
+    check_rows(lambda x, w: F.conv2d(x, w, padding=(1, 6), stride=(2, 1)), *inputs, launches=1)
 
 
 def test_rows_stay_the_librarys_unmeasured() -> None:
