@@ -182,10 +182,10 @@ def test_code(size: int, schedule: str, tmp_path: Path) -> None:
     """Registers are handed from the warp of loads to those that multiply; nothing is spilled, nothing waits for one product at a
     time."""
     x = torch.zeros(2, 16, 2048, size, dtype=torch.bfloat16)
-    program, (made,) = take(program_of(graph_level(lambda q, k, v: flash(q, k, v, True), (x, x, x)), schedule), {}, HOPPER)
-    (tmp_path / "kernel.ptx").write_text(made.ptx)
+    _, (made,) = take(program_of(graph_level(lambda q, k, v: flash(q, k, v, True), (x, x, x)), schedule), {}, HOPPER)
+    (tmp_path / "kernel.ptx").write_text(made.compiled.ptx)
     command = [str(ptxas(HOPPER.arch)), "-v", f"-arch={HOPPER.arch}", "kernel.ptx", "-o", "kernel.cubin"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
     assert "0 bytes spill stores" in said and "serialized" not in said
-    assert re.search(r"setmaxnreg\.inc\.sync\.aligned\.u32 \t?(240|160);", made.ptx)
-    assert program.steps[0].threads == (512 if "groups=3" in schedule else 384)
+    assert re.search(r"setmaxnreg\.inc\.sync\.aligned\.u32 \t?(240|160);", made.compiled.ptx)
+    assert made.compiled.needs.threads == (512 if "groups=3" in schedule else 384)

@@ -90,7 +90,7 @@ def test_code(schedule: str) -> None:
     for name in ("sm_90a", "sm_80"):
         program_, compiled = take(program, {}, Gpu.named(name))
         assert [type(step) for step in program_.steps] == [Launch]
-        (needs,) = assemble(join([k.ptx for k in compiled]), name).resources
+        (needs,) = assemble(join([k.compiled.ptx for k in compiled]), name).resources
         assert needs.spill_stores + needs.spill_loads == 0
 
 

@@ -89,7 +89,7 @@ class NvvmTarget(Target):
                         return f"{argument.type} is not a memref of static shape"
         return None
 
-    def compile(self, module: ir.Module, ready: Sequence[triton.Compiled] = ()) -> GpuArtifact:
+    def compile(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> GpuArtifact:
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
         clock = Clock()
@@ -99,7 +99,7 @@ class NvvmTarget(Target):
         llvm = []
         with ThreadPoolExecutor(_processors() + len(parts), thread_name_prefix="lamina-nvvm") as pool:
             jobs = [pool.submit(self._by_triton, program) for program in printed]
-            jobs += [pool.submit(self._assembled, [kernel]) for kernel in ready]
+            jobs += [pool.submit(self._awaited, kernel) for kernel in ready]
             for part in parts:  # MLIR is this thread's alone
                 self.to_gpu(part, clock)
                 llvm.append(self.to_llvm(part, clock))
@@ -118,7 +118,7 @@ class NvvmTarget(Target):
             resources=tuple(resources),
         )
 
-    def below(self, module: ir.Module, ready: Sequence[triton.Compiled] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
+    def below(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
         def text() -> str:
             return str(module.operation.get_asm(enable_debug_info=True))
 
@@ -136,13 +136,13 @@ class NvvmTarget(Target):
             yield "nvvm", text
             yield "llvm", lambda: llvm
             texts.append(self.to_ptx(llvm))
-        source = triton.join([*texts, *(triton.compile_kernel(p, self.gpu).ptx for p in printed), *(k.ptx for k in ready)])
+        source = triton.join([*texts, *(triton.compile_kernel(p, self.gpu).ptx for p in printed), *(k.compiled.ptx for k in ready)])
         yield "ptx", lambda: source
         yield "sass", lambda: disassemble(assemble(source, self.gpu.arch, jobs=_processors()).cubin)
 
-    def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Compiled]) -> str:
+    def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Awaited]) -> str:
         """All kernels as Triton's: those that Triton compiles, and the others, as lamina-by-triton would have them."""
-        texts = [triton_text.together(printed).rstrip(), *(k.text for k in ready)] if printed or ready else []
+        texts = [triton_text.together(printed).rstrip(), *(k.compiled.text for k in ready)] if printed or ready else []
         if has_programs(module):
             with module.context, ir.Location.unknown():
                 others = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
@@ -159,6 +159,9 @@ class NvvmTarget(Target):
 
     def _by_triton(self, program: triton_text.Printed) -> "Made":
         return self._assembled([triton.compile_kernel(program, self.gpu)])
+
+    def _awaited(self, kernel: triton.Awaited) -> "Made":
+        return self._assembled([kernel.compiled])
 
     def _by_llvm(self, llvm: str, parts: int) -> "Made":
         ptx = self.to_ptx(llvm)

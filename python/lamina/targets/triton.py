@@ -7,8 +7,9 @@ more, memory that the kernel keeps descriptors in and memory for a profiler, whi
 import linecache
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from lamina.core.errors import CompileError
@@ -38,6 +39,18 @@ class Compiled:
     ptx: str
     needs: Needs
     text: str = ""
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A kernel that is compiled when it is asked for, by the thread that asks."""
+
+    name: str
+    make: Callable[[], Compiled]
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        return self.make()
 
 
 def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:

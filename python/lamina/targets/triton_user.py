@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from lamina.core.cuda_source import CudaSource
@@ -21,7 +22,7 @@ from lamina.core.program_needs import fixed
 
 from . import attention
 from .cuda_user import compile_cuda
-from .triton import Compiled, define, renamed
+from .triton import Awaited, Compiled, define, renamed
 from .triton_hooks import function_of
 from .triton_printer import HEADER
 from .triton_stages import ALIGNED, to_ptx
@@ -168,7 +169,8 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
         raise _refusal(error, kernel, function) from error
     jit = "gluon.jit" if kernel.gluon else "triton.jit"
     text = f"# {_start(function)}\n@{jit}\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
-    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
+    needs = replace(made.needs, threads=threads_of(made.text))
+    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), needs, text)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:
@@ -222,22 +224,16 @@ def _start(function: Any) -> str:
     return f"{function.fn.__code__.co_filename}:{function.fn.__code__.co_firstlineno}"
 
 
-def threads_of(compiled: Compiled) -> int:
+def threads_of(ptx: str) -> int:
     """Threads of a block, by what the PTX requires: kernels with specialised warps have more of them than num_warps says."""
-    found = re.search(r"\.reqntid\s+(\d+)", compiled.ptx)
+    found = re.search(r"\.reqntid\s+(\d+)", ptx)
     return int(found[1]) if found else 0
 
 
-def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Compiled]]:
-    """The program with launches of users' kernels and of those for attention, and their PTX. functions: users', by key."""
+def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
+    """The program with launches of users' kernels and of those for attention, and these, to be compiled beside all others.
+    functions: users', by key."""
     program, ours = attention.placed(program, gpu)
     program, kernels = launched(program)
-    found, by_symbol = {**functions, **ours}, {kernel.symbol: kernel for kernel in kernels}
-    made = {kernel.symbol: compile_user(kernel, found[kernel.key], gpu) for kernel in kernels}
-
-    def fitted(step: Any) -> Any:
-        if not isinstance(step, Launch) or step.kernel not in made or isinstance(found[by_symbol[step.kernel].key], CudaSource):
-            return step
-        return replace(step, threads=threads_of(made[step.kernel]) or step.threads)
-
-    return replace(program, steps=tuple(map(fitted, program.steps))), list(made.values())
+    found = {**functions, **ours}
+    return program, [Awaited(kernel.symbol, partial(compile_user, kernel, found[kernel.key], gpu)) for kernel in kernels]
