@@ -11,6 +11,7 @@ from test_attention_choice import compiled
 from test_attention_kernels import near, random
 from torch import Tensor
 
+from lamina.core.dropout import factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.frontend.dropped_attention import DROPPED
@@ -69,10 +70,19 @@ def test_both_passes(name: str) -> None:
     (out, *found), names = compute(both(dropout, name == "causal"), (grad, q, k, v, SEED, *mask), schedule)
     listed = ["attention_blocks"] * (3 if "lists" in name else 0)
     assert sorted(names) == sorted([*listed, "attention_forward", "attention_backward_queries", "attention_backward_keys"])
-    factors = keeps(SEED, (batch, heads, queries, keys), dropout) * (1 / (1 - dropout) if dropout < 1 else 0.0)
+    factors = keeps(SEED, (batch, heads, queries, keys), dropout) * (
+        2**16 / kept if (kept := round((1 - dropout) * 2**16)) else 0.0
+    )
     want = exact_gradients_of(grad, q, k, v, mask[0] if mask else None, name == "causal", 0.3, factors)
     for one, exact in zip((out, *found), want, strict=True):
         assert not one.any() if dropout == 1 else near(one, exact, 4e-3) is None
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.99, 0.999, 0.99999, 1.0])
+def test_the_mean_stays(dropout: float) -> None:
+    """Weights are kept in steps of 2^-16: those that are kept make up for just that."""
+    share = round((1 - dropout) * 2**16) / 2**16
+    assert share * factor(dropout) == pytest.approx(1.0 if share else 0.0, abs=1e-12)
 
 
 def test_what_is_kept(dropout: float = 0.3) -> None:

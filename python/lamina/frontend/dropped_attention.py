@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lamina.core.dropout import factor
+
 from .random_bits import keeps
 
 
@@ -105,4 +107,4 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale
 
 def _factors(seed: Tensor, scores: Tensor, dropout: float) -> Tensor:
     """What each weight is multiplied by."""
-    return keeps(seed, scores.shape, dropout) * (1 / (1 - dropout) if dropout < 1 else 0.0)
+    return keeps(seed, scores.shape, dropout) * factor(dropout)

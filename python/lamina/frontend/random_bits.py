@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from lamina.core.dropout import bound
+
 aten = torch.ops.aten
 
 RANGE = (-(2**63), 2**63 - 1)  # of a seed: one that nothing else asks for
@@ -42,7 +44,7 @@ def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
     halves = torch.stack([words & 0xFFFF, words >> 16], -1)
     split = halves.view(batch, heads, len(row) // 8, 8, len(column) // 8, 8, 2, 2, 2)
     whole = split.permute(0, 1, 2, 6, 3, 4, 8, 7, 5).reshape(batch, heads, 2 * len(row), 4 * len(column))
-    return whole[:, :, :queries, :keys] < round((1 - dropout) * 2**16)
+    return whole[:, :, :queries, :keys] < bound(dropout)
 
 
 def _words(counter: Sequence[Tensor], seed: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lamina.core.dropout import NUMBERS, bound, factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
@@ -181,8 +182,8 @@ def listed(extras: Mapping[str, Ref]) -> tuple[int, ...]:
 def drops(given: Mapping[str, Any]) -> tuple[int, float, float] | tuple[()]:
     """Below which number of 16 bits dropout keeps a weight, what it multiplies those by, their share; none where it keeps all."""
     dropout = float(given.get("dropout", 0.0))
-    below = round((1 - dropout) * 2**16)
-    return (below, 1 / (1 - dropout) if dropout < 1 else 0.0, 1 - dropout) if below < 2**16 else ()
+    below = bound(dropout)
+    return (below, factor(dropout), below / NUMBERS) if below < NUMBERS else ()
 
 
 def places(given: Mapping[str, Any]) -> dict[str, str]:
