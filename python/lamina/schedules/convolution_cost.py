@@ -1,4 +1,4 @@
-"""Schedules of convolutions as products, and in which order they are tried. None was measured: the library is the default."""
+"""Schedules of convolutions as products, and in which order they are tried. Few were measured: the library is the default."""
 
 from dataclasses import replace
 

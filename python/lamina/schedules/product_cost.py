@@ -52,6 +52,10 @@ PAIRS: dict[Config, float] = {
 """The same of two products that share their left factor, whose blocks lie side by side. Those with one dot (`joint`), and those of
 16 and 32 rows, are guesses."""
 
+FED: dict[Config, float] = {Config(16, 32, 256, 4, 4, descriptors=0): 0.2}
+"""The same of one product of up to 16 rows whose factors are computed in the kernel, by what it reaches there: 8 rows by int8
+weights of 4096 x 11008 took 25 us, by blocks of 64 x 128 of the weight 30."""
+
 PARTS = (2, 4, 8, 16)  # into which an inner dimension is cut
 ROW = 16  # elements that each part is a multiple of, so that descriptors can step from one to the next
 _MOST_IN_PARTS = 4  # of candidates
@@ -162,6 +166,8 @@ def _schedules(work: Work) -> dict[Config, float]:
     table = PAIRS if work.products > 1 else SCHEDULES
     if work.doubled:
         table = {c: share for c, share in PAIRS.items() if not c.joint}
+    if work.fed is not None and work.products == 1 and work.m <= 16:
+        table = {**table, **FED}
     return table if work.item == 2 else {replace(c, k=c.k * 2 // work.item): share for c, share in table.items()}
 
 
