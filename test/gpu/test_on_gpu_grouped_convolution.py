@@ -70,7 +70,7 @@ def test_strips_of_f16(name: str) -> None:
     check(name, "strips", F16)
 
 
-@pytest.mark.parametrize("schedule", map(str, FEW))
+@pytest.mark.parametrize("schedule", [str(c) for c in FEW])
 @pytest.mark.parametrize("name", ["16 channels", "32 channels"])
 def test_products(name: str, schedule: str) -> None:
     check(name, schedule)
