@@ -63,7 +63,7 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
             _log.warning("lamina: %s: its warps do not take turns", why.message)
             kernel = kernel.otherwise.instead(why.message)
     made = _compiled(kernel, gpu)
-    return replace(made, needs=replace(made.needs, threads=kernel.config.threads, note=kernel.note))
+    return replace(made, needs=replace(made.needs, note=kernel.note))
 
 
 def for_gpu(kernel: Printed, gpu: Gpu) -> Printed:

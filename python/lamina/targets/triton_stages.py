@@ -4,6 +4,7 @@
 whose key is a hash of Triton's library of 460 MB: together they take more than the stages.
 """
 
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -62,8 +63,14 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
         made = stage(made, meta)
         if name == "ptx":
             break
-    needs = Needs(meta["shared"], meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1, EXTRA_POINTERS)
-    return Ptx(made, meta["name"], needs)
+    scratch, align = meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1
+    return Ptx(made, meta["name"], Needs(meta["shared"], scratch, align, EXTRA_POINTERS, threads_of(made)))
+
+
+def threads_of(ptx: str) -> int:
+    """Threads of a block, by what the PTX requires: kernels with specialised warps have more of them than num_warps says."""
+    found = re.search(r"\.reqntid\s+(\d+)", ptx)
+    return int(found[1]) if found else 0
 
 
 def has_gluon(gpu: Gpu) -> bool:

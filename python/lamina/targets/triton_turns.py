@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
+from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES
 
 from .triton_math import FUNCTIONS
@@ -28,7 +29,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from lamina.kernels.products.turns import barriers, before, following, halves, load, stage_of, store, sums
 """
-_SHARED = 232448  # bytes of an SM that a CTA may have
+_SHARED = Gpu.named("sm_90a").shared_bytes
 _BARRIERS = 1024  # bytes of them, and of what Triton keeps to divide warps, at most
 _JOINED = 4096  # bytes that sums of several warps go through, of both groups
 _SWIZZLED = 64  # columns of 16 bits that shared memory has beside each other

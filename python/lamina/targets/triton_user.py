@@ -169,8 +169,7 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
         raise _refusal(error, kernel, function) from error
     jit = "gluon.jit" if kernel.gluon else "triton.jit"
     text = f"# {_start(function)}\n@{jit}\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
-    needs = replace(made.needs, threads=threads_of(made.text))
-    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), needs, text)
+    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:
@@ -222,12 +221,6 @@ def _functions(function: Any) -> Iterator[Any]:
 
 def _start(function: Any) -> str:
     return f"{function.fn.__code__.co_filename}:{function.fn.__code__.co_firstlineno}"
-
-
-def threads_of(ptx: str) -> int:
-    """Threads of a block, by what the PTX requires: kernels with specialised warps have more of them than num_warps says."""
-    found = re.search(r"\.reqntid\s+(\d+)", ptx)
-    return int(found[1]) if found else 0
 
 
 def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
