@@ -208,8 +208,9 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     That is taken for tf32, for pairs and for sums along rows, too: with passes of ours it was as fast where these were measured
     (906 us, and 908 by ours, of a pair of 8192 x 2048 by 2048 x 8192; 405 and 414 of the sum of 8192 x 4096 by 4096 x 4096). But
-    turns are taken for pairs and activations of many rows (796 us of that pair, where the library took 973, and 69 of GELU after
-    8192 x 768 by 768 x 3072, where it took 103 and blocks without turns 79), not for residuals, of which they gained 3 %.
+    turns are taken for pairs and activations of many rows (a prototype took 796 us of that pair, where the library took 973, and 69
+    of GELU after 8192 x 768 by 768 x 3072, where it took 103 and blocks without turns 79), not for residuals, of which they gained
+    3 %.
     Inner dimensions in parts are not taken before they were measured, but where factors are computed of fewer bytes, too: the
     library has these.
     """
