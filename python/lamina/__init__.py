@@ -40,8 +40,15 @@ def compile(
     target          what to compile for: "cpu" (this machine), "cpu:znver4" or "nvvm:sm_90a"; by default what the tensors are on
     options         `lamina.Options`, or a mapping with the same names
 
-    Parameters are used as they are at each call, so an optimiser's step is seen. Where gradients are asked for (grad mode, and a
-    tensor that requires them) the call is differentiable. A model that cannot be traced raises CompileError with the line.
+    What is returned stands for the model: it has the model's parameters, state, mode, hooks and attributes, and copies and pickles
+    (a copy compiles anew). Parameters and buffers are looked up at each call, so an optimiser's step is seen. Where gradients
+    are asked for (grad mode, and a tensor that requires them) the call is differentiable.
+
+    A change of a submodule's mode, hooks or children, of which weights are tied, of the grad mode, of autocast, of the strides of
+    tensors or of which arguments are one tensor compiles a variant at the next call. All other Python state is constant: attributes
+    of modules that are no parameters, buffers or submodules, global and enclosing variables keep the values that they had when a
+    variant was traced. A tensor that forward assigns to an attribute is assigned at each call; a model whose forward changes other
+    Python state, or that cannot be traced, raises CompileError with the line.
     """
     from .frontend.export import compile_model
 

@@ -1,5 +1,6 @@
 """Types of the native runtime (runtime/native/module.cpp)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +18,27 @@ class Runner:
 
     def load(self, index: int, /) -> None:
         """Loads code and constants on the GPU of this number now, not at the first call there."""
+
+class Watch:
+    """Whether the Python state that a compilation depended on is as it was."""
+
+    def __init__(
+        self,
+        items: list[tuple[dict[Any, Any], Any, Any]],
+        sizes: list[tuple[dict[Any, Any], int]],
+        results: list[tuple[Callable[..., Any], tuple[Any, ...], Any]],
+        pattern: tuple[int, ...],
+        types: tuple[type, ...],
+    ) -> None:
+        """items    dictionaries, keys and the objects there
+        sizes    dictionaries and how many entries they have
+        results  functions, their arguments and what they return
+        pattern  for each argument of a call the number of the first one that is the same object
+        types    that arguments may have
+        """
+
+    def holds(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether all is as it was, for a call with these arguments."""
 
 def info() -> dict[str, Any]:
     """What of torch the runtime found and uses."""

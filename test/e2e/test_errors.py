@@ -33,9 +33,10 @@ def test_wrong_arguments_are_named(compiled: Any) -> None:
         (("text",), {}, TypeError, "argument 'a' must be a torch.Tensor; 'text' given"),
         ((None,), {}, TypeError, "argument 'a'"),
         (([good],), {}, TypeError, "argument 'a' must have the structure"),
-        ((good, good), {}, TypeError, "compiled for 1 arguments (a); 2 given (a, mask)"),
+        ((good, good), {}, TypeError, "argument 'mask' was None when compiled; a tensor of shape [2, 3] given"),
+        ((good, None, 3.0, good), {}, TypeError, "too many positional arguments"),
         ((), {}, TypeError, "missing a required argument: 'a'"),
-        ((good,), {"factor": 4.0}, TypeError, "compiled for 1 arguments (a); 2 given (a, factor)"),
+        ((good,), {"factor": 4.0}, ValueError, "argument 'factor' was 3.0 when compiled; 4.0 given"),
         ((good,), {"other": 4.0}, TypeError, "unexpected keyword argument 'other'"),
         ((good.to_sparse(),), {}, TypeError, "argument 'a' must be a dense tensor; its layout is torch.sparse_coo"),
     ]:

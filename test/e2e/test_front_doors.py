@@ -299,8 +299,9 @@ def test_compiling_from_several_threads() -> None:
 
 
 def test_the_cache_serves_a_second_compilation(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lamina.frontend.as_module import as_module
     from lamina.frontend.stages import Built, build
-    from lamina.frontend.trace import as_module, inference, trace
+    from lamina.frontend.trace import inference, trace
 
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
 

@@ -200,7 +200,7 @@ def test_a_failure_is_blamed_on_the_op_that_was_decomposed_into() -> None:
 class _Module(torch.nn.Module):
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__()
-        from lamina.frontend.trace import _named_forward
+        from lamina.frontend.as_module import _named_forward
 
         self.fn = _named_forward(fn)
 

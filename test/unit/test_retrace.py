@@ -12,10 +12,11 @@ from torch import Tensor, fx, nn
 
 import lamina
 from lamina.frontend.aliases import storage
+from lamina.frontend.as_module import as_module
 from lamina.frontend.decompositions import table
 from lamina.frontend.locations import origin_of, where
 from lamina.frontend.retrace import decomposed
-from lamina.frontend.trace import Traced, as_module, trace
+from lamina.frontend.trace import Traced, trace
 
 
 def traced(model: Callable[..., Any], *args: Tensor) -> Traced:

@@ -1,13 +1,13 @@
 """Which tensors a graph's arguments are: the model's own, looked up where they live, and the call's."""
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from .exclusive import COMPILING
+from .aliases import storage
+from .module_state import Place
 from .trace import Slot
 
 
@@ -22,9 +22,7 @@ class Binding:
     def __init__(self, slots: Sequence[Slot], constants: Mapping[int, Any]) -> None:
         self.slots = tuple(slots)
         own = [slot for slot in slots if slot.value is not None]
-        places = [slot.owner or ({"": slot.value}, "") for slot in own]
-        self._owners = [owner for owner, _ in places]
-        self._names = [name for _, name in places]
+        self._places: list[Place] = [slot.owner or ({"": slot.value}, "") for slot in own]
         self.values: list[Any] = []
         leaves = [slot.leaf for slot in slots if slot.leaf >= 0]
         order = {leaf: i for i, leaf in enumerate(leaf for leaf in leaves if leaf not in constants)}
@@ -42,44 +40,37 @@ class Binding:
         self.refresh()
 
     def refresh(self) -> None:
-        """Looks the model's tensors up again. While torch.export traces a model, it holds fake tensors in their place."""
-        with COMPILING:
-            self.values = list(map(operator.getitem, self._owners, self._names))
-
-    def is_current(self) -> bool:
-        """Whether the model still holds the same tensor objects."""
-        return all(map(operator.is_, map(operator.getitem, self._owners, self._names), self.values))
+        """Looks the model's tensors up again. To be called with COMPILING held: while torch.export traces a model, it holds fake
+        tensors in their place."""
+        self.values = [held[name] for held, name in self._places]
+        self._memory = set(map(storage, self.values))
+        self._apart = len(self._memory) == len(self.values)
 
     def bound(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """`run` as a function of the call's tensors."""
+        """Returns `run` as a function of the call's tensors."""
         if not self._simple:
-            return lambda *tensors: run(*self._place(tensors))
+            return lambda *tensors: run(*self.arrange(tensors))
         if self.values:
             return partial(run, *self.values)
         # One argument that is a list would be taken for all arguments in a list.
         return (lambda tensor: run([tensor])) if len(self.slots) == 1 else run
 
     def arrange(self, tensors: Sequence[Tensor]) -> list[Any]:
-        """All arguments, with the model's tensors as they are now."""
-        if not self.is_current():
-            self.refresh()
-        return self._place(tensors)
+        """Returns all arguments."""
+        own = self.values
+        return [own[v] if kind == 0 else tensors[v] if kind == 1 else v for kind, v in self._sources]
 
     def argument(self, index: int, tensors: Sequence[Tensor]) -> Tensor:
+        """Returns the argument of a number, which is a tensor."""
         kind, which = self._sources[index]
         found: Tensor = self.values[which] if kind == 0 else tensors[which]
         return found
 
-    def check_disjoint(self, changed: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
-        """ValueError when an argument that the model changes shares memory with another: the result would depend on the order."""
-        held = [t.untyped_storage()._cdata for t in tensors]
-        for i, t in enumerate(tensors):
-            if any(t is c for c in changed) and held.count(held[i]) > 1:
-                raise ValueError(
-                    "two arguments share memory and the model changes one of them in place: "
-                    'pass a clone, or use torch.compile(model, backend="lamina")'
-                )
-
-    def _place(self, tensors: Sequence[Tensor]) -> list[Any]:
-        own = self.values
-        return [own[v] if kind == 0 else tensors[v] if kind == 1 else v for kind, v in self._sources]
+    def shared(self, tensors: Sequence[Tensor]) -> Hashable:
+        """Returns which arguments lie in one memory and where in it; None where all lie apart."""
+        memory = list(map(storage, tensors))
+        if len(set(memory)) == len(memory) and not any(map(self._memory.__contains__, memory)) and self._apart:
+            return None
+        numbers: dict[int, int] = {}
+        everything = [a for a in self.arrange(tensors) if isinstance(a, Tensor)]
+        return tuple((numbers.setdefault(storage(t), len(numbers)), t.storage_offset()) for t in everything)

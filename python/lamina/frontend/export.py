@@ -8,11 +8,12 @@ from torch import Tensor, fx
 
 from lamina.core.options import Options
 
+from .as_module import as_module
 from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
 from .destination import check_name
 from .model import CompiledModel
-from .trace import as_module, inference, signature_of, trace
+from .trace import inference, trace
 
 
 def compile_model(
@@ -28,7 +29,7 @@ def compile_model(
     args, kwargs = split_inputs(example_inputs)
     check_name(target)
     chosen = with_registered(Options.of(options))
-    return CompiledModel(as_module(model), signature_of(model), args, kwargs, options=chosen, target=target)
+    return CompiledModel(model, args, kwargs, options=chosen, target=target)
 
 
 def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -205,8 +205,12 @@ def _is_plain(node: fx.Node) -> bool:
         return False
     values = pytree.tree_leaves(node.meta.get("val"))
     fixed = all(map(_is_fixed, values))
-    training = node.target in _NORMS and node.args[_NORMS[node.target]]
-    return fixed and bool(values) and not training and (is_functional(node) or functional(node.target) is not None)
+    return fixed and bool(values) and not updates_statistics(node) and (is_functional(node) or functional(node.target) is not None)
+
+
+def updates_statistics(node: fx.Node) -> bool:
+    """Returns whether a node is a norm that changes its running statistics, which its schema does not say."""
+    return node.target in _NORMS and bool(node.args[_NORMS[node.target]])
 
 
 def _is_fixed(value: Any) -> bool:

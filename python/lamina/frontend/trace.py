@@ -1,11 +1,10 @@
 """A model as one flat graph, by torch.export: parameters and buffers are arguments, mutations and aliases are known."""
 
 import dataclasses
-import inspect
-import types
+import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +16,12 @@ from torch.export.graph_signature import InputKind, OutputKind
 from lamina.core.errors import CompileError
 
 from .aliases import storage
+from .assigned import Assignments
+from .autograd_functions import kept
 from .decompositions import Table, table
+from .foreign import Foreign
+from .grad_regions import inlined
+from .module_state import Place, autocast_state
 from .padded import leave_room
 from .retrace import decomposed
 from .trace_errors import explain
@@ -31,7 +35,7 @@ class Slot:
 
     leaf: int = -1
     value: Tensor | None = None
-    owner: tuple[dict[str, Any], str] | None = None
+    owner: Place | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +46,9 @@ class Traced:
     slots     the arguments of program.graph, in order
     out_spec  the pytree of the outputs
     constants those of the flattened inputs that are no tensors, by number
-    training  the module's mode
+    grad      whether it was traced in grad mode
+    assigned  attributes that forward assigns tensors to, which follow the outputs
+    foreign   modules and tensors that it uses and that are not the module's
     """
 
     module: nn.Module
@@ -50,7 +56,9 @@ class Traced:
     slots: tuple[Slot, ...]
     out_spec: pytree.TreeSpec
     constants: dict[int, Any]
-    training: bool
+    grad: bool
+    assigned: tuple[Place, ...] = ()
+    foreign: Foreign = dataclasses.field(repr=False, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,69 +75,101 @@ class Inference:
     mutated: tuple[int | None, ...]
 
 
-def as_module(model: Callable[..., Any]) -> nn.Module:
-    return model if isinstance(model, nn.Module) else _Function(model)
-
-
-class _Function(nn.Module):
-    """A function as a module. Modules it is bound to or closes over lend it their parameters."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.__dict__["function"] = _named_forward(function)
-        owners = [
-            getattr(function, "__self__", None),
-            *(cell.cell_contents for cell in getattr(function, "__closure__", None) or ()),
-        ]
-        for i, owner in enumerate(owners):
-            if isinstance(owner, nn.Module):
-                self.add_module(f"closure_{i}", owner)
-
-    @property
-    def training(self) -> bool:  # type: ignore[override]
-        """That of the modules it uses."""
-        return any(child.training for child in self.children())
-
-    @training.setter
-    def training(self, mode: bool) -> None:
-        pass
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["function"](*args, **kwargs)
-
-
-def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function under the name by which torch.export knows which frames of a stack trace are the model's."""
-    plain = getattr(function, "__func__", function)
-    if not isinstance(plain, types.FunctionType):
-        return function
-    code = plain.__code__.replace(co_name="forward")
-    renamed = types.FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
-    renamed.__kwdefaults__ = plain.__kwdefaults__
-    return renamed if plain is function else types.MethodType(renamed, function.__self__)  # type: ignore[attr-defined]
-
-
-def signature_of(model: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(model.forward if isinstance(model, nn.Module) else model)
-    except (TypeError, ValueError):
-        return None
-
-
 def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
-    """CompileError, with the model's line, for a model that does not give one graph."""
+    """Captures what a call would do in this thread's grad mode and autocast state.
+
+    Arguments that are one object are one in the graph; those that share memory otherwise, with each other or with the model, are
+    taken apart. CompileError, with the model's line, for a model that does not give one graph.
+    """
     register((args, dict(kwargs)))
+    args, kwargs = _apart(module, args, kwargs)
     leaves = pytree.tree_leaves((args, dict(kwargs)))
     for leaf in leaves:
         if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
             raise CompileError(f"an example input is a tensor of layout {leaf.layout}", remedy="convert it by to_dense()")
+    grad = torch.is_grad_enabled()
+    _check_hooks(module, grad)
+    found, foreign = Assignments(module), Foreign(module)
     try:
-        with _registering(module), _quiet():
+        with ExitStack() as during:
+            for one in (_registering(module), found, _autocasting(module), foreign, kept() if grad else ExitStack(), _quiet()):
+                during.enter_context(one)
             program = torch.export.export(module, args, dict(kwargs), strict=False)
     except Exception as error:
         raise explain(error) from error
+    program._example_inputs = None  # which would live as long as the compiled model
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
-    return Traced(module, program, _slots(program, module), program.call_spec.out_spec, constants, module.training)
+    foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))
+    slots = _slots(program, module, foreign)
+    spec = program.call_spec.out_spec
+    return Traced(module, program, slots, spec, constants, grad, tuple(found.places), foreign=foreign)
+
+
+def _apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs with a tensor without contents for each that shares memory with another one, or with the model."""
+    own = (t for m in module.modules() for held in (m._parameters, m._buffers) for t in held.values() if t is not None)
+    seen = {_memory(t) for t in own}
+    made: dict[int, Tensor] = {}
+
+    def apart(leaf: Tensor) -> Tensor:
+        if leaf.layout is not torch.strided or _memory(leaf) is None:
+            return leaf
+        if id(leaf) not in made:
+            shared = _memory(leaf) in seen or isinstance(leaf, nn.Parameter)
+            seen.add(_memory(leaf))
+            made[id(leaf)] = _like(leaf) if shared else leaf
+        return made[id(leaf)]
+
+    positional, named = pytree.tree_map_only(Tensor, apart, (args, dict(kwargs)))
+    return positional, named
+
+
+def _like(tensor: Tensor) -> Tensor:
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _memory(tensor: Tensor) -> int | None:
+    """The memory that a plain tensor lies in."""
+    return storage(tensor) if type(tensor) in (Tensor, nn.Parameter) and tensor.device.type != "meta" else None
+
+
+def _check_hooks(module: nn.Module, grad: bool) -> None:
+    for name, child in module.named_modules() if grad else ():
+        if child._backward_hooks or child._backward_pre_hooks:
+            raise CompileError(
+                f"the module {name or type(child).__name__!r} has backward hooks, which a graph does not keep",
+                remedy='use torch.compile(model, backend="lamina"), or hooks on parameters',
+            )
+
+
+@contextmanager
+def _autocasting(module: nn.Module) -> Iterator[None]:
+    """While tracing, forward enters the autocast state that the caller is in: torch.export does not see what is around it."""
+    kinds = ("cpu", "cuda")
+    states = autocast_state(kinds)
+    if not states:
+        yield
+        return
+    forward, had = module.forward, "forward" in module.__dict__
+
+    @functools.wraps(forward)
+    def casting(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as around:
+            for device, dtype in states:
+                around.enter_context(torch.autocast(device, dtype=dtype))
+            return forward(*args, **kwargs)
+
+    module.__dict__["forward"] = casting
+    try:
+        with ExitStack() as outside:
+            for device, _ in states:
+                outside.enter_context(torch.autocast(device, enabled=False))
+            yield
+    finally:
+        del module.__dict__["forward"]
+        if had:
+            module.__dict__["forward"] = forward
 
 
 def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
@@ -138,7 +178,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
     try:
         with torch.no_grad(), _quiet():
             recognise(traced.program.graph_module)
-            gm = decomposed(traced.program.graph_module, decompositions)
+            gm = decomposed(inlined(traced.program.graph_module), decompositions)
             functional = traced.program.run_decompositions(decompositions) if gm is None else traced.program
     except Exception as error:  # what its meta function accepts, a decomposition may refuse
         raise explain(error) from error
@@ -146,7 +186,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
         _restore_aliases(gm, traced.program, _names(traced.program), 0)
         return Inference(leave_room(gm), traced.slots, ())
     gm, specs = functional.graph_module, functional.graph_signature.output_specs
-    slots = _slots(functional, traced.module)
+    slots = _slots(functional, traced.module, traced.foreign)
     names = _names(functional)
     targets = {spec.target: i for i, spec in enumerate(functional.graph_signature.input_specs) if spec.target is not None}
     changes = [s for s in specs if s.kind is not OutputKind.USER_OUTPUT]
@@ -161,7 +201,7 @@ def _names(program: ExportedProgram) -> dict[str, int]:
     return {spec.arg.name: i for i, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")}
 
 
-def _slots(program: ExportedProgram, module: nn.Module) -> tuple[Slot, ...]:
+def _slots(program: ExportedProgram, module: nn.Module, foreign: Foreign) -> tuple[Slot, ...]:
     slots, leaf = [], 0
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
@@ -173,7 +213,7 @@ def _slots(program: ExportedProgram, module: nn.Module) -> tuple[Slot, ...]:
             continue
         path, _, name = spec.target.rpartition(".")
         owner = _owner(module, path, name)
-        value = owner[0][owner[1]] if owner is not None else program.constants[spec.target]
+        value = owner[0][owner[1]] if owner is not None else foreign.tensor(program.constants[spec.target])
         slots.append(Slot(-1, value, owner))
     return tuple(slots)
 

@@ -1,22 +1,27 @@
 """One traced form of a model and the programs made of it: without gradients, and with them for each set of tensors that need it."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch import Tensor
+from torch import Tensor, fx
 
 from lamina.core.options import Options
 
+from .aliases import storage
+from .arguments import Arguments
 from .binding import Binding
 from .custom.substitute import with_kernels
 from .decompositions import table
 from .dynamo import autograd
 from .exclusive import COMPILING
+from .module_state import ModuleState
 from .normalise import fold_weights
+from .reading import writes_to
+from .retrace import updates_statistics
 from .stages import compile_graph
 from .trace import Inference, Traced, inference
 
@@ -28,57 +33,81 @@ Run = Callable[..., Sequence[Any]]
 class Variant:
     """Called with the input tensors, returns what the model returns.
 
-    flat      the model's arguments are plain positional tensors
-    training  the model's mode when it was traced
-    strides   those of the input tensors
+    arguments  the form of the calls that it serves
+    state      of the model's modules; it was traced for what that is now
+    pattern    for each input tensor the number of the first one that is the same object
+    strides    those of the input tensors
+    watch      whether it still is what serves a call
     """
 
     def __init__(
-        self, traced: Traced, flat: bool, strides: tuple[tuple[int, ...], ...], options: Options, target: str | None
+        self,
+        traced: Traced,
+        arguments: Arguments,
+        state: ModuleState,
+        pattern: tuple[int, ...],
+        strides: tuple[tuple[int, ...], ...],
+        options: Options,
+        target: str | None,
     ) -> None:
         self.traced = traced
-        self.flat = flat
+        self.arguments = arguments
         self.strides = strides
-        self.training = traced.training
+        self._state, self._pattern = state, pattern
         self._options, self._target = options, target
         self._run: Run | None = None
+        self._compiled: Run | None = None
         self._mutated: tuple[int | None, ...] = ()
-        self._binding = Binding(traced.slots, traced.constants)
-        self._with_grad: dict[tuple[bool, ...], Run] = {}
-        self._grad_binding = self._binding
-        self._finish = _finisher(traced.out_spec)
+        self._everything = Binding(traced.slots, traced.constants)
+        self._binding = self._everything
+        self._by_autograd: dict[Hashable, Run] = {}
+        self._writes = _writes_to_arguments(traced.program.graph_module.graph)
+        self._finish = _finisher(traced.out_spec, traced.assigned)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks the model's tensors up again."""
+        with COMPILING:
+            self._everything.refresh()
+            self._binding.refresh()
+            if self._compiled is not None:
+                self._run = self._binding.bound(self._compiled)
+            self.watch = self._state.watch(self._pattern, self.arguments.device_types)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        if torch.is_grad_enabled() and self.wants_grad(tensors):
-            args = self._grad_binding.arrange(tensors)
-            return self._finish(self.differentiable(args, tensors)(*args))
-        run = self._run
-        if run is None or not self._binding.is_current():
-            run = self.load()
+        needs = self.traced.grad and self.wants_grad(tensors)
+        shared = self._everything.shared(tensors) if self._writes else None
+        if needs or shared is not None:
+            args = self._everything.arrange(tensors)
+            return self._finish(self.by_autograd(args, tensors, needs, shared)(*args))
+        run = self._run or self.load()
         results = run(*tensors)
         return self._finish(self._store(results, tensors) if self._mutated else results)
 
     def wants_grad(self, tensors: Sequence[Tensor]) -> bool:
-        return any(map(_requires_grad, tensors)) or any(map(_requires_grad, self._grad_binding.values))
+        """Returns whether a call needs gradients, given that it is in grad mode."""
+        return any(map(_requires_grad, tensors)) or any(map(_requires_grad, self._everything.values))
 
     def prepare(self, tensors: Sequence[Tensor]) -> None:
         """Compiles what a call now would run."""
-        if torch.is_grad_enabled() and self.training and self.wants_grad(tensors):
-            self.differentiable(self._grad_binding.arrange(tensors), tensors)
+        needs = self.traced.grad and self.wants_grad(tensors)
+        shared = self._everything.shared(tensors) if self._writes else None
+        if needs or shared is not None:
+            self.by_autograd(self._everything.arrange(tensors), tensors, needs, shared)
         else:
             self.load()
 
     def load(self) -> Run:
-        """The program without gradients as a function of the input tensors, compiled if it is not yet."""
+        """Returns the program without gradients as a function of the input tensors, compiled if it is not yet."""
         with COMPILING:
             if self._run is None:
-                graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
+                with torch.no_grad():
+                    graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
                 gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
                 self._compiled = compile_graph(gm, options=self._options, target=self._target)
                 self._mutated = graph.mutated
                 self._binding = Binding(graph.slots, self.traced.constants)
-            self._binding.refresh()
-            self._run = self._binding.bound(self._compiled)
+                self._run = self._binding.bound(self._compiled)
             return self._run
 
     def _foldable(self, graph: Inference) -> dict[int, Tensor]:
@@ -86,34 +115,54 @@ class Variant:
         values = {i: slot.value for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
         return {i: v for i, v in values.items() if v.numel() * v.element_size() <= self._options.fold_weights}
 
-    def differentiable(self, args: Sequence[Any], tensors: Sequence[Tensor]) -> Run:
-        """The programs with gradients, as a function of all arguments of the traced graph. They are compiled for the first call's
-        tensors, which have to be this variant's: ValueError otherwise."""
-        key = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        if key not in self._with_grad:
-            with COMPILING, torch.enable_grad():
-                if key not in self._with_grad:
+    def by_autograd(self, args: Sequence[Any], tensors: Sequence[Tensor], needs: bool, shared: Hashable) -> Run:
+        """Returns the programs that AOTAutograd makes of the graph, as a function of all its arguments: those with gradients, and
+        those of a graph that writes to memory which several arguments share. They are compiled for the first call's tensors, which
+        have to be this variant's: ValueError otherwise."""
+        key = (tuple(isinstance(a, Tensor) and a.requires_grad for a in args) if needs else None, shared)
+        if key not in self._by_autograd:
+            with COMPILING, torch.set_grad_enabled(needs):
+                if key not in self._by_autograd:
                     if tuple(t.stride() for t in tensors) != self.strides:
                         raise ValueError("these strides have a variant of their own")
-                    module = self.traced.program.graph_module
-                    self._with_grad[key] = autograd(module, list(args), options=self._options, target=self._target)
-        return self._with_grad[key]
+                    module = _copy(self.traced.program.graph_module)
+                    self._by_autograd[key] = autograd(module, list(args), options=self._options, target=self._target)
+        return self._by_autograd[key]
 
     def _store(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
         """Writes the new values of what the model changes in place; the rest of the results."""
         count = len(self._mutated)
-        pairs = [
-            (self._binding.argument(i, tensors), value) for i, value in zip(self._mutated, results, strict=False) if i is not None
-        ]
-        self._binding.check_disjoint([target for target, _ in pairs], tensors)
         with torch.no_grad():
-            for target, value in pairs:
-                target.copy_(value)
+            for i, value in zip(self._mutated, results, strict=False):
+                if i is not None:
+                    self._binding.argument(i, tensors).copy_(value)
         return results[count:]
 
 
-def _finisher(spec: pytree.TreeSpec) -> Callable[[Sequence[Any]], Any]:
+def _copy(gm: fx.GraphModule) -> fx.GraphModule:
+    """The graph for AOTAutograd, whose preparation changes it."""
+    graph = fx.Graph()
+    output = graph.output(graph.graph_copy(gm.graph, {}))
+    output.meta = dict(gm.graph.output_node().meta)
+    copy = fx.GraphModule(gm, graph)
+    copy.meta = dict(gm.meta)
+    return copy
+
+
+def _writes_to_arguments(graph: fx.Graph) -> bool:
+    """Whether a graph may write to memory that is not its own."""
+    found = [writes_to(node) for node in graph.nodes]
+    if any(memory is None for memory in found) or any(map(updates_statistics, graph.nodes)):
+        return True
+    arguments = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"]
+    given = {storage(value) for value in arguments if isinstance(value, Tensor)}
+    return any(memory & given for memory in found if memory)
+
+
+def _finisher(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]]) -> Callable[[Sequence[Any]], Any]:
     """The model's output from the flat outputs."""
+    if assigned:
+        return partial(_assign, spec, assigned)
     if spec.is_leaf():
         return operator.itemgetter(0)
     if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
@@ -124,3 +173,11 @@ def _finisher(spec: pytree.TreeSpec) -> Callable[[Sequence[Any]], Any]:
 
 def _unflatten(spec: pytree.TreeSpec, results: Sequence[Any]) -> Any:
     return pytree.tree_unflatten(list(results), spec)
+
+
+def _assign(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]], results: Sequence[Any]) -> Any:
+    """The model's output, with the tensors that forward assigns to attributes assigned."""
+    output, values = _unflatten(spec, results)
+    for (held, name), value in zip(assigned, values, strict=True):
+        held[name] = value
+    return output

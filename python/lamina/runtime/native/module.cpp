@@ -5,6 +5,7 @@
 #include "build.h"
 #include "runner.h"
 #include "runner_type.h"
+#include "watch.h"
 
 namespace lamina {
 namespace {
@@ -64,5 +65,6 @@ NB_MODULE(_native, m) {
   m.def("trim_pool", [] { pool().trim(); }, "Frees what lies idle in the pool.");
   m.def("set_pack_limit", [](size_t bytes) { pack_memory().limit = bytes; }, nb::arg("bytes"), "Bytes that packed weights may take.");
   m.def("pack_bytes", [] { return pack_memory().used.load(); }, "Bytes that packed weights take.");
+  add_watch(m);
   m.attr("Runner") = nb::steal(make_runner_type());
 }

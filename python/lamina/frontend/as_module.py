@@ -1,0 +1,76 @@
+"""Functions as modules, and modules that stand for others."""
+
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import nn
+
+
+class StandIn(nn.Module):
+    """A module that stands for another one, `module`, whose parameters, buffers, children, hooks and mode are its own."""
+
+    module: nn.Module
+
+
+def as_module(model: Callable[..., Any]) -> nn.Module:
+    """Returns the module to trace for a module or a function."""
+    return original(model) if isinstance(model, nn.Module) else FunctionModule(model)
+
+
+def original(module: nn.Module) -> nn.Module:
+    """Returns the module that another one stands for, or the module itself."""
+    while isinstance(module, StandIn):
+        module = module.module
+    return module
+
+
+class FunctionModule(nn.Module):
+    """A function as a module. The modules that it is bound to or closes over are its children."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.__dict__["function"] = _named_forward(function)
+        owners = [getattr(function, "__self__", None), *closed_over(function).values()]
+        for i, owner in enumerate(owners):
+            if isinstance(owner, nn.Module):
+                self.add_module(f"closure_{i}", original(owner))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["function"](*args, **kwargs)
+
+
+def closed_over(function: Callable[..., Any]) -> dict[str, Any]:
+    """Returns the variables of enclosing functions that a function reads, by name; none for what is no Python function."""
+    plain = getattr(function, "__func__", function)
+    if not isinstance(plain, types.FunctionType):
+        return {}
+    return dict(_filled(zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True)))
+
+
+def _filled(cells: Any) -> Iterator[tuple[str, Any]]:
+    for name, cell in cells:
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # a variable that is not assigned yet
+            continue
+
+
+def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function under the name by which torch.export knows which frames of a stack trace are the model's."""
+    plain = getattr(function, "__func__", function)
+    if not isinstance(plain, types.FunctionType):
+        return function
+    code = plain.__code__.replace(co_name="forward")
+    renamed = types.FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
+    renamed.__kwdefaults__ = plain.__kwdefaults__
+    return renamed if plain is function else types.MethodType(renamed, function.__self__)  # type: ignore[attr-defined]
+
+
+def signature_of(model: Callable[..., Any]) -> inspect.Signature | None:
+    """Returns the signature of a module's forward or of a function; None where Python knows none."""
+    try:
+        return inspect.signature(model.forward if isinstance(model, nn.Module) else model)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,82 @@
+"""Custom torch.autograd.Functions in graphs that torch.export captures for gradients.
+
+torch.export traces what a function's forward does and forgets its backward. Here a call stays one node, which calls the function
+when AOTAutograd traces the graph: it then sees forward and backward.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.flat_apply import flat_apply, func_to_graphable, to_graphable
+from torch.fx.experimental.proxy_tensor import track_tensor_tree
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointFunction
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """While tracing in this thread, keeps calls of custom functions as nodes; where no gradient is recorded they are traced
+    through, as nothing of their backward is asked for."""
+    thread = threading.get_ident()
+    plain = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+        call = plain.__get__(None, cls)
+        if threading.get_ident() != thread or not torch.is_grad_enabled():
+            return call(*args, **kwargs)
+        if cls is CheckpointFunction:  # checkpoint(use_reentrant=True): gradients are those of the function itself
+            function, _, *rest = args
+            return function(*rest)
+        return _recorded(cls, call, args, kwargs)
+
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = plain  # type: ignore[method-assign]
+
+
+class _Call:
+    """The call of a function with the arguments that are no tensors; called with those that are."""
+
+    def __init__(self, function: type[torch.autograd.Function], leaves: list[Any], spec: pytree.TreeSpec) -> None:
+        self.function, self.spec = function, spec
+        self.leaves = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self.__name__ = self.__qualname__ = function.__name__
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        leaves = list(self.leaves)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.function.apply(*args, **kwargs)
+
+
+def _recorded(cls: type[torch.autograd.Function], call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the function returns, as the results of one node of the graph that is being captured."""
+    mode = torch._ops._get_dispatch_mode_pre_dispatch(torch._C._TorchDispatchModeKey.PROXY)
+    if mode is None:
+        return call(*args, **kwargs)
+    below = torch._C._dispatch_tls_local_include_set().remove(torch._C.DispatchKey.PreDispatch)
+    without = torch._C._dispatch_tls_local_exclude_set() | torch._C.DispatchKeySet(torch._C.DispatchKey.PreDispatch)
+    with torch._C._ForceDispatchKeyGuard(below, without):
+        results = call(*args, **kwargs)
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    tracer = mode.tracer
+    _, function = func_to_graphable(_Call(cls, leaves, spec))
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
+    _, taken = to_graphable((tensors, {}))
+    names = []
+    for kind, value in (("function", function), ("arguments", taken)):
+        names.append(tracer.get_fresh_qualname(f"{cls.__name__}_{kind}"))
+        setattr(tracer.root, names[-1], value)
+    specs = [tracer.create_proxy("get_attr", name, (), {}) for name in names]
+    proxies = pytree.tree_map(tracer.unwrap_proxy, tensors)
+    made = tracer.create_proxy("call_function", flat_apply, (*specs, *proxies), {})
+    track_tensor_tree(results, made, constant=None, tracer=tracer)
+    return results

@@ -1,0 +1,83 @@
+"""What a model's forward uses that is not the model's own: modules and tensors of closures, globals and plain containers. Found
+while it is traced."""
+
+import threading
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from lamina.core.errors import CompileError
+
+from .as_module import original
+
+_HOOKS = {Tensor.register_hook: "register_hook", Tensor.register_post_accumulate_grad_hook: "register_post_accumulate_grad_hook"}
+
+
+class Foreign(TorchFunctionMode):
+    """Around the tracing of a module.
+
+    modules  those that were called and are no submodules of it
+    tensor() the tensor that a constant of the traced graph was made of
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._root = module
+        self._own = {original(m) for m in module.modules()} | set(module.modules())
+        self._tensors: dict[Hashable, Tensor] = {}
+        self.modules: list[nn.Module] = []
+
+    def __enter__(self) -> "Foreign":
+        thread = threading.get_ident()
+
+        def called(module: nn.Module, args: Any) -> None:
+            inner = original(module)
+            if threading.get_ident() != thread or inner in self._own:
+                return
+            parts = set(inner.modules())
+            if self._root not in parts:  # torch.export wraps the module
+                self.modules.append(inner)
+                self._own |= parts
+
+        self._hook = register_module_forward_pre_hook(called)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        self._hook.remove()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # torch.cond traces its branches by Dynamo
+            return func(*args, **(kwargs or {}))
+        if func in _HOOKS:
+            raise CompileError(
+                f"forward calls {_HOOKS[func]} on a tensor, which a graph does not keep",
+                remedy='register the hook outside of forward, or use torch.compile(model, backend="lamina")',
+            )
+        for arg in pytree.tree_leaves((args, kwargs)):
+            if isinstance(arg, Tensor) and not isinstance(arg, FakeTensor) and (key := _memory(arg)) is not None:
+                self._tensors.setdefault(key, arg)
+        return func(*args, **(kwargs or {}))
+
+    def forget(self, constants: Iterable[Tensor]) -> None:
+        """Drops all tensors but those of these constants."""
+        keys = set(map(_memory, constants))
+        self._tensors = {key: tensor for key, tensor in self._tensors.items() if key in keys}
+
+    def tensor(self, constant: Tensor) -> Tensor:
+        """Returns the tensor that the model used where the graph holds `constant`, a copy without its need of gradients."""
+        return self._tensors.get(_memory(constant), constant)
+
+
+def _memory(tensor: Tensor) -> Hashable:
+    """What is equal for two tensors over the same elements; None for one without memory."""
+    if torch._is_functional_tensor(tensor) or tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return None
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device
