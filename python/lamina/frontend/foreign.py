@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -34,24 +33,30 @@ class Foreign(TorchFunctionMode):
         self.modules: list[nn.Module] = []
 
     def __enter__(self) -> "Foreign":
-        thread = threading.get_ident()
+        thread, plain = threading.get_ident(), nn.Module._call_impl
 
-        def called(module: nn.Module, args: Any) -> None:
-            inner = original(module)
-            if threading.get_ident() != thread or inner in self._own:
-                return
-            parts = set(inner.modules())
-            if self._root not in parts:  # torch.export wraps the module
-                self.modules.append(inner)
-                self._own |= parts
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_dynamo_compiling() and threading.get_ident() == thread:
+                self._called(original(module))
+            return plain(module, *args, **kwargs)
 
-        self._hook = register_module_forward_pre_hook(called)
+        # Not by a global hook, which calls of other models in other threads would take for a change.
+        nn.Module._call_impl = call  # type: ignore[method-assign, assignment]
+        self._plain = plain
         super().__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
-        self._hook.remove()
+        nn.Module._call_impl = self._plain  # type: ignore[method-assign]
+
+    def _called(self, module: nn.Module) -> None:
+        if module in self._own:
+            return
+        parts = set(module.modules())
+        if self._root not in parts:  # torch.export wraps the module
+            self.modules.append(module)
+            self._own |= parts
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.compiler.is_dynamo_compiling():  # torch.cond traces its branches by Dynamo

@@ -279,9 +279,10 @@ def register(value: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings that torch.export gives of its own use of a deprecated class."""
+    """Without torch.export's warnings of its own use of a deprecated class, and of attributes, which `assigned` sees to."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
         yield
 
 
