@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from lamina.core.errors import CompileError
 
@@ -66,10 +65,18 @@ class Foreign(TorchFunctionMode):
                 f"forward calls {_HOOKS[func]} on a tensor, which a graph does not keep",
                 remedy='register the hook outside of forward, or use torch.compile(model, backend="lamina")',
             )
-        for arg in pytree.tree_leaves((args, kwargs)):
-            if isinstance(arg, Tensor) and not isinstance(arg, FakeTensor) and (key := _memory(arg)) is not None:
-                self._tensors.setdefault(key, arg)
+        for arg in args:
+            self._note(arg)
+        for arg in kwargs.values() if kwargs else ():
+            self._note(arg)
         return func(*args, **(kwargs or {}))
+
+    def _note(self, arg: Any) -> None:
+        if isinstance(arg, list | tuple):
+            for item in arg:
+                self._note(item)
+        elif isinstance(arg, Tensor) and not isinstance(arg, FakeTensor) and (key := _memory(arg)) is not None:
+            self._tensors.setdefault(key, arg)
 
     def forget(self, constants: Iterable[Tensor]) -> None:
         """Drops all tensors but those of these constants."""
