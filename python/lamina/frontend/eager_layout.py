@@ -54,7 +54,7 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
             return made
         held = {storage(g) for g in given if isinstance(g, Tensor)}
         pairs = zip(results, eager, strict=True)
-        return pytree.tree_unflatten([laid_out(a, b) if _is_fresh(b, held) else a for a, b in pairs], how)
+        return pytree.tree_unflatten([laid_out(a, b) if _is_fresh(a, held) and _is_fresh(b, held) else a for a, b in pairs], how)
 
     return laid_out_as_eager
 
