@@ -58,6 +58,12 @@ FUNCTIONS: dict[str, Function] = {
     "lerp": lambda x: torch.lerp(x, x + 1, x),
 }
 
+# Not mended yet: what torch's kernels for fake tensors tell is not what eager does, and AOTAutograd goes by that.
+KNOWN = {
+    ("rrelu", "torch.compile"): "an external call, row-major in eager",
+    ("dropout of nothing", "torch.compile"): "eager returns its input",
+}
+
 LAYOUTS: dict[str, Callable[[], Tensor]] = {
     "transposed": lambda: torch.randn(2, 4, 6, 5).transpose(-1, -2),
     "sliced": lambda: torch.randn(2, 4, 5, 12)[..., ::2],
@@ -82,8 +88,8 @@ def test_strides(door: str, name: str) -> None:
     warnings.simplefilter("ignore")
     inputs = tuple(make() for make in LAYOUTS.values())
     run = all_layouts(FUNCTIONS[name])
-    if (name, door) == ("rrelu", "torch.compile"):
-        pytest.skip("an external call there, whose kernel for fake tensors tells strides that eager's has not")
+    if (name, door) in KNOWN:
+        pytest.xfail(KNOWN[name, door])
     with torch.no_grad():
         want = run(*inputs)
         got = DOORS[door](run, inputs)(*inputs)
