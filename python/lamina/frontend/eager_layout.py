@@ -19,8 +19,8 @@ from .aliases import is_dense, storage
 
 aten = torch.ops.aten
 
-# Ops whose kernels for fake tensors tell other layouts than eager's have, by the packet of their overloads: the first give row-major
-# results, of the second the first result has its channels last where the input has, and is row-major otherwise.
+# Ops whose kernels for fake tensors tell other layouts than eager's have, by the packet of their overloads: the first give
+# row-major results, of the second the first result has its channels last where the input has, and is row-major otherwise.
 _ROW_MAJOR = (
     aten.rrelu, aten.rrelu_with_noise, aten.rrelu_with_noise_functional, aten.log_sigmoid_forward, aten.pow.Scalar,
 )  # fmt: skip
