@@ -23,10 +23,11 @@ TORCH_TO_LINALG = (
 )
 LINALG_TO_GRAPH = (
     "lamina-random-bits,lamina-extern,lamina-demote-f64,lamina-fold-constants{fold},lamina-simplify{simplify},"
-    "lamina-rewrite-patterns,lamina-cse,lamina-dce,lamina-layout{layout},lamina-split-reductions{split},lamina-fuse{fuse}"
+    "lamina-rewrite-patterns,lamina-cse,lamina-dce,{layout}lamina-split-reductions{split},lamina-fuse{fuse}"
 )
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
-_LAYOUT = {"nvvm": "{types=f16,bf16 packed=false grouped=false copied=true}"}  # cuDNN's tensor cores want channels last
+# cuDNN's tensor cores want channels last. On a CPU only packed weights do: at::convolution would copy others to that layout.
+_LAYOUT = {"nvvm": "lamina-layout{types=f16,bf16 packed=false grouped=false copied=true},"}
 _FUSE = {"nvvm": "{balance=16}"}  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
 _SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
 _CHOOSE = ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")
@@ -48,6 +49,7 @@ def pipeline(
     fast_math: tuple[str, ...] = (),
     round_intermediates: bool = False,
     fold_bytes: int = 0,
+    freeze_weights: bool = False,
 ) -> str:
     """The pipeline from level `start` to level `end`, "builtin.module()" when they are one. `fold_bytes`: constants up to this
     size are folded even where they are larger than the pass's own bound; for the rest see Options."""
@@ -59,7 +61,7 @@ def pipeline(
     fold = f"{{max-bytes={fold_bytes}}}" if fold_bytes else ""
     rounding = " round-intermediates=true" if round_intermediates else ""
     split = _SPLIT.get(target.partition(":")[0], "")
-    layout = _LAYOUT.get(target.partition(":")[0], "")
+    layout = _LAYOUT.get(target.partition(":")[0], "lamina-layout," if freeze_weights else "")
     fuse = _FUSE.get(target.partition(":")[0], "")
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse

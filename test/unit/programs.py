@@ -1,7 +1,7 @@
 """Small programs and kernels for the tests of the runtime. Kernels are LLVM IR, compiled by llvmlite: no compiler is needed."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,8 +154,8 @@ class T:
     index: int
 
 
-def executable(program_: Program) -> Executable:
-    return Executable(program_, artifact())
+def executable(program_: Program, frozen: Collection[int] = ()) -> Executable:
+    return Executable(program_, artifact(), frozen=frozen)
 
 
 def product(n: int = 64) -> tuple[Program, list[torch.Tensor]]:

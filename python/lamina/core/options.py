@@ -32,6 +32,8 @@ class Options:
     fast_math            named relaxations: exp-log (exp(log x) -> x), mul-zero (x*0 -> 0), div-self (x/x -> 1), add-zero
                          (x + 0.0 -> x where x may be -0.0)
     fold_weights         bytes up to which parameters and buffers count as constants (0: none)
+    freeze_weights       the user promises that parameters and buffers do not change in place while the model is compiled, so that
+                         graphs without gradients may keep packed copies of them on the CPU
     round_intermediates  round half-type values inside kernels where eager stores them
     cache                use the on-disk cache
     cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where launches are measured to
@@ -46,6 +48,7 @@ class Options:
     strict: bool = field(default_factory=lambda: os.environ.get("LAMINA_STRICT", "") == "1")
     fast_math: tuple[str, ...] = ()
     fold_weights: int = 0
+    freeze_weights: bool = False
     round_intermediates: bool = False
     cache: bool = True
     cuda_graphs: CudaGraphs = "auto"
@@ -54,7 +57,7 @@ class Options:
     kernels: tuple[CustomKernel, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        kinds = {"strict": bool, "round_intermediates": bool, "cache": bool, "fold_weights": int, "graph_limit": int}
+        kinds = {f.name: f.type for f in fields(self) if f.type in (bool, int)}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if type(value) is not kind:

@@ -24,6 +24,7 @@ from .decompositions_pointwise import POINTWISE
 from .decompositions_pool import POOLS
 from .decompositions_random import RANDOM
 from .decompositions_reduce import REDUCTIONS
+from .eager_layout import as_eager
 
 aten = torch.ops.aten
 
@@ -50,7 +51,7 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
-    return base | own()
+    return {op: as_eager(op, fn) for op, fn in base.items()} | own()
 
 
 @cache
@@ -61,4 +62,4 @@ def own() -> Table:
         EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, FOREACH, AROUND_LIBRARIES,
     ):  # fmt: skip
         found |= part
-    return found
+    return {op: as_eager(op, fn) for op, fn in found.items()}

@@ -74,7 +74,8 @@ def autograd(
         return compile(graph, inputs, options=options, target=target)
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return compiler(leave_room(graph), inputs)
+        frozen = _weights() if options.freeze_weights else set()
+        return compile(leave_room(graph), inputs, options=options, target=target, frozen=frozen)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)
@@ -90,3 +91,13 @@ def autograd(
     )
     compiled: Callable[..., Any] = through(gm, example_inputs)
     return compiled
+
+
+def _weights() -> set[int]:
+    """The arguments of the graph being compiled that are parameters or buffers, none of which it writes."""
+    context = torch._guards.TracingContext.try_get()
+    found = None if context is None else context.fw_metadata
+    if found is None:
+        return set()
+    written = {i for i, info in enumerate(found.input_info) if info.mutates_data}
+    return set(found.static_input_indices or ()) - written

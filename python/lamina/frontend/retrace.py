@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from .aliases import storage
 from .attention import ATTENTION, attend, is_on_gpu, kind_of_mask
 from .decompositions import Table, own, table
+from .eager_layout import laid_out
 from .expansion import Call, Expansion, is_composite, kept, kind_of, stays, traced
 from .heads import share_heads
 from .in_place import functional, is_functional, rewritten
@@ -100,25 +101,28 @@ class _Run:
         calls: dict[Hashable, Call] = {}
         for node in self.gm.graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem and node.target not in SETTLED:
-                target, key, call = self._kind(node, node.args, node.kwargs)
-                if not stays(target, self.table):
+                whole, key, call = self._kind(node, node.args, node.kwargs)
+                if not whole:
                     calls.setdefault(key, call)
         found = traced(list(calls.values()), self.fake, self.table) if calls else []
         if all(is_functional(n) for of in found for n in of.nodes):
             self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
 
-    def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, Hashable, Call]:
-        """The function that a node calls, and the kind of its call with these arguments."""
+    def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, Call]:
+        """Whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
         target = functional(node.target) if node in self.same else node.target
         run, note = self._rule(node, target)
+        whole = stays(target, self.table)
+        if node in self.same and not _all_row_major(node):
+            run, note, whole = partial(_where_it_was, run), f"in place {note}", False
         key, inputs = kind_of(target, args, kwargs, note)
-        return target, key, Call(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
+        return whole, key, Call(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
 
     def _call(self, node: fx.Node) -> Any:
-        target, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
+        whole, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
         found = self.known.get(key)
         if found is None:
-            found = kept(call, self.fake) if stays(target, self.table) else traced([call], self.fake, self.table)[0]
+            found = kept(call, self.fake) if whole else traced([call], self.fake, self.table)[0]
             if found.is_copyable:
                 self.known[key] = found
         return self._copy(found, call.inputs, node)
@@ -184,6 +188,17 @@ def _attention(kind: str, *args: Any, **kwargs: Any) -> Any:
 def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     with set_original_aten_op(target):
         return own()[target](*args, **kwargs)
+
+
+def _where_it_was(run: Callable[..., Any], changed: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """What an op in place leaves: its result in the layout of the tensor that it changes."""
+    return laid_out(run(changed, *args, **kwargs), changed)
+
+
+def _all_row_major(node: fx.Node) -> bool:
+    """Whether all tensors that go into a call and come out are row-major."""
+    values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    return all(v.is_contiguous() for v in values if isinstance(v, Tensor))
 
 
 def _places(node: fx.Node) -> dict[str, Any]:

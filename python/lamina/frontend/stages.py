@@ -6,7 +6,7 @@ A graph seen before comes out of the cache without MLIR being imported.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +78,13 @@ def compile_graph(
     target: str | None = None,
     listener: Callable[[Built], None] | None = None,
     watch: Watch | None = None,
+    frozen: Collection[int] = (),
 ) -> Callable[..., Any]:
     """A callable for a functional aten graph on static shapes, with AOTAutograd's boxed convention: it takes the graph's arguments
-    in one list, which it empties, or one by one, and returns a tuple of the graph's outputs."""
+    in one list, which it empties, or one by one, and returns a tuple of the graph's outputs.
+
+    frozen  the arguments whose elements do not change in place
+    """
     from .call import adapt
 
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
@@ -90,7 +94,7 @@ def compile_graph(
     with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
         if built.gpu is not None:
             captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
-        executable = load(built, options or Options())
+        executable = load(built, options or Options(), frozen)
     return adapt(executable, built.interface, captured)
 
 
@@ -143,12 +147,14 @@ def _key(graph: bytes, options: Options, goal: Destination) -> str:
     return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu))
 
 
-def load(built: Built, options: Options = ONE_BY_ONE) -> Any:
-    """The program as an Executable, with its code in this process. `options`: whether runs on a GPU are recorded as CUDA graphs."""
+def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
+    """The program as an Executable, with its code in this process. `options`: whether runs on a GPU are recorded as CUDA graphs;
+    `frozen`: as compile_graph has it."""
     from lamina.runtime.executable import Executable
     from lamina.runtime.graphs import recorder_for
 
-    executable = Executable(built.program, built, recorder=recorder_for(options))
+    inputs = {i for i, argument in enumerate(built.interface.inputs) if argument in frozen}
+    executable = Executable(built.program, built, recorder=recorder_for(options), frozen=inputs)
     if built.gpu is not None:
         executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
     return executable
@@ -261,6 +267,7 @@ def run_passes(
         fast_math=options.fast_math,
         round_intermediates=options.round_intermediates,
         fold_bytes=options.fold_weights and max(options.fold_weights, FoldConstants.max_bytes),
+        freeze_weights=options.freeze_weights,
     )
     on_pass = (lambda _, path: watch(path, module)) if watch else None
     for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):

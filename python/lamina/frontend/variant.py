@@ -104,11 +104,17 @@ class Variant:
                 with torch.no_grad():
                     graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
                 gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
-                self._compiled = compile_graph(gm, options=self._options, target=self._target)
+                self._compiled = compile_graph(gm, options=self._options, target=self._target, frozen=self._frozen(graph))
                 self._mutated = graph.mutated
                 self._binding = Binding(graph.slots, self.traced.constants)
                 self._run = self._binding.bound(self._compiled)
             return self._run
+
+    def _frozen(self, graph: Inference) -> set[int]:
+        """The arguments that the user promised not to change in place: parameters and buffers, none of which the model writes."""
+        if not self._options.freeze_weights:
+            return set()
+        return {i for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
 
     def _foldable(self, graph: Inference) -> dict[int, Tensor]:
         """The model's tensors that count as constants: small enough, and never written by the model."""

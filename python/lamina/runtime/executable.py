@@ -1,5 +1,6 @@
 """A program with its code, ready to be called."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from lamina import _native
@@ -35,8 +36,16 @@ class Executable(_native.Runner):
     range, where eager checks it, is an IndexError (on the CPU).
     """
 
-    def __init__(self, program: Program, artifact: Loadable, driver: Driver = NVIDIA, recorder: Recorder | None = None) -> None:
-        """For a GPU: `driver`, what launches kernels, and `recorder`, through which runs are recorded as CUDA graphs."""
+    def __init__(
+        self,
+        program: Program,
+        artifact: Loadable,
+        driver: Driver = NVIDIA,
+        recorder: Recorder | None = None,
+        frozen: Collection[int] = (),
+    ) -> None:
+        """For a GPU: `driver`, what launches kernels, and `recorder`, through which runs are recorded as CUDA graphs. For a CPU:
+        `frozen`, the inputs whose elements do not change in place, so that packed copies of them may be kept."""
         if program.device == "cuda":
             program = program if recorder is None else draws_first(program)
             self._why_not = "it was not asked for" if recorder is None else why_not_recorded(program, driver.tensors)
@@ -44,7 +53,7 @@ class Executable(_native.Runner):
             super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver, recorder))
         else:
             self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
-            super().__init__(spec_of(program, self._code.addresses, artifact.messages))
+            super().__init__(spec_of(program, self._code.addresses, artifact.messages, frozen=frozen))
         self.program = program
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
 

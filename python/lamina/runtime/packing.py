@@ -1,10 +1,10 @@
-"""Which library calls of a program may run on packed weights.
+"""Which products and convolutions of a program bypass ATen, and which of these run on packed weights.
 
-The native runner packs a weight that stays the same from call to call (see native/packed.h), so it must be an argument of the
-program, where its identity can be watched.
+A packed weight is a copy, so only what does not change in place is packed: constants of the program, and the inputs that the user
+froze (`Options.freeze_weights`). See native/packed.h.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import prod
 from typing import Any
 
@@ -13,14 +13,19 @@ import torch
 from lamina import _native
 from lamina.core.program import Call, Program, Ref
 
-# Below this many products m*n*k, or with few rows, at::mm_out is as fast as a packed product.
-PACK_PRODUCTS = 2_000_000
-PACK_ROWS = 16
+# Below this many products m*n*k, or with few rows or columns, at::mm_out is as fast.
+PRODUCTS = 2_000_000
+ROWS = 16
 
 
-def packed_gemm(step: Call, program: Program) -> dict[str, Any] | None:
-    """The step as a product with a weight that may be packed: f32, its second matrix an argument of the program."""
-    if step.callee not in ("aten.mm.default", "aten.addmm.default") or not _native.has_routine("gemm"):
+def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any] | None:
+    """Returns the step as an f32 product of matrices for MKL on a packed weight, or for oneDNN; None where ATen's is as good.
+
+    frozen  the inputs of the program whose elements do not change in place
+    """
+    if step.callee not in ("aten.mm.default", "aten.addmm.default"):
+        return None
+    if not _native.has_routine("onednn_matmul") and not _native.has_routine("packed_gemm"):
         return None
     bias, (a, b), out = None, step.args[-2:], step.outs[0] if step.outs else None
     if step.callee == "aten.addmm.default":
@@ -31,16 +36,29 @@ def packed_gemm(step: Call, program: Program) -> dict[str, Any] | None:
             return None
     if not (isinstance(a, Ref) and isinstance(b, Ref) and isinstance(out, Ref)):
         return None
-    if {a.dtype, b.dtype, out.dtype} != {"f32"} or program.buffers[b.buffer].kind != "input":
+    if {a.dtype, b.dtype, out.dtype} != {"f32"}:
         return None
     (m, k), n = _ints(a.shape), _ints(b.shape)[1]
     lda, ldc = _row_major(a), _row_major(out)
     ldb, transposed = _row_major(b), False
     if ldb is None:
         ldb, transposed = _row_major(Ref(b.buffer, b.offset, b.dtype, b.shape[::-1], b.strides[::-1])), True
-    if lda is None or ldb is None or ldc is None or m < PACK_ROWS or m * n * k < PACK_PRODUCTS:
+    if lda is None or ldb is None or ldc is None or min(m, n) < ROWS or m * n * k < PRODUCTS:
         return None
-    return {"sizes": (m, n, k, lda, ldb, ldc), "transposed": transposed, "bias": bias is not None}
+    packed = _packs_products() and _is_frozen(b, program, frozen)
+    if not packed and not _native.has_routine("onednn_matmul"):
+        return None
+    return {"sizes": (m, n, k, lda, ldb, ldc), "transposed": transposed, "bias": bias is not None, "packed": packed}
+
+
+def _packs_products() -> bool:
+    """Whether a packed weight makes products faster: with MKL on Intel's processors. On others oneDNN is as fast without."""
+    return _native.has_routine("packed_gemm") and not _native.has_routine("onednn_matmul")
+
+
+def _is_frozen(r: Ref, program: Program, frozen: Collection[int]) -> bool:
+    buffer = program.buffers[r.buffer]
+    return buffer.kind == "constant" or (buffer.kind == "input" and buffer.index in frozen)
 
 
 def _columns(out: Ref | None) -> tuple[Any, ...]:
@@ -61,11 +79,11 @@ def _ints(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(int(s) for s in sizes)
 
 
-def weight_reorder(step: Call, program: Program) -> Callable[[torch.Tensor], Any] | None:
+def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Callable[[torch.Tensor], Any] | None:
     """What makes oneDNN's packed form of the weight, as a capsule of a tensor handle that the caller owns.
 
-    For a 2-D convolution in f32 whose weight is a whole argument. oneDNN returns a channels-last result; where the plan counts on
-    another layout, packing pays only when there is less to copy than to pack.
+    For a 2-D convolution in f32 whose weight is one of the `frozen` inputs as a whole. oneDNN returns a channels-last result; where
+    the plan counts on another layout, packing pays only when there is less to copy than to pack.
     """
     if step.callee != "aten.convolution.default" or not _native.has_routine("packed_convolution") or not _can_reorder():
         return None
@@ -75,7 +93,7 @@ def weight_reorder(step: Call, program: Program) -> Callable[[torch.Tensor], Any
         return None
     if len(out.shape) != 4 or {source.dtype, weight.dtype} != {"f32"} or 0 in (*source.shape, *weight.shape):
         return None
-    if not _is_argument(weight, program):
+    if not _is_frozen(weight, program, frozen) or not _is_argument(weight, program):
         return None
     if not _is_channels_last(out) and prod(_ints(out.shape)) >= prod(_ints(weight.shape)):
         return None

@@ -4,26 +4,28 @@ A ref is (buffer, offset, dtype, shape, strides); calls name tensors by index in
 native/build.cpp for the reader.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lamina.core.errors import CompileError
 from lamina.core.program import Arg, Call, Launch, Program, Ref
 
 from .library import library_call
-from .packing import packed_gemm, weight_reorder
+from .packing import gemm, weight_reorder
 from .resolve import out_variant, overload, resolve_constant
 
 
-def spec_of(program: Program, kernels: Mapping[str, int], messages: Sequence[str], on: str = "cpu") -> dict[str, Any]:
+def spec_of(
+    program: Program, kernels: Mapping[str, int], messages: Sequence[str], on: str = "cpu", frozen: Collection[int] = ()
+) -> dict[str, Any]:
     """`kernels`: addresses by symbol; `messages`: what the codes in the kernels' error slot mean, from 1; `on`: where the tensors
-    are, "cpu" or "cuda"."""
+    are, "cpu" or "cuda"; `frozen`: inputs that do not change in place, whose packed copies are kept on the CPU."""
     if program.symbols:
         names = ", ".join(s.name for s in program.symbols)
         raise CompileError(f"program {program.name} has sizes that depend on {names}", remedy="compile it for fixed sizes")
     tensors = _Tensors()
     steps = [
-        _launch(step, kernels) if isinstance(step, Launch) else _call(number, step, program, tensors, on)
+        _launch(step, kernels) if isinstance(step, Launch) else _call(number, step, program, tensors, on, frozen)
         for number, step in enumerate(program.steps)
     ]
     return {
@@ -81,11 +83,11 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _call(number: int, step: Call, program: Program, tensors: _Tensors, on: str) -> dict[str, Any]:
+def _call(number: int, step: Call, program: Program, tensors: _Tensors, on: str, frozen: Collection[int]) -> dict[str, Any]:
     function = overload(step.callee, step.where)
     variant = out_variant(function) if step.outs else None
     library = library_call(step, on)
-    packs = program.device == "cpu"
+    on_cpu = library if program.device == "cpu" else None
 
     def arg(value: Arg) -> tuple[str, Any]:
         if isinstance(value, Ref):
@@ -103,6 +105,6 @@ def _call(number: int, step: Call, program: Program, tensors: _Tensors, on: str)
         "owned": [-1 if r is None or program.buffers[r.buffer].last == number else tensors.index(r) for r in step.owned],
         "out_names": list(variant[1]) if variant else [],
         "library": library and {**library, "tensors": [tensors.index(t) for t in library["tensors"]]},
-        "gemm": packed_gemm(step, program) if library and packs else None,
-        "reorder": weight_reorder(step, program) if library and packs else None,
+        "gemm": gemm(step, program, frozen) if on_cpu else None,
+        "reorder": weight_reorder(step, program, frozen) if on_cpu else None,
     }

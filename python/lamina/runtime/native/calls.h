@@ -8,6 +8,12 @@ namespace lamina {
 
 void run_library(const LibraryCall &call, const Plan &plan, Context &context);
 
+// Copies the bias, a row, to every row of a product's result. Does nothing for a product without one.
+void fill_with_bias(const Gemm &gemm, const Plan &plan, Context &context);
+
+// Whether oneDNN computed the product: it writes into the plan's memory, as at::mm_out does.
+bool run_by_onednn(const Gemm &gemm, const Plan &plan, Context &context);
+
 // A convolution through oneDNN with a weight in its own layout.
 void run_packed_convolution(const LibraryCall &call, Handle weight, const Plan &plan, Context &context);
 

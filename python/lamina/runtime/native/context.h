@@ -54,7 +54,7 @@ public:
   std::vector<void *> slots;
   std::vector<void *> parameters; // on a GPU, by slot: its address, as the driver wants parameters
   std::vector<Memory> outputs; // of this run, by number
-  std::vector<int64_t> generations; // by weight: of which packed form it may be used, -1 for none
+  std::vector<int64_t> generations; // by weight: which packed form of it serves this run
   int64_t error = 0;            // the kernels' error slot
 
 private:

@@ -1,4 +1,7 @@
 // Library routines through torch's C shim, which calls at::cpu::mm_out and the like on tensors over the plan's memory.
+#include <cstring>
+#include <exception>
+
 #include "calls.h"
 
 namespace lamina {
@@ -116,6 +119,26 @@ void run_packed_convolution(const LibraryCall &c, Handle weight, const Plan &pla
                                      nullptr, &result))
     throw CallFailed();
   own_handle(result, c.owned[0], plan, context);
+}
+
+void fill_with_bias(const Gemm &g, const Plan &plan, Context &context) {
+  if (g.bias < 0) return;
+  auto *out = static_cast<float *>(context.address(plan.tensors[g.plain.outs[0]]));
+  const void *row = context.address(plan.tensors[g.bias]);
+  for (int i = 0; i < g.m; ++i) std::memcpy(out + int64_t(i) * g.ldc, row, sizeof(float) * size_t(g.n));
+}
+
+bool run_by_onednn(const Gemm &g, const Plan &plan, Context &context) {
+  const TorchAbi &torch = torch_abi();
+  if (!torch.onednn_matmul) return false;
+  Handle a = context.handle(g.a), b = context.handle(g.b), out = context.handle(g.plain.outs[0]);
+  fill_with_bias(g, plan, context);
+  try {
+    torch.onednn_matmul(a, b, out, g.bias >= 0 ? 1.0f : 0.0f, 1.0f);
+  } catch (const std::exception &) { // its plain form says why
+    return false;
+  }
+  return true;
 }
 
 void run_library(const LibraryCall &c, const Plan &plan, Context &context) {

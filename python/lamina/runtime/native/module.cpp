@@ -17,6 +17,7 @@ nb::dict info() {
   d["c_shim"] = t.has_shim();
   d["threads"] = t.has_team() ? "torch's OpenMP team" : "none: this torch's OpenMP runtime has no GOMP_parallel, kernels run serially";
   d["packed_gemm"] = t.has_packed_gemm();
+  d["products"] = t.onednn_matmul ? "oneDNN" : "torch's BLAS";
   d["profiler"] = t.has_profiler();
   return d;
 }
@@ -37,7 +38,8 @@ bool has_routine(const std::string &name, const std::string &device) {
   if (device != "cpu") return false;
   if (name == "attention") return t.flash_attention;
   if (name == "packed_convolution") return t.packed_convolution;
-  if (name == "gemm") return t.has_packed_gemm();
+  if (name == "packed_gemm") return t.has_packed_gemm();
+  if (name == "onednn_matmul") return t.onednn_matmul;
   return false;
 }
 

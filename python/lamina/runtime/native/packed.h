@@ -1,4 +1,4 @@
-// Products and convolutions with a weight that was packed once.
+// Products and convolutions with a weight that is packed once.
 //
 // On 2 cores of a Xeon with AVX-512, f32, best of 40: 256x768 @ 768x3072 takes 3.06 ms packed for MKL, 3.66 by at::mm_out, 3.66 by
 // oneDNN's packed linear; 256x768 @ 768x50257 takes 50 ms, 67 and 69; below two million products mm_out is as fast or faster. The
@@ -19,17 +19,15 @@ namespace lamina {
 
 class Context;
 
-// The packed weights of one program. A weight is packed when it has been the same for a few calls, and the number of calls doubles
-// whenever a packed weight changes: a model in training stops being packed.
-//
-// A weight is the same while the argument is the same tensor object with the same memory and the same torch version count. A write
-// through `.data` escapes that count; samples of the memory catch it, unless it leaves all of them alone.
+// The packed weights of one program: constants, and arguments that the user froze (Options.freeze_weights), whose elements do not
+// change in place. A model may still be given other weights, so an argument is packed again when it is another tensor object, has
+// other memory, or has another torch version count than at the last call.
 class Packs {
 public:
   explicit Packs(const Plan &plan);
   ~Packs(); // needs the GIL
 
-  // Looks at the weights of this call, notes in the context which of them are the same as before, and packs those of convolutions.
+  // Looks at the weights of this call, notes in the context which packed form serves each, and packs those of convolutions.
   // Needs the GIL; throws nanobind::python_error.
   void observe(PyObject *const *inputs, Context &context);
 
@@ -44,17 +42,15 @@ private:
     PyObject *seen = nullptr; // weak reference to the argument of the last call
     void *data = nullptr;
     int64_t version = -1, generation = 0;
-    int same = 0, needed = 2;
-    bool packed = false;
   };
   struct Pack;
   using PackPtr = std::shared_ptr<Pack>;
 
-  bool same(Weight &weight, PyObject *tensor, void *data, int64_t version);
+  int64_t generation(Weight &weight, PyObject *tensor, void *data, int64_t version);
   void pack_convolution(const Convolution &convolution, PyObject *weight, Context &context);
-  PackPtr find(int pack, int weight, Context &context, const void *memory);
+  PackPtr find(int pack, int64_t generation);
   PackPtr make(const Gemm &gemm, int64_t generation, const float *memory);
-  void keep(int pack, int weight, PackPtr made);
+  void keep(int pack, PackPtr made);
 
   const Plan &plan_;
   std::mutex mutex_; // never held while Python runs

@@ -99,18 +99,17 @@ struct LibraryCall {
   int64_t groups = 1;
 };
 
-// out = a @ b (+ bias, a row): f32, with a weight b that lies in an argument and may stay the same from call to call, which pays for
-// packing it (see packed.h). `plain` is the same GEMM for a weight that changes.
+// out = a @ b (+ bias, a row) in f32. `plain` is the same product through the C shim.
 struct Gemm {
   LibraryCall plain; // tensors: (bias,) a, b
   int a, b, bias;    // tensors; bias -1 without
-  int weight;        // index into Plan::weights
   int m, n, k, lda, ldb, ldc;
   bool b_transposed;
-  int pack; // index of its packed weight
+  int pack = -1;   // index of its packed weight b, which is frozen (see packed.h); -1 for a product that packs nothing
+  int weight = -1; // index into Plan::weights of the argument that b lies in; -1 for a constant
 };
 
-// A convolution whose weight is a whole argument, which oneDNN can pack into a layout of its own.
+// A convolution whose weight is frozen and a whole argument, which oneDNN packs into a layout of its own.
 struct Convolution {
   LibraryCall plain;   // tensors: source, weight, bias
   nb::callable reorder; // the packed weight of a tensor, as a capsule of a Handle that is ours from then on
@@ -148,7 +147,7 @@ struct Plan {
   Ref arena;              // as one tensor
   std::vector<Ref> fresh; // by output buffer: the layout to allocate, that of a result where one fills it
   std::vector<int> of_kind[5]; // buffers by kind
-  std::vector<int> weights;    // arguments that are weights of a Gemm or Convolution
+  std::vector<int> weights;    // arguments that are packed for a Gemm or Convolution
   uint32_t n_slots = 0;
   int n_packs = 0;
   bool heavy = false;     // enough work to give the GIL away

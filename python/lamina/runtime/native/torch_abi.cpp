@@ -34,6 +34,15 @@ void *library_of_torch(const std::string &folder, const std::string &name, std::
   return nullptr;
 }
 
+bool is_intel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 void find_routines(void *lib, Routines &r, const std::string &device) {
   auto name = [&](const char *routine) { return "aoti_torch_" + device + routine; };
   find(lib, r.mm_out, name("_mm_out").c_str());
@@ -86,6 +95,7 @@ TorchAbi look_up() {
   find(lib, t.pack_size, "cblas_sgemm_pack_get_size");
   find(lib, t.pack, "cblas_sgemm_pack");
   find(lib, t.compute, "cblas_sgemm_compute");
+  if (!is_intel()) find(lib, t.onednn_matmul, "_ZN2at6native13mkldnn_matmulERKNS_6TensorES3_S3_ff");
   find(lib, t.parallel, "GOMP_parallel");
   find(lib, t.thread_num, "omp_get_thread_num");
   find(lib, t.team_size, "omp_get_num_threads");

@@ -88,6 +88,10 @@ struct TorchAbi {
   void (*pack)(int, int, int, int, int, int, float, const float *, int, float *) = nullptr;
   void (*compute)(int, int, int, int, int, int, const float *, int, const float *, int, float, float *, int) = nullptr;
 
+  // at::native::mkldnn_matmul(a, b, out, beta, alpha): a handle is the address of an at::Tensor. Null on Intel's processors, where MKL
+  // is as fast and packs weights.
+  void (*onednn_matmul)(Handle, Handle, Handle, float, float) = nullptr;
+
   // torch's own thread team
   void (*parallel)(void (*)(void *), void *, unsigned, unsigned) = nullptr;
   int (*num_threads)() = nullptr; // what torch.set_num_threads set, for the calling thread

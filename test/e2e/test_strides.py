@@ -1,0 +1,97 @@
+"""Results have eager's strides, for inputs of any layout, by both doors."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from doors import DOORS
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+Function = Callable[[Tensor], Any]
+
+
+def assigned(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1:2] = 0
+    return y
+
+
+def added_in_place(x: Tensor) -> Tensor:
+    return torch.ones(x.shape).add_(x)
+
+
+def reshaped(x: Tensor) -> Tensor:
+    """Whether reshape copies depends on the layout of what comes before."""
+    return x.masked_fill(x > 0, 0.0).transpose(0, 1).reshape(x.shape[1], -1)
+
+
+def batch_norm(x: Tensor) -> Tensor:
+    return F.batch_norm(x, None, None, training=True)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "masked_fill": lambda x: x.masked_fill(x > 0, 1.0),
+    "slice assignment": assigned,
+    "in place": added_in_place,
+    "reshape": reshaped,
+    "batch_norm": batch_norm,
+    "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "rrelu": lambda x: F.rrelu(x, 0.2, 0.2, training=True),
+    "copysign": lambda x: torch.copysign(x, x.flip(0)),
+    "fmod": lambda x: torch.fmod(x, 2.0),
+    "fmod of two": lambda x: torch.fmod(x.contiguous(), x + 9),
+    "dropout of nothing": lambda x: F.dropout(x, 0.0, True),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "logsigmoid": F.logsigmoid,
+    "number to a power": lambda x: 2**x,
+    "roll": lambda x: x.roll(1, 1),
+    "gelu": F.gelu,
+    "softmax": lambda x: x.softmax(1),
+    "lerp": lambda x: torch.lerp(x, x + 1, x),
+}
+
+# Not mended yet: what torch's kernels for fake tensors tell is not what eager does, and AOTAutograd goes by that.
+KNOWN = {
+    ("rrelu", "torch.compile"): "an external call, row-major in eager",
+    ("dropout of nothing", "torch.compile"): "eager returns its input",
+}
+
+LAYOUTS: dict[str, Callable[[], Tensor]] = {
+    "transposed": lambda: torch.randn(2, 4, 6, 5).transpose(-1, -2),
+    "sliced": lambda: torch.randn(2, 4, 5, 12)[..., ::2],
+    "expanded": lambda: torch.randn(1, 4, 5, 6).expand(2, 4, 5, 6),
+    "channels last": lambda: torch.randn(2, 4, 5, 6).contiguous(memory_format=torch.channels_last),
+}
+
+
+def strides(results: Any) -> list[list[int]]:
+    """Those of dimensions with more than one element."""
+    return [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in pytree.tree_leaves(results)]
+
+
+def all_layouts(function: Function) -> Callable[..., Any]:
+    return lambda *inputs: [function(x) for x in inputs]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_strides(door: str, name: str) -> None:
+    warnings.simplefilter("ignore")
+    inputs = tuple(make() for make in LAYOUTS.values())
+    run = all_layouts(FUNCTIONS[name])
+    if (name, door) in KNOWN:
+        pytest.xfail(KNOWN[name, door])
+    with torch.no_grad():
+        want = run(*inputs)
+        got = DOORS[door](run, inputs)(*inputs)
+    assert dict(zip(LAYOUTS, strides(got), strict=True)) == dict(zip(LAYOUTS, strides(want), strict=True))
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,219 @@
+"""The native runner: products and convolutions on packed copies of weights, which only frozen inputs and constants have."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import programs as p
+import pytest
+import torch
+from programs import T
+
+from lamina import _native
+from lamina.core.program import Constant
+from lamina.runtime import packing
+
+
+def linear(m: int, n: int, k: int, bias: bool, transposed: bool = True) -> tuple[Any, list[torch.Tensor], torch.Tensor]:
+    """x @ w (+ b) as a program, its weight as nn.Linear has it (`transposed`) or row by row; the result in float64."""
+    x, w, b = torch.randn(m, k), torch.randn(n, k) if transposed else torch.randn(k, n), torch.randn(n)
+    inputs = [x, w, b] if bias else [x, w]
+    out = torch.empty(m, n)
+    bufs = p.buffers(*(("input", p.nbytes(t)) for t in inputs), ("output", p.nbytes(out)))
+    result, matrix = p.ref(len(inputs), out), w.t() if transposed else w
+    args: tuple[p.Ref, ...] = (p.ref(0, x), p.ref(1, matrix))
+    call = p.Call(
+        "aten.addmm.default" if bias else "aten.mm.default",
+        "library",
+        (p.ref(2, b), *args) if bias else args,
+        (),
+        (result,),
+        (),
+        "mm",
+    )
+    return p.program(inputs, bufs, [call], [result]), inputs, x.double() @ matrix.double() + (b.double() if bias else 0)
+
+
+def change(how: str, w: torch.Tensor) -> None:
+    """Doubles a weight in ways that torch's version count does not see, but for the first."""
+    if how == "in place":
+        with torch.no_grad():
+            w.mul_(2)
+    elif how == "through data":
+        w.data.mul_(2)
+    elif how == "by numpy":
+        w.detach().numpy()[:] *= 2
+    else:
+        w.data = w.data * 2
+
+
+CHANGES = ["in place", "through data", "by numpy", "new data"]
+SIZES = [(128, 192, 160), (17, 301, 515), (130, 1000, 33), (16, 4097, 127), (1000, 16, 129)]
+
+
+class TestProductsThatPackNothing:
+    """A weight that is not frozen is read at each call."""
+
+    @pytest.mark.parametrize("transposed", [True, False])
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("sizes", [*SIZES, (1, 3000, 1000), (3000, 1, 1000), (3, 4097, 1000)])
+    def test_right(self, sizes: tuple[int, int, int], bias: bool, transposed: bool) -> None:
+        program, inputs, want = linear(*sizes, bias, transposed)
+        run = p.executable(program)
+        for _ in range(2):
+            torch.testing.assert_close(run(*inputs)[0].double(), want, rtol=1e-4, atol=1e-3)
+
+    @pytest.mark.parametrize("how", CHANGES)
+    def test_a_changed_weight_is_read(self, how: str) -> None:
+        program, (x, w), want = linear(64, 256, 256, False)
+        w = torch.nn.Parameter(w)
+        run = p.executable(program)
+        for _ in range(4):
+            run(x, w)
+        assert run.packed() == 0
+        change(how, w)
+        torch.testing.assert_close(run(x, w)[0].double(), 2 * want, rtol=1e-4, atol=1e-3)
+
+    def test_one_changed_element_is_read(self) -> None:
+        program, (x, w), _ = linear(64, 256, 256, False)
+        run = p.executable(program)
+        for _ in range(4):
+            run(x, w)
+        w.data[3, 5] = 100
+        torch.testing.assert_close(run(x, w)[0], x @ w.t(), rtol=1e-4, atol=1e-2)
+
+
+@pytest.fixture
+def packs_products(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On any processor: by itself it is done where it is faster."""
+    monkeypatch.setattr(packing, "_packs_products", lambda: True)
+    yield
+
+
+@pytest.mark.usefixtures("packs_products")
+@pytest.mark.skipif(not _native.has_routine("packed_gemm"), reason="this torch was built without MKL")
+class TestPackedProducts:
+    """Products with a frozen weight."""
+
+    @pytest.mark.parametrize("transposed", [True, False])
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("sizes", SIZES)
+    def test_right(self, sizes: tuple[int, int, int], bias: bool, transposed: bool) -> None:
+        program, inputs, want = linear(*sizes, bias, transposed)
+        run = p.executable(program, frozen=(1,))
+        for _ in range(3):
+            torch.testing.assert_close(run(*inputs)[0].double(), want, rtol=1e-4, atol=1e-3)
+            assert run.packed() == 1
+
+    def test_constants_are_packed(self) -> None:
+        x, w = torch.randn(64, 256), torch.randn(256, 256)
+        out = torch.empty(64, 256)
+        bufs = p.buffers(("input", p.nbytes(x)), ("constant", p.nbytes(w)), ("output", p.nbytes(out)))
+        result = p.ref(2, out)
+        call = p.Call("aten.mm.default", "library", (p.ref(0, x), p.ref(1, w)), (), (result,), (), "mm")
+        constant = Constant("f32", tuple(w.shape), w.numpy().tobytes())
+        run = p.executable(p.program([x], bufs, [call], [result], [constant]))
+        for _ in range(3):
+            torch.testing.assert_close(run(x)[0].double(), x.double() @ w.double(), rtol=1e-4, atol=1e-3)
+        assert run.packed() == 1
+
+    def test_small_products_are_not_packed(self) -> None:
+        program, inputs, _ = linear(8, 64, 64, False)
+        run = p.executable(program, frozen=(1,))
+        for _ in range(4):
+            run(*inputs)
+        assert run.packed() == 0
+
+    @pytest.mark.parametrize("how", ["in place", "new data"])
+    def test_another_weight_is_packed(self, how: str) -> None:
+        program, (x, w), want = linear(64, 256, 256, False)
+        w = torch.nn.Parameter(w)
+        run = p.executable(program, frozen=(1,))
+        for _ in range(3):
+            run(x, w)
+        change(how, w)
+        torch.testing.assert_close(run(x, w)[0].double(), 2 * want, rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(run(x, w.detach() * 2)[0].double(), 4 * want, rtol=1e-4, atol=1e-3)
+
+    def test_threads_share_packed_weights(self) -> None:
+        program, (x, w), _ = linear(64, 256, 256, False)
+        run, other = p.executable(program, frozen=(1,)), w * 2
+        wrong: list[int] = []
+
+        def work(seed: int) -> None:
+            weight = other if seed == 3 else w
+            for i in range(12):
+                given = x * (seed + i)
+                if not torch.allclose(run(given, weight)[0], given @ weight.t(), rtol=1e-3, atol=1e-2):
+                    wrong.append(seed)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+        assert not wrong
+
+    def test_packed_memory_is_bounded(self) -> None:
+        program, inputs, want = linear(64, 256, 256, False)
+        run = p.executable(program, frozen=(1,))
+        used = _native.pack_bytes()
+        try:
+            _native.set_pack_limit(0)
+            for _ in range(4):
+                torch.testing.assert_close(run(*inputs)[0].double(), want, rtol=1e-4, atol=1e-3)
+            assert run.packed() == 0 and _native.pack_bytes() == used
+        finally:
+            _native.set_pack_limit(1 << 32)
+        run(*inputs)
+        assert run.packed() == 1 and _native.pack_bytes() > used
+        del run
+        assert _native.pack_bytes() == used
+
+
+@pytest.mark.skipif(not _native.has_routine("packed_convolution"), reason="this torch was built without oneDNN")
+class TestConvolutions:
+    """Convolutions with a channels-last result, whose weight is packed where it is frozen."""
+
+    def make(self, groups: int, bias: bool, memory: torch.memory_format) -> tuple[Any, list[torch.Tensor], torch.Tensor]:
+        x = torch.randn(2, 6, 13, 11).to(memory_format=memory)
+        w, b = torch.randn(8, 6 // groups, 3, 3), torch.randn(8)
+        inputs = [x, w, b] if bias else [x, w]
+        args = [T(0), T(1), T(2) if bias else None, [2, 1], [1, 0], [1, 2], False, [0, 0], groups]
+        want = torch.nn.functional.conv2d(x.double(), w.double(), b.double() if bias else None, (2, 1), (1, 0), (1, 2), groups)
+        out = want.float().contiguous(memory_format=torch.channels_last)
+        program = p.call_program("aten.convolution.default", inputs, args, [out], reason="library", in_place=False)
+        return program, inputs, want
+
+    @pytest.mark.parametrize("groups", [1, 2])
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+    @pytest.mark.parametrize("frozen", [(), (1,)])
+    def test_right(self, groups: int, bias: bool, memory: torch.memory_format, frozen: tuple[int, ...]) -> None:
+        program, inputs, want = self.make(groups, bias, memory)
+        run = p.executable(program, frozen)
+        for _ in range(3):
+            (y,) = run(*inputs)
+            torch.testing.assert_close(y.double(), want, rtol=1e-4, atol=1e-4)
+            assert y.is_contiguous(memory_format=torch.channels_last)
+            assert run.packed() == len(frozen)
+
+    @pytest.mark.parametrize("how", CHANGES)
+    def test_a_changed_weight_is_read(self, how: str) -> None:
+        program, (x, w), want = self.make(1, False, torch.channels_last)
+        run, w = p.executable(program), torch.nn.Parameter(w)
+        for _ in range(4):
+            run(x, w)
+        assert run.packed() == 0
+        change(how, w)
+        torch.testing.assert_close(run(x, w)[0].double(), 2 * want, rtol=1e-4, atol=1e-3)
+
+    @pytest.mark.parametrize("how", ["in place", "new data"])
+    def test_another_weight_is_packed(self, how: str) -> None:
+        program, (x, w), want = self.make(1, False, torch.channels_last)
+        run, w = p.executable(program, frozen=(1,)), torch.nn.Parameter(w)
+        used = _native.pack_bytes()
+        for _ in range(3):
+            run(x, w)
+        assert run.packed() == 1 and _native.pack_bytes() > used
+        change(how, w)
+        torch.testing.assert_close(run(x, w)[0].double(), 2 * want, rtol=1e-4, atol=1e-3)
+        del run
+        assert _native.pack_bytes() == used
