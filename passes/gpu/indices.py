@@ -1,4 +1,4 @@
-"""How wide indices are: 32 bits where every buffer and every number is small enough, since a GPU's integer units are 32 bits wide."""
+"""How wide indices are: 32 bits where buffers and numbers are small enough, since a GPU's integer units are 32 bits wide."""
 
 from math import inf, prod
 
