@@ -207,6 +207,18 @@ def test_convolutions_are_library_calls() -> None:
     assert isinstance(program.steps[0], Call) and program.steps[0].reason == "library"
 
 
+@pytest.mark.parametrize("given", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_gradients_of_softmax_never_reach_torchs_kernels(given: torch.dtype, dtype: torch.dtype) -> None:
+    """These know only some pairs of dtypes on a GPU ("expected input and grad types to match")."""
+
+    def fn(g: Tensor, y: Tensor) -> Any:
+        return aten._softmax_backward_data(g, y, -1, dtype), aten._log_softmax_backward_data(g, y, -1, dtype)
+
+    gm = traced(fn, (4, 8), (4, 8), dtype=given)
+    assert not [step for step in planned(gm).steps if isinstance(step, Call)]
+
+
 def test_random_numbers_that_are_not_ours_are_torchs() -> None:
     program = planned(traced(lambda x: x + torch.randn_like(x), (64,)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["aten.randn_like.default"]
