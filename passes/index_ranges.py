@@ -9,6 +9,7 @@ from torch_mlir import ir
 Range: TypeAlias = tuple[float, float]  # the least and the largest value, both possible; infinite where it is not known
 UNKNOWN: Range = (-math.inf, math.inf)
 NATURAL: Range = (0, math.inf)
+GROWS = ("arith.addi", "arith.subi", "arith.muli")  # ops whose results may be larger than their operands
 _LOOPS = ("scf.for", "scf.parallel")
 
 

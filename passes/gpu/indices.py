@@ -5,11 +5,10 @@ from math import inf, prod
 from torch_mlir import ir
 
 from ..emit import Emit
-from ..index_ranges import Ranges
+from ..index_ranges import GROWS, Ranges
 from .lanes import finish
 
 LARGEST = 1 << 30  # elements or numbers; programs past the end reach a little further
-_GROWS = ("arith.addi", "arith.subi", "arith.muli")
 WIDE, NARROW = 64, 32
 
 
@@ -23,7 +22,7 @@ def width(device: ir.Operation) -> int:
             small = abs(ir.IntegerAttr(op.attributes["value"]).value) <= LARGEST
         elif op.name == "gpu.func":
             small = all(_reach(a.type) <= LARGEST for a in op.regions[0].blocks[0].arguments)
-        elif op.name in _GROWS:
+        elif op.name in GROWS:
             small = _fits(ranges, op.results[0])
         elif op.name.startswith("memref."):
             small = all(_reach(r.type) <= LARGEST for r in op.results)

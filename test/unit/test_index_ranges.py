@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pytest
 import torch
 from gpu_kernels import kernel
-from gpu_programs import distributed
+from gpu_programs import distributed, tiled
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lamina.passes.by_name import by_name
 from lamina.passes.gpu import indices
 from lamina.passes.index_ranges import Ranges
+from lamina.targets import triton_text
 from lamina.targets.nvvm_module import device_module
 
 CASES: dict[str, tuple[str, tuple[float, float]]] = {
@@ -60,3 +61,13 @@ def test_elements_that_no_buffer_holds_are_counted_in_64_bits(name: str, side: i
         a = torch.empty(side)
     module, _ = distributed(LARGE[name], [a])
     assert indices.width(device_module(module)) == (64 if side > 1 << 16 else 32)
+
+
+@pytest.mark.parametrize("side", [SIDE, 1 << 10])
+def test_triton_counts_them_in_64_bits_too(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SIDE", side)
+    with FakeTensorMode():
+        a = torch.empty(side)
+    module, _ = tiled(LARGE["random numbers"], [a], last="lamina-by-triton")
+    (kernel,) = triton_text.take(module, True)
+    assert ("tl.program_id(0).to(tl.int64)" in kernel.text) == (side > 1 << 16)
