@@ -88,8 +88,8 @@ def _extent(memory: ir.MemRefType) -> int:
 
 
 def _counts_far(function: ir.Operation) -> bool:
-    """Whether numbers of elements pass 32 bits though no buffer has as many: those of random numbers, or of a range, that are summed
-    up at once."""
+    """Whether numbers of elements pass 32 bits though no buffer has as many: those of random numbers, or of a range, that are
+    summed up at once."""
     ranges, far = Ranges(), False
 
     def visit(op: ir.Operation) -> ir.WalkResult:
