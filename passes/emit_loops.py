@@ -187,7 +187,7 @@ class Loops:
                 b.store(r.expr, flat, r.dtype, r.at)
             return out
 
-        shared = max(axes, key=lambda a: a.extent) if plan.config.teams > 1 and not nest.scans else None
+        shared = max(axes, key=lambda a: a.extent, default=None) if plan.config.teams > 1 and not nest.scans else None
         axes.sort(key=lambda a: a is not shared)  # outermost: every team begins with nothing
         sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried, shared)
         for r, acc in zip(nest.reductions, sums, strict=False):

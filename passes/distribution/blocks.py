@@ -1,6 +1,7 @@
 """Single ops of a block program, as one thread does them."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -8,6 +9,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
+from ..locations import leaves
 from . import scans, square, windows
 from .divisors import constant
 from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
@@ -112,16 +114,22 @@ def gather(k: "Kernel", op: ir.Operation) -> None:
 
 
 def check(k: "Kernel", op: ir.Operation) -> None:
-    """As in eager: the device stops. What follows reads within bounds all the same."""
+    """As in eager: an assertion of the device, which prints its message and ends the launch, and the context with it. It is one for
+    all lanes of a thread; the text names the model's line and the kernel."""
     held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
-    failed: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
+    wanted: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
     if isinstance(held, Bound):
-        failed = [p for p in dict.fromkeys(held.inside) if p is not None]
+        wanted = [p for p in dict.fromkeys(held.inside) if p is not None]
     elif isinstance(held, Spread):
-        failed = [e for part in dict.fromkeys(held.parts) for e in elements(part)]
-    yes = k.at.number(1, ir.IntegerType.get_signless(1))
-    for ok in failed:
-        k.memory.when(arith.xori(ok, yes), lambda: ir.Operation.create("llvm.intr.trap"))
+        wanted = [e for part in dict.fromkeys(held.parts) for e in elements(part)]
+    if not wanted:
+        return
+    fine = reduce(arith.andi, wanted)
+    if k.memory.active is not None:
+        fine = arith.ori(fine, arith.xori(k.memory.active, k.at.number(1, ir.IntegerType.get_signless(1))))
+    line = next((leaf for leaf in leaves(op.location) if isinstance(leaf, ir.FileLineColLoc)), op.location)
+    with ir.Location.name(k.name, line):
+        ir.Operation.create("cf.assert", operands=[fine], attributes={"msg": op.attributes["message"]})
 
 
 def alloca(k: "Kernel", op: ir.Operation) -> None:

@@ -33,6 +33,7 @@ class Kernel:
     ) -> None:
         source = part or tile
         self.shape, self.entry, self.first = Shape.of(source), entry, first
+        self.name = ir.StringAttr(tile.attributes["sym_name"]).value
         self.held: dict[ir.Value, Held] = {}
         self.divisors = Divisors()
         self.at = Indices(entry)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from ..index_ranges import Ranges
+
 WARP = 32
 
 
@@ -41,14 +43,14 @@ class Shape:
         return -(-grid // self.pack) * self.cluster
 
 
-_NO_WRAP = "#arith.overflow<nsw, nuw>"
-
-
 class Indices:
-    """Index arithmetic at the current insertion point; constants stand at the start of the kernel."""
+    """Index arithmetic at the current insertion point; constants stand at the start of the kernel.
+
+    Sums, differences and products wrap neither as signed numbers nor, where they are of natural numbers, as unsigned ones. A place
+    before a tensor, as lanes in front of a padded row have, is negative: LLVM would take it for one of 2**32 elements."""
 
     def __init__(self, entry: ir.Block) -> None:
-        self.entry = entry
+        self.entry, self.ranges = entry, Ranges()
         self._constants: dict[tuple[int, str], ir.Value] = {}
 
     def number(self, n: int, type_: ir.Type | None = None) -> ir.Value:
@@ -67,19 +69,25 @@ class Indices:
             if b == 0:
                 return a
             b = self.number(b)
-        return arith.addi(a, b, overflow_flags=ir.Attribute.parse(_NO_WRAP))
+        return arith.addi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
 
     def times(self, a: ir.Value, n: int) -> ir.Value:
-        return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=ir.Attribute.parse(_NO_WRAP))
+        return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), n))
 
     def minus(self, a: ir.Value, n: int) -> ir.Value:
-        return a if n == 0 else arith.subi(a, self.number(n), overflow_flags=ir.Attribute.parse(_NO_WRAP))
+        return a if n == 0 else arith.subi(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), self._least(a) - n))
 
     def over(self, a: ir.Value, n: int) -> ir.Value:
         return a if n == 1 else arith.divui(a, self.number(n))
 
     def modulo(self, a: ir.Value, n: int) -> ir.Value:
         return self.number(0) if n == 1 else arith.remui(a, self.number(n))
+
+    def _least(self, a: ir.Value) -> float:
+        return self.ranges.of(a)[0]
+
+    def _no_wrap(self, *least: float) -> ir.Attribute:
+        return ir.Attribute.parse(f"#arith.overflow<{'nsw, nuw' if min(least) >= 0 else 'nsw'}>")
 
     def below(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
         return arith.cmpi(arith.CmpIPredicate.ult, a, self.number(b) if isinstance(b, int) else b)

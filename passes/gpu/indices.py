@@ -1,10 +1,11 @@
-"""How wide indices are: 32 bits where every buffer is small enough, since a GPU's integer units are 32 bits wide."""
+"""How wide indices are: 32 bits where buffers and numbers are small enough, since a GPU's integer units are 32 bits wide."""
 
-from math import prod
+from math import inf, prod
 
 from torch_mlir import ir
 
 from ..emit import Emit
+from ..index_ranges import GROWS, Ranges
 from .lanes import finish
 
 LARGEST = 1 << 30  # elements or numbers; programs past the end reach a little further
@@ -13,7 +14,7 @@ WIDE, NARROW = 64, 32
 
 def width(device: ir.Operation) -> int:
     """Bits of an index that do for every kernel of a gpu.module."""
-    small = True
+    small, ranges = True, Ranges()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal small
@@ -21,12 +22,21 @@ def width(device: ir.Operation) -> int:
             small = abs(ir.IntegerAttr(op.attributes["value"]).value) <= LARGEST
         elif op.name == "gpu.func":
             small = all(_reach(a.type) <= LARGEST for a in op.regions[0].blocks[0].arguments)
+        elif op.name in GROWS:
+            small = _fits(ranges, op.results[0])
         elif op.name.startswith("memref."):
             small = all(_reach(r.type) <= LARGEST for r in op.results)
         return ir.WalkResult.ADVANCE if small else ir.WalkResult.INTERRUPT
 
     device.walk(visit)
     return NARROW if small else WIDE
+
+
+def _fits(ranges: Ranges, value: ir.Value) -> bool:
+    """Whether an index has 32 bits at most, such as an element's number, of which tensors that no buffer holds may have many. One
+    that depends on what memory holds is of a buffer, whose bounds it is checked for."""
+    low, high = ranges.of(value)
+    return (low == -inf or low >= -(1 << 31)) and (high == inf or high < 1 << 31)
 
 
 def _reach(of: ir.Type) -> int:

@@ -12,8 +12,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
+from lamina.frontend.aliases import View
+from lamina.frontend.call import adapt
 from lamina.frontend.decompositions import table
 from lamina.frontend.destination import check_devices, check_name, destination
+from lamina.frontend.interface import Interface
 from lamina.frontend.normalise import normalise
 from lamina.frontend.stages import build, import_linalg, run_passes
 from lamina.passes.emit_program import program_from
@@ -104,6 +107,55 @@ def test_constants_and_values_in_between_may_be_anywhere() -> None:
     assert not [step for step in planned(traced(fn, (4,))).steps if isinstance(step, Call)]
 
 
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "set items": lambda x: torch.index_put(x, (torch.tensor([0, 1], device=x.device),), torch.tensor(2.0)),
+    "filled": lambda x: aten.fill.Tensor(x, torch.tensor(2.0)) + x,
+    "taken by an external call": lambda x: torch.special.zeta(x, torch.tensor(2.0)),
+    "several": lambda x: torch.lerp(x, x * torch.tensor(2.0), torch.tensor(3.0)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_of_the_cpu_go_with_tensors_of_a_gpu(name: str) -> None:
+    check_devices(normalise(traced(NUMBERS[name], (4,))).gm)
+
+
+ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...], tuple[int, ...]]] = {
+    "a factor": (lambda x, y: x * y, ((4,), ()), ("cuda", "cpu"), (1,)),
+    "first": (lambda y, x: torch.where(x > 0, y, x), ((), (4,)), ("cpu", "cuda"), (0,)),
+    "of a GPU": (lambda x, y: x * y, ((4,), ()), ("cuda", "cuda"), ()),
+    "taken there": (lambda x, y: x * y.to(x.device), ((4,), (4,)), ("cuda", "cpu"), (1,)),
+    "all of the CPU": (lambda x, y: x * y, ((4,), ()), ("cpu", "cpu"), ()),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_numbers_among_arguments_are_copied_at_every_call(name: str) -> None:
+    fn, shapes, devices, moved = ARGUMENTS[name]
+    graph = normalise(traced(fn, *shapes, devices=devices))
+    check_devices(graph.gm)
+    assert graph.interface.moved == moved
+    assert Interface.from_json(graph.interface.to_json()) == graph.interface
+
+
+def test_an_adapter_copies_what_the_program_wants_on_its_gpu() -> None:
+    class Given:
+        is_cuda = False
+        device = torch.device("cpu")
+
+        def to(self, device: torch.device, non_blocking: bool) -> str:
+            assert non_blocking
+            return f"copied to {device}"
+
+    class OnGpu(Given):
+        is_cuda, device = True, torch.device("cuda:1")
+
+    view = View("result", 0, 0, torch.float32, (4,), (1,))
+    seen: list[Any] = []
+    adapt(lambda args: (seen.extend(args),), Interface(2, (0, 1), (), (view,), (1,)), ())(OnGpu(), Given())
+    assert seen[1] == "copied to cuda:1" and isinstance(seen[0], OnGpu)
+
+
 ATTENTION = {
     "flash": (aten._scaled_dot_product_flash_attention, (0.0, True)),
     "efficient": (aten._scaled_dot_product_efficient_attention, (None, True, 0.0, True)),
@@ -153,6 +205,18 @@ def test_convolutions_are_library_calls() -> None:
         )
     )
     assert isinstance(program.steps[0], Call) and program.steps[0].reason == "library"
+
+
+@pytest.mark.parametrize("given", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_gradients_of_softmax_never_reach_torchs_kernels(given: torch.dtype, dtype: torch.dtype) -> None:
+    """These know only some pairs of dtypes on a GPU ("expected input and grad types to match")."""
+
+    def fn(g: Tensor, y: Tensor) -> Any:
+        return aten._softmax_backward_data(g, y, -1, dtype), aten._log_softmax_backward_data(g, y, -1, dtype)
+
+    gm = traced(fn, (4, 8), (4, 8), dtype=given)
+    assert not [step for step in planned(gm).steps if isinstance(step, Call)]
 
 
 def test_random_numbers_that_are_not_ours_are_torchs() -> None:

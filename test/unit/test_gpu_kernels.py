@@ -60,6 +60,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "cross entropy": (lambda a, t: F.cross_entropy(a, t), [x(64, 1000), labels(64, 1000)]),
     "cumsum": (lambda a: a.abs().cumsum(-1), [x(33, 33)]),
     "concatenation": (lambda a, b: torch.cat([a, b], -1) * 2, [x(33, 128), x(33, 64)]),
+    "concatenation after a column": (lambda a, b: torch.cat([a, b.cumsum(1)], 1), [x(3, 1), x(3, 1500)]),
+    "padding of long rows": (lambda a: F.pad(a, (3, 2)), [x(3, 1500)]),
     "padding": (lambda a: F.pad(a, (1, 2)), [x(33, 128)]),
     "rows of three": (lambda a: a.contiguous(memory_format=torch.channels_last), [x(2, 3, 33, 64, dtype=BF16)]),
     "rows of seven": (lambda a, b, c: (a * b[:, None]).relu() + c, [x(999, 7), x(999), x(7)]),

@@ -309,11 +309,16 @@ class TestFailures:
     def test_step_by_step(self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("LAMINA_SYNC", "1")
         program = p.inc_chain(64, 3)
-        run = gpu.executable(replace(program, steps=tuple(replace(s, name=f"step {i}") for i, s in enumerate(program.steps))))
+        lines = (("model.py:7",), (), ())
+        steps = tuple(replace(s, name=f"step {i}", where=lines[i]) for i, s in enumerate(program.steps))
+        run = gpu.executable(replace(program, steps=steps))
         run(torch.zeros(64))
         assert gpu["synchronizations"] == 3
         gpu.fail("cuStreamSynchronize", 700, after=1)
         with pytest.raises(RuntimeError, match="after step 1: CUDA_ERROR_ILLEGAL_ADDRESS"):
+            run(torch.zeros(64))
+        gpu.fail("cuStreamSynchronize", 710)
+        with pytest.raises(IndexError, match=r"after step 0 \(model.py:7\): a check of the kernel failed"):
             run(torch.zeros(64))
         gpu["capturing"], gpu["synchronizations"] = 1, 0
         run(torch.zeros(64))

@@ -191,3 +191,14 @@ def test_trap() -> None:
                 llvm.intr.trap
               }"""
     fails("CTA 0, thread 4: llvm.intr.trap.*a check failed", kernel("", body))
+
+
+def test_a_sum_that_wraps_against_its_flags() -> None:
+    """Where numbers have 32 bits LLVM widens what does not wrap, part by part: -1 + 2 of unsigned numbers is 2**32 + 1 then."""
+    body = """%before = arith.constant -1 : index
+              %a = arith.addi %before, %t overflow<FLAGS> : index"""
+    run(kernel("", body.replace("FLAGS", "nsw")))
+    fails("CTA 0, thread 1: arith.addi.*wraps around", kernel("", body.replace("FLAGS", "nsw, nuw")))
+    fails("CTA 0, thread 0: arith.subi.*wraps around", kernel("", "%a = arith.subi %t, %c1 overflow<nuw> : index"))
+    most = "%most = arith.constant 4611686018427387904 : index\n"
+    fails("CTA 0, thread 2: arith.muli.*wraps around", kernel("", most + "%a = arith.muli %most, %t overflow<nsw> : index"))

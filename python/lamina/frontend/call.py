@@ -17,13 +17,13 @@ def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured
 
 
 class _Adapter:
-    """Picks the tensors among the arguments, adds the constants of the graph, and puts what is no tensor among the results, or a
-    tensor without elements."""
+    """Picks the tensors among the arguments, copies those to the GPU that the program wants there, adds the constants of the graph,
+    and puts what is no tensor among the results, or a tensor without elements."""
 
     def __init__(self, run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> None:
         self.run = run
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
-        self.pick = _picker(interface.inputs)
+        self.pick = _moving(_picker(interface.inputs), interface.moved)
         self.captured = captured
         self.template = [o.value if isinstance(o, Constant) else None for o in interface.outputs]
         self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, View)]
@@ -50,3 +50,18 @@ def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     if len(indices) > 1:
         return operator.itemgetter(*indices)
     return lambda items: [items[i] for i in indices]
+
+
+def _moving(pick: Callable[[Sequence[Any]], Sequence[Any]], moved: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """`pick` with the items at `moved` copied to the GPU that others are on."""
+    if not moved:
+        return pick
+
+    def run(items: Sequence[Any]) -> Sequence[Any]:
+        picked = list(pick(items))
+        gpu = next((x.device for i, x in enumerate(picked) if i not in moved and x.is_cuda), torch.device("cuda"))
+        for i in moved:
+            picked[i] = picked[i].to(gpu, non_blocking=True)
+        return picked
+
+    return run

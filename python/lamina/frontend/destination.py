@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lamina.targets.base import Target
 
 _TARGETS = 'targets: "cpu", "cpu:NAME" with LLVM\'s name of a processor, "nvvm:ARCH" with an NVIDIA GPU\'s, such as sm_90a'
+_COPIES = (torch.ops.aten._to_copy.default, torch.ops.prims.device_put.default)
 _REMEDY = "move the model and its inputs to one device first, and results to another one afterwards"
 
 
@@ -81,11 +82,13 @@ def convolutions_round_to_tf32() -> bool:
 
 
 def check_devices(gm: fx.GraphModule) -> None:
-    """CompileError unless arguments, results and what external calls take and give are on one device. Values in between are
-    computed where the rest is, whatever their device is called. Small integers are let through, but for seeds that kernels read:
-    torch itself keeps the seeds of attention on either device."""
-    home = _home(gm)
+    """CompileError unless arguments, results and what external calls give are on one device. Values in between are computed where
+    the rest is, whatever their device is called. Small integers are let through, but for seeds that kernels read: torch itself
+    keeps the seeds of attention on either device. Arguments that `moved` finds are copied there at every call."""
+    home, ahead = _home(gm), moved(gm)
     for node in _visible(gm):
+        if node in ahead:
+            continue
         for value in _tensors(node):
             if value.device != home and (is_seed(node) or not _is_small_integer(value)):
                 raise CompileError(
@@ -93,15 +96,43 @@ def check_devices(gm: fx.GraphModule) -> None:
                 )
 
 
+def moved(gm: fx.GraphModule) -> list[fx.Node]:
+    """Arguments on the CPU of a graph for a GPU that PyTorch takes there: tensors of no dimension, which count as numbers, and such
+    as are only read to be copied to the GPU."""
+    home = _home(gm)
+    if home.type == "cpu":
+        return []
+    results = next(node for node in gm.graph.nodes if node.op == "output").all_input_nodes
+    return [
+        node
+        for node in gm.graph.nodes
+        if _is_argument(node) and node not in results
+        for value in _tensors(node)
+        if value.device.type == "cpu" and not _is_small_integer(value) and (value.dim() == 0 or _is_copied(node, home))
+    ]
+
+
+def _is_argument(node: fx.Node) -> bool:
+    """Whether a placeholder is the caller's; what the graph's module held is moved when it is compiled."""
+    return node.op == "placeholder" and not node.name.startswith("captured_")
+
+
+def _is_copied(node: fx.Node, home: torch.device) -> bool:
+    return bool(node.users) and all(
+        user.op == "call_function" and any(value.device == home for value in _tensors(user)) and user.target in _COPIES
+        for user in node.users
+    )
+
+
 def _visible(gm: fx.GraphModule) -> Iterator[fx.Node]:
     """Nodes whose tensors are seen from outside the compiled code. Constants are moved to where the rest is."""
     for node in gm.graph.nodes:
         if node.op == "output":
             yield from (n for n in node.all_input_nodes if n.op == "call_function")
-        elif node.op == "placeholder" and not node.name.startswith("captured_"):
+        elif _is_argument(node):
             yield node
         elif node.op == "call_function" and support.reason(node) is not None:
-            yield from (node, *(n for n in node.all_input_nodes if n.op == "call_function"))
+            yield node  # what it takes may be a number of the CPU for torch, and is on the GPU when it is called
 
 
 def _tensors(node: fx.Node) -> Iterator[Tensor]:
@@ -120,12 +151,13 @@ def _name(node: fx.Node) -> str:
 
 
 def _home(gm: fx.GraphModule) -> torch.device:
-    """The device of the first argument that is more than a small integer, else of the first tensor there is; the CPU's without."""
+    """The device of the first argument that is more than a small integer or a number of the CPU, else of the first tensor there is;
+    the CPU's without."""
     small: list[Tensor] = []
     for kind in ("placeholder", "call_function"):
         for node in gm.graph.nodes:
             for value in _tensors(node) if node.op == kind else ():
-                if not _is_small_integer(value):
+                if not _is_small_integer(value) and (value.dim() or value.device.type != "cpu"):
                     return value.device
                 small.append(value)
     return small[0].device if small else torch.device("cpu")

@@ -17,16 +17,18 @@ class Interface:
     inputs     which of them its program takes, in order
     captured   what the program takes after them: tensors that the graph's module holds, by name
     outputs    what each output of the graph is
+    moved      those of `inputs`, by position, that the caller has on the CPU and the program on its GPU
     """
 
     arguments: int
     inputs: tuple[int, ...]
     captured: tuple[str, ...]
     outputs: tuple[Output, ...]
+    moved: tuple[int, ...] = ()
 
     def is_programs(self) -> bool:
         """Whether the graph's arguments and outputs are just the program's."""
-        whole = self.inputs == tuple(range(self.arguments)) and not self.captured
+        whole = self.inputs == tuple(range(self.arguments)) and not self.captured and not self.moved
         return whole and all(isinstance(output, View) for output in self.outputs)
 
     def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
@@ -39,12 +41,12 @@ class Interface:
         return all(value is None or type(value) in (bool, int, float, str) for value in values)
 
     def to_json(self) -> list[Any]:
-        return [self.arguments, self.inputs, self.captured, [list(_output_to_json(output)) for output in self.outputs]]
+        return [self.arguments, self.inputs, self.captured, [list(_output_to_json(o)) for o in self.outputs], self.moved]
 
     @staticmethod
     def from_json(data: list[Any]) -> "Interface":
-        arguments, inputs, captured, outputs = data
-        return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*output) for output in outputs))
+        arguments, inputs, captured, outputs, moved = data
+        return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*o) for o in outputs), tuple(moved))
 
 
 def attribute(gm: fx.GraphModule, name: str) -> Any:

@@ -14,6 +14,7 @@ from lamina.core.errors import CompileError
 from . import support
 from .aliases import classify
 from .branches import inline
+from .destination import moved
 from .effects import drop_tokens
 from .epilogues import take_epilogues
 from .interface import Interface, attribute
@@ -98,7 +99,9 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     for node in graph.nodes:
         _check_dtype(node)
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
-    return Normalised(result, Interface(len(arguments), tuple(inputs), captured, outputs.outputs))
+    names = {node.name for node in moved(result)}
+    ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
+    return Normalised(result, Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead))
 
 
 def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lamina.core import cubins
@@ -29,10 +29,12 @@ def gpu_spec_of(
     program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None = None
 ) -> dict[str, Any]:
     """As spec_of, for cubins (core/cubins.py). With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its
-    kernel's name.
+    kernel's name and lines, an assertion of the device as an IndexError.
 
     recorder  runs are recorded as CUDA graphs through it: of what follows the program's leading draws (see `recordable`)
     """
+    synchronous = os.environ.get("LAMINA_SYNC", "") == "1"
+    program = with_lines(program) if synchronous else program
     spec = spec_of(program, {name: i for i, name in enumerate(kernels)}, (), driver.tensors)
     most = dict.fromkeys(kernels, (0, 1))
     for step in program.steps:
@@ -43,7 +45,7 @@ def gpu_spec_of(
         "target": target,
         "driver": driver.library,
         "tensors": driver.tensors,
-        "synchronous": os.environ.get("LAMINA_SYNC", "") == "1",
+        "synchronous": synchronous,
         "code": cubins.divide(code),
         "kernels": [(name, *limits) for name, limits in most.items()],
         "constants": spec["constants"],
@@ -52,3 +54,12 @@ def gpu_spec_of(
         "drawn": drawn(program),
     }
     return {**spec, "constants": []}
+
+
+def with_lines(program: Program) -> Program:
+    """The program whose launches are called by their kernels and the model's lines."""
+    steps = [
+        replace(s, name=f"{s.name or s.kernel} ({', '.join(s.where)})") if isinstance(s, Launch) and s.where else s
+        for s in program.steps
+    ]
+    return replace(program, steps=tuple(steps))

@@ -14,6 +14,7 @@ _NO_CODE = {
         "sincos", "sinh", "tan", "tanh",
     )
 }  # fmt: skip
+ASSERT = "__assertfail"  # which the driver has: it prints a message and ends the launch, as an assert in CUDA C++ does
 _TENSOR_CORE = ("nvvm.wgmma.", "nvvm.setmaxregister", "nvvm.tcgen05.")
 _CLUSTER = ("nvvm.cluster", "nvvm.mapa")
 
@@ -27,7 +28,7 @@ def check_converted(module: ir.Operation, gpu: Gpu) -> None:
         if name.startswith("llvm."):
             if name in _NO_CODE:
                 found.append((op, f"{name} has no GPU code", "lamina-expand-math{target=nvvm} must run before"))
-            elif name == "llvm.func" and not op.regions[0].blocks and not _is_intrinsic(op):
+            elif name == "llvm.func" and not op.regions[0].blocks and not _is_known(op):
                 symbol = ir.StringAttr(op.attributes["sym_name"]).value
                 found.append((op, f"{symbol} is a function of a library, and no GPU has it", "lower the op that calls it before"))
         elif name.startswith("nvvm."):
@@ -49,9 +50,9 @@ def _misplaced(op: ir.Operation, gpu: Gpu) -> list[tuple[ir.Operation, str, str]
     return []
 
 
-def _is_intrinsic(op: ir.Operation) -> bool:
+def _is_known(op: ir.Operation) -> bool:
     symbol: str = ir.StringAttr(op.attributes["sym_name"]).value
-    return symbol.startswith("llvm.")
+    return symbol.startswith("llvm.") or symbol == ASSERT
 
 
 def _short(op: ir.Operation) -> str:

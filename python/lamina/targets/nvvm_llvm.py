@@ -7,6 +7,8 @@ import llvmlite.binding as llvm
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 
+from .nvvm_check import ASSERT
+
 TRIPLE = "nvptx64-nvidia-cuda"
 # The PTX version that an architecture needs, 8.0 (CUDA 12.0) for all older than Blackwell.
 PTX = {100: 86, 103: 88, 120: 87}
@@ -49,7 +51,7 @@ def optimise(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
 def emit(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> str:
     """PTX text. Names of functions that LLVM would call but that no GPU has are an error here, not in the assembler."""
     ptx: str = target.emit_assembly(parsed)
-    if missing := sorted(set(re.findall(r"^\.extern \.func.*?\b(\w+)\s*$", ptx, re.M))):
+    if missing := sorted(set(re.findall(r"^\.extern \.func.*?\b(\w+)\s*$", ptx, re.M)) - {ASSERT}):
         raise CompileError(
             f"GPU code would call {', '.join(missing)}, which no GPU has",
             remedy="lower the op that becomes it in lamina-expand-math",

@@ -80,7 +80,8 @@ def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:
         raise CompileError(f"kernel @{kernel.name} has an argument of {dtype}, which Triton has no type for")
     pointers = tuple((str(type_), align) for type_, (_, align) in zip(types, kernel.arguments, strict=True))
     try:
-        made = to_ptx(defined(kernel), pointers, gpu, warps=kernel.config.warps, stages=kernel.config.stages)
+        config, checks = kernel.config, "tl.device_assert(" in kernel.kernel
+        made = to_ptx(defined(kernel), pointers, gpu, warps=config.warps, stages=config.stages, checks=checks)
     except Exception as error:  # Triton raises what its stages raise
         said = str(error).strip().splitlines() or [type(error).__name__]
         refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {said[-1]}"

@@ -1,6 +1,10 @@
 """Lanes of printed Triton blocks, which are powers of two, and which of them a tile program has."""
 
+import math
+
 from torch_mlir import ir
+
+from lamina.passes.index_ranges import GROWS, Ranges
 
 from .triton_memory import INDENT, WIDE
 from .triton_ops import CASTS, TYPES
@@ -21,7 +25,7 @@ class Lanes(Printer):
         self.numbers: set[ir.Value] = set()  # vectors that are one number
         self.groups: dict[int, str] = {}
         self.arguments = list(function.regions[0].blocks[0].arguments)
-        self.wide = any(_extent(ir.MemRefType(a.type)) >= WIDE for a in self.arguments)
+        self.wide = any(_extent(ir.MemRefType(a.type)) >= WIDE for a in self.arguments) or _counts_far(function)
 
     def _spread(self, op: ir.Operation) -> None:
         """Notes results that are one number for all lanes: their operands are."""
@@ -81,3 +85,19 @@ class Lanes(Printer):
 def _extent(memory: ir.MemRefType) -> int:
     strides, _ = memory.get_strides_and_offset()
     return sum((n - 1) * abs(s) for n, s in zip(memory.shape, strides, strict=True))
+
+
+def _counts_far(function: ir.Operation) -> bool:
+    """Whether numbers of elements pass 32 bits though no buffer has as many: those of random numbers, or of a range, that are
+    summed up at once."""
+    ranges, far = Ranges(), False
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal far
+        if op.name in GROWS:
+            low, high = ranges.of(op.results[0])
+            far = -math.inf < low < -WIDE or WIDE <= high < math.inf
+        return ir.WalkResult.INTERRUPT if far else ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+    return far

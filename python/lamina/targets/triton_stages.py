@@ -34,10 +34,11 @@ class Ptx:
     needs: Needs
 
 
-def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, warps: int, stages: int) -> Ptx:
+def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, warps: int, stages: int, checks: bool = False) -> Ptx:
     """A @triton.jit or @gluon.jit function of pointers alone. Raises what Triton's stages raise.
 
     pointers  Triton's type of each parameter, such as "*bf16", and bytes that its memory is aligned to
+    checks    it has device_assert, which Triton leaves out but of kernels that are debugged
     """
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
@@ -50,7 +51,8 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
     signature = dict(zip(function.arg_names, (type_ for type_, _ in pointers), strict=True))
     aligned = {(i,): [["tt.divisibility", ALIGNED]] for i, (_, align) in enumerate(pointers) if align % ALIGNED == 0}
     source = (GluonASTSource if function.is_gluon() else ASTSource)(fn=function, signature=signature, constexprs={}, attrs=aligned)
-    options = backend.parse_options({"num_warps": warps, "num_stages": stages, "ptx_version": ptx_version(gpu)})
+    debugged = {"debug": True, "sanitize_overflow": False} if checks else {}
+    options = backend.parse_options({"num_warps": warps, "num_stages": stages, "ptx_version": ptx_version(gpu), **debugged})
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)

@@ -13,6 +13,7 @@ from .gpu_ops import GPU_OPS
 from .memory_ops import MEMORY_OPS
 from .pointers import POINTER_OPS
 from .vectors import vector
+from .wrapping import wraps
 
 Step = Callable[[Batch], None]
 
@@ -84,25 +85,26 @@ def _storing(run: Callable, ins: Sequence[int], outs: Sequence[int]) -> Step:
     return step
 
 
+_DIVISIONS = {f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")}
+
+
 def _checked(op: ir.Operation, pure: Callable) -> Callable:
-    """Division by zero is undefined where a thread does it."""
-    if op.name not in (
-        "arith.divsi",
-        "arith.divui",
-        "arith.remsi",
-        "arith.remui",
-        "arith.floordivsi",
-        "arith.ceildivsi",
-        "arith.ceildivui",
-    ):
+    """Division by zero, and a wrap that the op's flags rule out, are undefined where a thread does them."""
+    flags = str(op.attributes["overflowFlags"]) if "overflowFlags" in op.attributes else ""
+    if op.name not in _DIVISIONS and not ("nsw" in flags or "nuw" in flags):
         return lambda _batch, *xs: pure(*xs)
 
     def run(batch: Batch, a: Array, b: Array) -> Array:
-        if not b.all():
-            zero = ~batch.active(b).reshape(len(batch.lanes), -1).all(1)
-            if zero.any():
-                batch.fault(op, batch.lanes[np.argmax(zero)], "division by zero")
-        return pure(a, b)
+        result = pure(a, b)
+        if op.name in _DIVISIONS:
+            wrong, why = b == 0, "division by zero"
+        else:
+            wrong, why = wraps(op.name, flags, a, b, result), f"{op.name} wraps around, which its flags rule out"
+        if wrong.any():
+            first = batch.active(wrong).reshape(len(batch.lanes), -1).any(1)
+            if first.any():
+                batch.fault(op, batch.lanes[np.argmax(first)], why)
+        return result
 
     return run
 

@@ -70,6 +70,17 @@ def _trap(op: ir.Operation) -> Callable:
     return lambda batch: batch.fault(op, batch.lanes[0], "the kernel stops here: a check failed")
 
 
+def _assert(op: ir.Operation) -> Callable:
+    message = ir.StringAttr(op.attributes["msg"]).value
+
+    def run(batch: Batch, fine: Array) -> None:
+        wrong = ~batch.active(fine)
+        if wrong.any():
+            batch.fault(op, batch.lanes[np.argmax(wrong)], f"assertion failed: {message}")
+
+    return run
+
+
 GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.thread_id": _id(lambda b: b.thread, 0), "gpu.block_id": _id(lambda b: b.cta, 0),
     "gpu.block_dim": _id(lambda b: b.threads, 1), "gpu.grid_dim": _id(lambda b: b.grid, 1),
@@ -78,7 +89,7 @@ GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.cluster_dim_blocks": _id(lambda b: b.cluster, 1), "gpu.cluster_dim": _id(lambda b: b.grid // b.cluster, 1),
     "gpu.lane_id": _number(lambda b: b.thread % WARP), "gpu.subgroup_id": _number(lambda b: b.thread // WARP),
     "gpu.subgroup_size": _number(lambda b: WARP), "gpu.shuffle": _shuffle, "gpu.barrier": _barrier, "nvvm.barrier": _barrier,
-    "llvm.intr.trap": _trap,
+    "llvm.intr.trap": _trap, "cf.assert": _assert,
     "nvvm.griddepcontrol": lambda op: lambda batch: None,  # launches run one after the other here
     "nvvm.cluster.arrive": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=False),
     "nvvm.cluster.arrive.relaxed": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=True),

@@ -27,6 +27,7 @@ constexpr Result kOutOfMemory = 2, kNotFound = 500, kNotReady = 600;
 constexpr int kComputeMajor = 75, kComputeMinor = 76, kSharedOptIn = 97;               // CUdevice_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;                         // CUfunction_attribute
 constexpr int kClusterDimension = 4, kDependentLaunch = 6;                             // CUlaunchAttributeID
+constexpr int kAssert = 710;                                                             // CUDA_ERROR_ASSERT: __assertfail was called
 constexpr int kCaptureRelaxed = 2;                                                     // CUstreamCaptureMode
 constexpr unsigned char kPortProgrammatic = 1, kEdgeProgrammatic = 1; // CU_GRAPH_KERNEL_NODE_PORT_, CU_GRAPH_DEPENDENCY_TYPE_
 

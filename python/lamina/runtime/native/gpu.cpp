@@ -125,7 +125,11 @@ public:
   void wait(const std::string &name, Context &context) override {
     int capturing = 0;
     if (driver_.is_capturing(context.stream, &capturing) || capturing) return; // waiting would end the capture
-    driver_.check(driver_.synchronize(context.stream), "after " + name);
+    cuda::Result result = driver_.synchronize(context.stream);
+    if (result == cuda::kAssert)
+      throw nb::index_error(("after " + name + ": a check of the kernel failed, such as an index out of range; its message is above (" +
+                             driver_.text(result) + ")").c_str());
+    driver_.check(result, "after " + name);
   }
 
   void copy(const dlpack::Tensor &from, void *to, const Ref &want, Context &context) override {

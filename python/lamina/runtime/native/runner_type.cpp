@@ -40,7 +40,8 @@ template <typename Body> PyObject *guarded(const Runner *runner, Body body) {
     PyErr_Format(PyExc_MemoryError, "%s: out of memory: planned an arena of %lld bytes and results of %lld bytes",
                  plan ? plan->name.c_str() : "lamina", plan ? (long long)plan->arena_bytes : 0LL, plan ? (long long)plan->output_bytes : 0LL);
   } catch (const nb::builtin_exception &error) {
-    PyErr_SetString(error.type() == nb::exception_type::value_error ? PyExc_ValueError : PyExc_RuntimeError, error.what());
+    bool value = error.type() == nb::exception_type::value_error, index = error.type() == nb::exception_type::index_error;
+    PyErr_SetString(value ? PyExc_ValueError : index ? PyExc_IndexError : PyExc_RuntimeError, error.what());
   } catch (const std::exception &error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }

@@ -1,0 +1,149 @@
+"""Intervals of index values: what sums, products and quotients of ids, loop counters and constants can be."""
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from torch_mlir import ir
+
+Range: TypeAlias = tuple[float, float]  # the least and the largest value, both possible; infinite where it is not known
+UNKNOWN: Range = (-math.inf, math.inf)
+NATURAL: Range = (0, math.inf)
+GROWS = ("arith.addi", "arith.subi", "arith.muli")  # ops whose results may be larger than their operands
+_LOOPS = ("scf.for", "scf.parallel")
+
+
+class Ranges:
+    """Intervals of index values and of vectors of them, in tile functions and in gpu.funcs. Values are found on demand, each once.
+
+    What memory holds is unknown: a user's index is checked or masked, not bounded."""
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Value, Range] = {}
+
+    def of(self, value: ir.Value) -> Range:
+        """The interval of an index value; UNKNOWN for a value of another type."""
+        if value not in self._known:
+            self._known[value] = self._find(value) if _is_index(value.type) else UNKNOWN
+        return self._known[value]
+
+    def _find(self, value: ir.Value) -> Range:
+        if isinstance(value, ir.BlockArgument):
+            return self._of_argument(value)
+        op = value.owner
+        if op.name == "arith.constant":
+            return _of_constant(op.attributes["value"])
+        if op.name in _SOURCES:
+            return _SOURCES[op.name](op)
+        if op.name in _SPREADS:
+            return _hull([self.of(v) for v in op.operands])
+        if op.name == "arith.select":
+            return _hull([self.of(v) for v in list(op.operands)[1:]])
+        if op.name == "arith.addi" and (rounded := self._rounded_down(*op.operands)):
+            return rounded
+        if op.name in _ARITHMETIC:
+            return _ARITHMETIC[op.name](*(self.of(v) for v in op.operands))
+        if op.name in ("scf.if", "scf.index_switch"):
+            ends = [list(r.blocks[0].operations)[-1].operands for r in op.regions if len(r.blocks)]
+            return _hull([self.of(end[ir.OpResult(value).result_number]) for end in ends])
+        return UNKNOWN
+
+    def _rounded_down(self, x: ir.Value, y: ir.Value) -> Range | None:
+        """Of x + (c - x % n), where a row starts amid an access: intervals alone do not know that x % n is at most x."""
+        for whole, rest in ((x, y), (y, x)):
+            if isinstance(rest, ir.BlockArgument) or rest.owner.name != "arith.subi":
+                continue
+            start, part = rest.owner.operands
+            if not isinstance(part, ir.BlockArgument) and part.owner.name == "arith.remui" and part.owner.operands[0] == whole:
+                (low, high), most = self.of(start), self.of(whole)[1]
+                return (low, high + most) if self.of(whole)[0] >= 0 else None
+        return None
+
+    def _of_argument(self, value: ir.BlockArgument) -> Range:
+        owner = value.owner.owner
+        if owner.name not in _LOOPS or value.arg_number != 0:
+            return UNKNOWN
+        (low, _), (_, high) = self.of(owner.operands[0]), self.of(owner.operands[1])
+        return low, max(low, high - 1)
+
+
+def _is_index(type_: ir.Type) -> bool:
+    return isinstance(type_.element_type if isinstance(type_, ir.VectorType) else type_, ir.IndexType)
+
+
+def _of_constant(value: ir.Attribute) -> Range:
+    if isinstance(value, ir.IntegerAttr):
+        return value.value, value.value
+    dense = ir.DenseElementsAttr(value)
+    if not dense.is_splat:
+        return UNKNOWN
+    number = ir.IntegerAttr(dense.get_splat_value()).value
+    return number, number
+
+
+def _function(op: ir.Operation) -> ir.Operation:
+    """The function that an op is in, or the part of one that has a grid of its own."""
+    while op.parent is not None and op.name not in ("gpu.func", "func.func", "tile.part"):
+        op = op.parent
+    return op
+
+
+def _programs(op: ir.Operation) -> Range:
+    attributes = _function(op).attributes
+    for name in ("tile.grid", "gpu.grid"):
+        if name in attributes:
+            return 0, ir.IntegerAttr(attributes[name]).value - 1
+    return NATURAL
+
+
+def _threads(op: ir.Operation) -> Range:
+    attributes = _function(op).attributes
+    return 0, ir.DenseI32ArrayAttr(attributes["known_block_size"])[0] - 1 if "known_block_size" in attributes else math.inf
+
+
+def _steps(op: ir.Operation) -> Range:
+    return 0, ir.VectorType(op.results[0].type).shape[0] - 1
+
+
+def _hull(ranges: list[Range]) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _times(a: Range, b: Range) -> Range:
+    ends = [0 if 0 in (x, y) else x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _over(a: Range, b: Range) -> Range:
+    """Of an unsigned quotient: of natural numbers, since a negative one counts as 2**64 more."""
+    if a[0] < 0 or b[0] < 0:
+        return UNKNOWN
+    return a[0] // b[1] if b[1] < math.inf else 0, a[1] // max(b[0], 1) if a[1] < math.inf else math.inf
+
+
+def _modulo(a: Range, b: Range) -> Range:
+    """Of an unsigned remainder."""
+    largest = max(b[1] - 1, 0) if b[0] >= 0 else math.inf
+    return 0, min(a[1], largest) if a[0] >= 0 else largest
+
+
+def _least_unsigned(a: Range, b: Range) -> Range:
+    if a[0] >= 0 and b[0] >= 0:
+        return min(a[0], b[0]), min(a[1], b[1])
+    return 0, min([r[1] for r in (a, b) if r[0] >= 0], default=math.inf)
+
+
+_ARITHMETIC: dict[str, Callable[[Range, Range], Range]] = {
+    "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "arith.subi": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "arith.muli": _times,
+    "arith.divui": _over,
+    "arith.remui": _modulo,
+    "arith.minui": _least_unsigned,
+    "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
+_SOURCES: dict[str, Callable[[ir.Operation], Range]] = {
+    "tile.program_id": _programs, "gpu.block_id": _programs, "gpu.thread_id": _threads, "vector.step": _steps,
+}  # fmt: skip
+_SPREADS = ("vector.broadcast", "vector.extract", "vector.from_elements", "vector.shape_cast", "vector.extract_strided_slice")

@@ -1,0 +1,35 @@
+"""Where sums, differences and products of integers wrap around."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .batch import Array
+
+_WRAPS: dict[tuple[str, str], Callable[[Array, Array, Array], Array]] = {
+    ("arith.addi", "nsw"): lambda a, b, r: (a ^ r) & (b ^ r) < 0,
+    ("arith.subi", "nsw"): lambda a, b, r: (a ^ b) & (a ^ r) < 0,
+    ("arith.muli", "nsw"): lambda a, b, r: _product_leaves(a, b),
+    ("arith.addi", "nuw"): lambda a, b, r: _unsigned(r) < _unsigned(a),
+    ("arith.subi", "nuw"): lambda a, b, r: _unsigned(a) < _unsigned(b),
+    ("arith.muli", "nuw"): lambda a, b, r: _product_leaves(_unsigned(a), _unsigned(b)),
+}
+
+
+def wraps(name: str, flags: str, a: Array, b: Array, result: Array) -> Array:
+    """Which elements of the op `name` wrap as signed (nsw) or as unsigned (nuw) integers."""
+    wrong = np.zeros(result.shape, bool)
+    for flag in ("nsw", "nuw"):
+        if flag in flags:
+            wrong |= _WRAPS[name, flag](a, b, result)
+    return wrong
+
+
+def _unsigned(x: Array) -> Array:
+    return x.view(f"u{x.itemsize}")
+
+
+def _product_leaves(a: Array, b: Array) -> Array:
+    """By 80-bit floats: products up to 2**64 are exact in them, and others far from the limits of a type."""
+    limits, exact = np.iinfo(a.dtype), a.astype(np.longdouble) * b.astype(np.longdouble)
+    return (exact < limits.min) | (exact > limits.max)

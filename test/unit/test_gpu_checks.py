@@ -1,0 +1,43 @@
+"""Indices out of range on a GPU: an assertion of the device, as in eager, with a text that names the model's line and the kernel."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu_programs import TARGET, Simulated, distributed, tiled
+from gpu_simulator import Fault
+from torch import Tensor
+
+from lamina.targets import named
+
+
+def looked_up(at: Tensor, table: Tensor) -> Tensor:
+    return F.embedding(at, table) * 2
+
+
+@pytest.mark.parametrize("wrong", [100, -1, 1 << 40])
+@pytest.mark.parametrize("fn", [looked_up, lambda i, w: w[i], lambda i, w: w.index_select(0, i), lambda i, w: w[:, 0].gather(0, i)])
+def test_an_index_out_of_range_stops_the_kernel(fn: object, wrong: int) -> None:
+    if wrong == -1 and fn.__name__ == "<lambda>":  # type: ignore[attr-defined]
+        wrong = -101  # these count from the end
+    at, table = torch.randint(0, 100, (37,)), torch.randn(100, 8)
+    program = Simulated(*distributed(fn, [at, table]))  # type: ignore[arg-type]
+    program(at, table)
+    at[31] = wrong
+    with pytest.raises(Fault, match="assertion failed: index out of range: expected .* < 100"):
+        program(at, table)
+
+
+@pytest.mark.parametrize("last", ["", "lamina-by-triton"], ids=["by LLVM", "by Triton"])
+def test_what_the_driver_calls_is_in_the_code(last: str) -> None:
+    module, _ = tiled(looked_up, [torch.randint(0, 100, (37,)), torch.randn(100, 64)], last=last)
+    made = named(TARGET).compile(module)
+    assert "call.uni __assertfail" in " ".join(made.ptx.split()) or "__assertfail, (" in " ".join(made.ptx.split())
+    text = ", ".join(str(ord(c)) for c in "index out of range")
+    assert text.replace(" ", "") in made.ptx.replace(" ", "") or "index out of range" in made.ptx
+    (needs,) = made.resources
+    assert needs.spill_loads == needs.spill_stores == 0
+
+
+def test_kernels_without_checks_call_nothing() -> None:
+    module, _ = tiled(lambda a: a.relu() + 1, [torch.randn(100, 64)])
+    assert "__assertfail" not in named(TARGET).compile(module).ptx
