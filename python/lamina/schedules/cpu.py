@@ -25,6 +25,7 @@ class Config:
     online: bool = False
     groups: int = 1
     masked: bool = False
+    wide_sums: bool = True
 
 
 def choose(operations: int, widest: int, extent: int, column_reduction: bool) -> Config:
