@@ -1,7 +1,9 @@
 """What loops of a tile program carry from one iteration to the next: partial results of reductions and of scans."""
 
+import math
+
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, vector
 
 from .affine import Axis
 from .emit_scopes import element
@@ -10,6 +12,8 @@ from .expressions import Reduce, Scan
 from .reading import neutral
 from .schedule import Schedule
 
+LONG = 256  # elements of a sum from which on adding up its lanes in f64 takes little of its time
+FEW = 16  # lanes
 _KINDS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and", "xori": "xor"}
 
 
@@ -71,7 +75,8 @@ class Accumulators:
         """A block of partial results along a column axis becomes one scalar; the sum is rounded to its own type."""
         if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
             return _cast(_like(acc, r.dtype), acc)
-        acc = _cast(_like(acc, self._total_dtype(r)), acc)
+        if math.prod(a.extent for a in self._axes(r)) >= LONG:
+            acc = self._joining(r, acc)
         kind = r.op.removeprefix("arith.")
         kind = _KINDS.get(kind, kind)
         attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{kind}>")}
@@ -80,6 +85,15 @@ class Accumulators:
         type_ = ir.VectorType(acc.type).element_type
         sum_ = ir.Operation.create("vector.reduction", results=[type_], operands=[acc], attributes=attributes).results[0]
         return _cast(element(r.dtype), sum_)
+
+    def _joining(self, r: Reduce, acc: ir.Value) -> ir.Value:
+        """A block in the type that its lanes are added up in, where that is wider. So many lanes join in their own type first that
+        few are converted, whose roundings still average out."""
+        wide = element(self._total_dtype(r))
+        while ir.VectorType(acc.type).element_type != wide and (lanes := ir.VectorType(acc.type).shape[0]) > FEW and lanes % 2 == 0:
+            low, high = (vector.extract_strided_slice(_part(acc), acc, [at], [lanes // 2], [1]) for at in (0, lanes // 2))
+            acc = arith.addf(low, high)
+        return _cast(_like(acc, str(wide)), acc)
 
     def _total_dtype(self, r: Reduce | Scan) -> str:
         """The type of sums of runs and of lanes."""
@@ -100,6 +114,11 @@ class Accumulators:
 
     def _axes(self, r: Reduce) -> set[Axis]:
         return {self.plan.merged.axis_of.get(a, a) for a in r.axes}
+
+
+def _part(v: ir.Value) -> ir.Type:
+    """The type of half of a block."""
+    return ir.VectorType.get([ir.VectorType(v.type).shape[0] // 2], ir.VectorType(v.type).element_type)
 
 
 def _like(v: ir.Value, dtype: str) -> ir.Type:
