@@ -53,10 +53,10 @@ class DemoteF64(Pass):
                     flow.visit(op.operation)
             if flow.values or flow.rounded:
                 _Rewrite(flow).run()
-            _remove_calls(module)
+            remove_calls(module)
 
 
-def _remove_calls(module: ir.Module) -> None:
+def remove_calls(module: ir.Module) -> None:
     """Replaces the calls of functions marked ASKED by their operands."""
     asked = {f.attributes["sym_name"].value: f for f in module.body.operations if ASKED in f.operation.attributes}
     for block in tensor_blocks(module) if asked else ():

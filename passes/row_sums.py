@@ -92,11 +92,13 @@ class RowSum(Sum):
     """A reduction along whole rows of a product, and maybe over rows, too.
 
     outer  its loops over rows; the others are over the elements of one
-    about  the sum of what this sums the squared distances from the mean of: a variance
+    about  the sum of what this sums the distances from the mean of
+    squared  it sums their squares: a variance
     """
 
     outer: int
     about: "RowSum | None" = None
+    squared: bool = False
 
     @property
     def summed(self) -> ir.Value:
@@ -119,11 +121,11 @@ class RowSum(Sum):
             raise Unfit("a reduction that is not along the rows of the product")
         return RowSum(g, outer)
 
-    def is_variance(self, of: "RowSum") -> bool:
-        """Whether this sums the squared distances from the mean, n times which is the other sum."""
+    def about_mean(self, of: "RowSum") -> "RowSum | None":
+        """This as a sum of distances from the mean, n times which is the other sum, or of their squares; None where it is neither."""
         plain = adds(self.of) and adds(of.of)
         if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
-            return False
+            return None
         axes = Axes(shape_of(self.operand))
 
         def build() -> tuple[Expr, Expr]:
@@ -131,20 +133,20 @@ class RowSum(Sum):
             return tracer.element(self.operand, axes.index), tracer.element(of.operand, axes.index)
 
         try:
-            square, x = splitting(build, axes)
+            away, x = splitting(build, axes)
         except (SplitAxis, NotAffine, Untraceable):
-            return False
-        if not (isinstance(square, Apply) and square.op == "arith.mulf" and square.operands[0] is square.operands[1]):
-            return False
-        away = square.operands[0]
+            return None
+        squared = isinstance(away, Apply) and away.op == "arith.mulf" and away.operands[0] is away.operands[1]
+        away = away.operands[0] if isinstance(away, Apply) and squared else away
         if not (isinstance(away, Apply) and away.op == "arith.subf" and away.operands[0] is x):
-            return False
+            return None
         mean, n = away.operands[1], math.prod(of.of.extents[of.outer :])
         if not isinstance(mean, Apply) or mean.op not in ("arith.divf", "arith.mulf"):
-            return False
+            return None
         total, by = mean.operands
         number = n if mean.op == "arith.divf" else 1 / n
-        return isinstance(total, Load) and total.tensor == of.result and isinstance(by, Const) and isclose(by.value, number)
+        found = isinstance(total, Load) and total.tensor == of.result and isinstance(by, Const) and isclose(by.value, number)
+        return replace(self, about=of, squared=squared) if found else None
 
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Of what `blocks` makes."""
@@ -158,7 +160,7 @@ class RowSum(Sum):
         if len(shape) > self.outer + 1:
             flat = f32([*shape[: self.outer], math.prod(shape[self.outer :])])
             value = tensor.collapse_shape(flat, value, [*rows, list(range(self.outer, len(shape)))])
-        return BlockSums(value, columns, self.about is not None).emit()
+        return BlockSums(value, columns, self.squared).emit()
 
     def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
         """Where the result is in loops over rows, and blocks of them."""
@@ -185,6 +187,8 @@ class RowSum(Sum):
             """Chan, Golub and LeVeque: nothing cancels that is not small."""
             count = _elements(rank - 1, n, columns)
             away = arith.subf(arith.divf(part, count), arith.divf(total, arith.constant(ir.F32Type.get(), float(n))))
+            if not self.squared:
+                return arith.addf(s, arith.mulf(count, away))
             return arith.addf(s, arith.addf(squares, arith.mulf(count, arith.mulf(away, away))))
 
         return with_body(made, joined)
@@ -192,15 +196,15 @@ class RowSum(Sum):
 
 def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
     """The reductions of a group's body, along rows of so many columns. Unfit where there are none, or others, or one of what
-    depends on another and is no variance."""
+    depends on another and is no sum of distances from its mean."""
     found: list[RowSum] = []
     for op in filter(is_reduction, body):
         one = RowSum.read(op, columns)
         before = [s for s in found if one.operand in depending(body, [s.result])]
-        about = next((s for s in before if s.about is None and one.is_variance(s)), None)
+        about = next((made for s in before if s.about is None and (made := one.about_mean(s))), None)
         if before and about is None:
             raise Unfit("a sum along rows of what depends on another")
-        found.append(replace(one, about=about))
+        found.append(about or one)
     if not found:
         raise Unfit("no sum along the rows of the product")
     return found

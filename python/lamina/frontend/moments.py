@@ -51,13 +51,20 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
 
 
 def is_long(x: Tensor, dims: Sequence[int]) -> bool:
-    """Whether `moments` cuts the rows into parts."""
-    return _count(x, dims) >= (LONG if _along_memory(x, dims) else LONG_COLUMN)
+    """Whether `moments` cuts the rows into parts. On a GPU, columns are left to lamina-split-reductions, which knows how many
+    programs there is room for."""
+    if _along_memory(x, dims):
+        return _count(x, dims) >= LONG
+    return on_cpu(x) and _count(x, dims) >= LONG_COLUMN
+
+
+def on_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu"
 
 
 def _in_f64(x: Tensor) -> bool:
     """Whether eager computes moments of `x` in f64: of f32 on a CPU."""
-    return x.dtype is torch.float32 and x.device.type == "cpu"
+    return x.dtype is torch.float32 and on_cpu(x)
 
 
 def _count(x: Tensor, dims: Sequence[int]) -> int:
@@ -134,7 +141,7 @@ def _joined(parts: list[_Part], n: int) -> Moments:
 
 def _higher(p: _Part) -> _Part:
     """With f64 in the place of f32, on a CPU."""
-    if p.shift.dtype is torch.float32 and p.shift.device.type == "cpu":
+    if _in_f64(p.shift):
         return _Part(p.shift.double(), p.rest.double(), p.squares.double(), p.count, p.over)
     return p
 
