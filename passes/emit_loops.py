@@ -162,7 +162,9 @@ class Loops:
         shared, axes = self._order(nest)
         runs = cut(self, nest, axes, shared)
         with b.point():
-            inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [v for _ in nest.online for v in online.start(b, plan.config)]
+            inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [
+                v for _ in nest.online for v in online.start(b, plan.config)
+            ]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
         b.ahead = {}
         if order == 1:

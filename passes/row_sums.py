@@ -14,6 +14,7 @@ from .contraction import Unfit
 from .copying import copy_ops, read_by
 from .expressions import Apply, Const, Expr, Load
 from .generics import empty, filled, generic, is_zero, with_body
+from .longer import f32, padded, unpadded
 from .reading import Generic, Untraceable, producer, shape_of
 from .trace import Tracer
 
@@ -122,7 +123,8 @@ class RowSum(Sum):
         return RowSum(g, outer)
 
     def about_mean(self, of: "RowSum") -> "RowSum | None":
-        """This as a sum of distances from the mean, n times which is the other sum, or of their squares; None where it is neither."""
+        """Returns this as a sum of distances from the mean, n times which is the other sum, or of their squares; None where it is
+        neither."""
         plain = adds(self.of) and adds(of.of)
         if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
             return None
@@ -248,30 +250,6 @@ def terms(g: Generic, value: ir.Value) -> ir.Value:
     return with_body(made, body)
 
 
-def unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
-    """What `padded` made fewer than `least` elements longer; another value as it is."""
-    op = producer(value)
-    if op is None or op.name != "tensor.pad" or len(op.operands) != 1:
-        return value
-    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{side}"])) for side in ("low", "high"))
-    number = producer(list(op.regions[0].blocks[0].operations)[-1].operands[0])
-    zero = number is not None and number.name == "arith.constant" and ir.FloatAttr(number.attributes["value"]).value == 0.0
-    there = not any(low) and not any(n for d, n in enumerate(high) if d != dim) and high[dim] < least
-    return op.operands[0] if zero and there else value
-
-
-def padded(value: ir.Value, dim: int, size: int) -> ir.Value:
-    """With zeros behind a dimension, which has `size` elements then."""
-    shape, rank = shape_of(value), len(shape_of(value))
-    if size == shape[dim]:
-        return value
-    high = [size - shape[dim] if d == dim else 0 for d in range(rank)]
-    pad = tensor.PadOp(f32([n + more for n, more in zip(shape, high, strict=True)]), value, [], [], [0] * rank, high)
-    with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * rank)):
-        tensor.YieldOp(arith.constant(ir.F32Type.get(), 0.0))
-    return pad.result
-
-
 def _number(n: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), n)
 
@@ -287,11 +265,6 @@ def _elements(loop: int, n: int, columns: int) -> ir.Value:
     left = arith.subi(_number(n), arith.muli(_loop(loop), _number(columns)))
     count = arith.select(arith.cmpi(arith.CmpIPredicate.slt, left, _number(columns)), left, _number(columns))
     return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
-
-
-def f32(shape: Iterable[int]) -> ir.RankedTensorType:
-    """Of a tensor of f32."""
-    return ir.RankedTensorType.get(list(shape), ir.F32Type.get())
 
 
 def adds(g: Generic) -> bool:

@@ -1,4 +1,5 @@
-"""Softmax and the normalisations. Statistics are f32 (f64 for f64, and for training's BatchNorm of f32 on a CPU), in two passes, or by parts of long rows. Results are laid out as eager's."""
+"""Softmax and the normalisations. Statistics are f32 (f64 for f64) in two passes; those of long rows and of training's BatchNorm
+are moments (see moments.py). Results are laid out as eager's."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +38,7 @@ def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tens
     for d in dims:
         n *= w.shape[d]
     if is_long(w, dims):
-        found = moments(w, dims, exact_mean=False)
+        found = moments(w, dims)
         mean = found.mean.to(w.dtype)
         d, variance = w - mean, found.squares.to(w.dtype) / n
     else:

@@ -87,7 +87,6 @@ class _Nodes(GraphNodeImporter):
             if tensor is not None:
                 self.bind_node_value(node, next(tensors), i)
 
-
     def _keep_f64(self, loc: ir.Location, node: fx.Node) -> None:
         """Passes the node's result through a call that keeps it f64 (see lamina-demote-f64)."""
         value = self.resolve_node_value(node)

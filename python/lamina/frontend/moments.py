@@ -1,8 +1,8 @@
 """Means and sums of squared distances from them, in one walk over memory whatever the length.
 
 The mean of rows that lie far from zero is rounded by as much as their deviation. So distances are taken from a shift near the mean,
-and what the shift misses is taken out again (T. Chan, G. Golub and R. LeVeque, "Algorithms for computing the sample variance", 1983,
-the corrected two-pass algorithm). Long rows are cut into parts that stay in a cache or in registers, whose moments are joined.
+and what the shift misses is taken out again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms for
+computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are joined.
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ class _Part:
 
 
 def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
-    """Moments of `x` over `dims`, in f32 or f64. exact_mean: on a CPU, the mean of f32 is that of a sum in f64, as eager's, even where
-    elements cancel."""
+    """Returns the moments of `x` over `dims`, in f32 or f64. exact_mean: on a CPU, the mean of f32 is that of a sum in f64, as
+    eager's, also where elements cancel."""
     n = _count(x, dims)
     if _in_f64(x) and n < SHORT:
         w = x.double()
@@ -86,12 +86,12 @@ def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tup
     if not is_long(x, dims):
         return [(x, list(dims), ())]
     most = PART if _along_memory(x, dims) else COLUMN_PART
-    inner = 1
-    for at, d in enumerate(ordered := sorted(dims, key=lambda d: (x.stride(d), -d))):
-        n = x.shape[d]
-        if inner * n > most:
-            break
-        inner *= n
+    ordered = sorted(dims, key=lambda d: (x.stride(d), -d))
+    at, inner = 0, 1
+    while inner * x.shape[ordered[at]] <= most:
+        inner *= x.shape[ordered[at]]
+        at += 1
+    d, n = ordered[at], x.shape[ordered[at]]
     length = max(most // inner, 1)
     length = next((p for p in range(length, length // 2, -1) if n % p == 0), length)
     whole = n // length * length
