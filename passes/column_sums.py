@@ -9,8 +9,9 @@ from torch_mlir.dialects import arith, tensor
 
 from .contraction import Unfit
 from .generics import filled, generic, is_zero, with_body
+from .longer import f32, padded, unpadded
 from .reading import Generic, producer, shape_of
-from .row_sums import Sum, adds, depending, f32, is_reduction, padded, sum_of_f32, terms, unpadded
+from .row_sums import Sum, adds, depending, is_reduction, sum_of_f32, terms
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ _FREE = ("arith.constant", "tensor.empty")  # made again in f32 for whoever need
 _FROM_INT = ("arith.sitofp", "arith.uitofp")
 _TO_INT = ("arith.fptosi", "arith.fptoui", "arith.cmpf", "math.isnan", "math.isinf", "math.isfinite")
 _KNOWN = ("arith.", "math.", "linalg.", "tensor.")
+ASKED = "graph.f64"  # on a private function: its calls return their operand, which stays f64
 _TINY, _HUGE = float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np.float32).max)
 
 
@@ -32,6 +33,11 @@ class DemoteF64(Pass):
     together, across generics and tensors, or not at all: they stay f64 where one is an argument or a result of the
     function or of an external call, where an integer comes in and an integer or a comparison goes out (floor division
     has to stay exact), and where a constant has no f32 of its size (1.0e+300).
+
+    What the model makes f64 itself, the importer passes through a call, which pins it and is removed here:
+
+        %1 = call @f64_0(%0) : (tensor<8xf64>) -> tensor<8xf64>
+        func.func private @f64_0(tensor<8xf64>) -> tensor<8xf64> attributes {graph.f64}
     """
 
     name: ClassVar[str] = "lamina-demote-f64"
@@ -47,6 +53,19 @@ class DemoteF64(Pass):
                     flow.visit(op.operation)
             if flow.values or flow.rounded:
                 _Rewrite(flow).run()
+            remove_calls(module)
+
+
+def remove_calls(module: ir.Module) -> None:
+    """Replaces the calls of functions marked ASKED by their operands."""
+    asked = {f.attributes["sym_name"].value: f for f in module.body.operations if ASKED in f.operation.attributes}
+    for block in tensor_blocks(module) if asked else ():
+        for op in list(block.operations):
+            if op.operation.name == "func.call" and op.operation.attributes["callee"].value in asked:
+                op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
+                op.operation.erase()
+    for function in asked.values():
+        function.erase()
 
 
 @dataclass

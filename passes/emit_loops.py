@@ -9,6 +9,7 @@ from torch_mlir.dialects import arith, memref, scf, vector
 from . import emit_windows, online
 from .accumulators import Accumulators
 from .affine import Affine, Axis
+from .cascades import Cut, cascade, cut
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
 from .expressions import Expr, Reduce, Scan
@@ -20,7 +21,6 @@ from .space import Space
 from .squares import Squares
 from .squares_shared import SHARED, SharedSquares
 
-CASCADE = 32  # iterations of a sum before it is added to a sum of sums
 Body = Callable[[list[ir.Value]], list[ir.Value]]
 
 
@@ -159,10 +159,13 @@ class Loops:
         outer_vector = b.vector
         if self.plan.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
+        shared, axes = self._order(nest)
+        runs = cut(self, nest, axes, shared)
         with b.point():
-            inits = [self.sums.neutral(r) for r in nest.carried] + [v for _ in nest.online for v in online.start(b, plan.config)]
+            inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [
+                v for _ in nest.online for v in online.start(b, plan.config)
+            ]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
-        axes = [a for a in nest.axes if a is not b.vector] + [a for a in nest.axes if a is b.vector]
         b.ahead = {}
         if order == 1:
             b.ahead = next_row(b, plan, self.nests[0], nest)
@@ -187,9 +190,7 @@ class Loops:
                 b.store(r.expr, flat, r.dtype, r.at)
             return out
 
-        shared = max(axes, key=lambda a: a.extent, default=None) if plan.config.teams > 1 and not nest.scans else None
-        axes.sort(key=lambda a: a is not shared)  # outermost: every team begins with nothing
-        sums = self._columns(axes, inits, inside, [] if nest.scans else nest.carried, shared)
+        sums = self._columns(axes, inits, inside, nest, shared, runs)
         for r, acc in zip(nest.reductions, sums, strict=False):
             with b.point():
                 b.stack[-1].memo[r] = self.sums.total(r, acc)
@@ -204,15 +205,23 @@ class Loops:
         b.vector = outer_vector
         b._depths = {}
 
+    def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
+        """The loop that teams of threads share, if they do, and all loops of a nest, the outermost first."""
+        axes = [a for a in nest.axes if a is not self.b.vector] + [a for a in nest.axes if a is self.b.vector]
+        shared = max(axes, key=lambda a: a.extent, default=None) if self.plan.config.teams > 1 and not nest.scans else None
+        axes.sort(key=lambda a: a is not shared)  # outermost: every team begins with nothing
+        return shared, axes
+
     def _vector_of(self, nest: Nest) -> Axis | None:
         if self.plan.vector in nest.axes:
             return self.plan.vector
         return nest.axes[-1] if nest.axes and self.plan.column_vector else None
 
     def _columns(
-        self, axes: list[Axis], inits: list[ir.Value], body: Body, carried: list[Reduce | Scan], shared: Axis | None
+        self, axes: list[Axis], inits: list[ir.Value], body: Body, nest: Nest, shared: Axis | None, runs: Cut | None
     ) -> list[ir.Value]:
-        """Loops over `axes`; teams of threads take turns in the iterations of `shared`."""
+        """Loops over `axes`; teams of threads take turns in the iterations of `shared`. runs: the loop that is cut into runs, of
+        this one and those inside it."""
         if not axes:
             with self.b.scope(self.b.stack[-1].block, mask=self.b.stack[-1].mask):
                 return body(inits)
@@ -222,39 +231,20 @@ class Loops:
         def deeper(accumulators: list[ir.Value]) -> list[ir.Value]:
             if a is not self.b.vector:
                 self.b.stack[-1].mask = mask
-            return self._columns(rest, accumulators, body, carried, shared) if rest else body(accumulators)
+            return self._columns(rest, accumulators, body, nest, shared, runs) if rest else body(accumulators)
 
         zero, count = self.b.number(0), self.b.number(a.extent)
         if a is shared:
             parts = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
-            return [self._of_all_teams(r, part) for r, part in zip(carried, parts, strict=True)]
-        sums = [r for r in carried if r.op == "arith.addf"]
-        if len(sums) == len(carried) and sums and a is not self.b.vector and a.extent >= 2 * CASCADE:
-            return self._cascade(a, carried, inits, deeper)
+            return [self._of_all_teams(r, part) for r, part in zip(nest.carried, parts, strict=True)]
+        if runs is not None and a is runs.axis:
+            return cascade(self, runs, nest, inits, deeper)
         return self._over(a, zero, count, a.extent, inits, deeper)
 
     def _of_all_teams(self, r: Reduce | Scan, part: ir.Value) -> ir.Value:
         with self.b.point():
             attributes = {"combine": ir.StringAttr.get(r.op)}
             return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=attributes).results[0]
-
-    def _cascade(self, axis: Axis, carried: list[Reduce | Scan], inits: list[ir.Value], body: Body) -> list[ir.Value]:
-        """A long sum as a sum of short ones: the error grows with the length of the two loops, not with their product."""
-        b = self.b
-        end = b.number(axis.extent)
-        with b.point():
-            neutrals = [self.sums.neutral(r) for r in carried]
-            loop = scf.ForOp(b.number(0), end, b.number(CASCADE), inits)
-        with b.scope(loop.body, anchor=loop.operation):
-            b.stack[-1].mask = b.stack[-2].mask
-            first = loop.induction_variable
-            with b.point():
-                count = arith.minui(arith.subi(end, first), b.number(CASCADE))
-            parts = self.loop(axis, first, b.number(0), count, 1, None, neutrals, body)
-            with b.point():
-                total = [arith.addf(acc, part) for acc, part in zip(loop.inner_iter_args, parts, strict=True)]
-                scf.YieldOp(total)
-        return list(loop.results)
 
     # -- what is kept between loops
 

@@ -14,6 +14,7 @@ from .contraction import Unfit
 from .copying import copy_ops, read_by
 from .expressions import Apply, Const, Expr, Load
 from .generics import empty, filled, generic, is_zero, with_body
+from .longer import f32, padded, unpadded
 from .reading import Generic, Untraceable, producer, shape_of
 from .trace import Tracer
 
@@ -92,11 +93,13 @@ class RowSum(Sum):
     """A reduction along whole rows of a product, and maybe over rows, too.
 
     outer  its loops over rows; the others are over the elements of one
-    about  the sum of what this sums the squared distances from the mean of: a variance
+    about  the sum of what this sums the distances from the mean of
+    squared  it sums their squares: a variance
     """
 
     outer: int
     about: "RowSum | None" = None
+    squared: bool = False
 
     @property
     def summed(self) -> ir.Value:
@@ -119,11 +122,12 @@ class RowSum(Sum):
             raise Unfit("a reduction that is not along the rows of the product")
         return RowSum(g, outer)
 
-    def is_variance(self, of: "RowSum") -> bool:
-        """Whether this sums the squared distances from the mean, n times which is the other sum."""
+    def about_mean(self, of: "RowSum") -> "RowSum | None":
+        """Returns this as a sum of distances from the mean, n times which is the other sum, or of their squares; None where it is
+        neither."""
         plain = adds(self.of) and adds(of.of)
         if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
-            return False
+            return None
         axes = Axes(shape_of(self.operand))
 
         def build() -> tuple[Expr, Expr]:
@@ -131,20 +135,20 @@ class RowSum(Sum):
             return tracer.element(self.operand, axes.index), tracer.element(of.operand, axes.index)
 
         try:
-            square, x = splitting(build, axes)
+            away, x = splitting(build, axes)
         except (SplitAxis, NotAffine, Untraceable):
-            return False
-        if not (isinstance(square, Apply) and square.op == "arith.mulf" and square.operands[0] is square.operands[1]):
-            return False
-        away = square.operands[0]
+            return None
+        squared = isinstance(away, Apply) and away.op == "arith.mulf" and away.operands[0] is away.operands[1]
+        away = away.operands[0] if isinstance(away, Apply) and squared else away
         if not (isinstance(away, Apply) and away.op == "arith.subf" and away.operands[0] is x):
-            return False
+            return None
         mean, n = away.operands[1], math.prod(of.of.extents[of.outer :])
         if not isinstance(mean, Apply) or mean.op not in ("arith.divf", "arith.mulf"):
-            return False
+            return None
         total, by = mean.operands
         number = n if mean.op == "arith.divf" else 1 / n
-        return isinstance(total, Load) and total.tensor == of.result and isinstance(by, Const) and isclose(by.value, number)
+        found = isinstance(total, Load) and total.tensor == of.result and isinstance(by, Const) and isclose(by.value, number)
+        return replace(self, about=of, squared=squared) if found else None
 
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Of what `blocks` makes."""
@@ -158,7 +162,7 @@ class RowSum(Sum):
         if len(shape) > self.outer + 1:
             flat = f32([*shape[: self.outer], math.prod(shape[self.outer :])])
             value = tensor.collapse_shape(flat, value, [*rows, list(range(self.outer, len(shape)))])
-        return BlockSums(value, columns, self.about is not None).emit()
+        return BlockSums(value, columns, self.squared).emit()
 
     def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
         """Where the result is in loops over rows, and blocks of them."""
@@ -185,6 +189,8 @@ class RowSum(Sum):
             """Chan, Golub and LeVeque: nothing cancels that is not small."""
             count = _elements(rank - 1, n, columns)
             away = arith.subf(arith.divf(part, count), arith.divf(total, arith.constant(ir.F32Type.get(), float(n))))
+            if not self.squared:
+                return arith.addf(s, arith.mulf(count, away))
             return arith.addf(s, arith.addf(squares, arith.mulf(count, arith.mulf(away, away))))
 
         return with_body(made, joined)
@@ -192,15 +198,15 @@ class RowSum(Sum):
 
 def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
     """The reductions of a group's body, along rows of so many columns. Unfit where there are none, or others, or one of what
-    depends on another and is no variance."""
+    depends on another and is no sum of distances from its mean."""
     found: list[RowSum] = []
     for op in filter(is_reduction, body):
         one = RowSum.read(op, columns)
         before = [s for s in found if one.operand in depending(body, [s.result])]
-        about = next((s for s in before if s.about is None and one.is_variance(s)), None)
+        about = next((made for s in before if s.about is None and (made := one.about_mean(s))), None)
         if before and about is None:
             raise Unfit("a sum along rows of what depends on another")
-        found.append(replace(one, about=about))
+        found.append(about or one)
     if not found:
         raise Unfit("no sum along the rows of the product")
     return found
@@ -244,30 +250,6 @@ def terms(g: Generic, value: ir.Value) -> ir.Value:
     return with_body(made, body)
 
 
-def unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
-    """What `padded` made fewer than `least` elements longer; another value as it is."""
-    op = producer(value)
-    if op is None or op.name != "tensor.pad" or len(op.operands) != 1:
-        return value
-    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{side}"])) for side in ("low", "high"))
-    number = producer(list(op.regions[0].blocks[0].operations)[-1].operands[0])
-    zero = number is not None and number.name == "arith.constant" and ir.FloatAttr(number.attributes["value"]).value == 0.0
-    there = not any(low) and not any(n for d, n in enumerate(high) if d != dim) and high[dim] < least
-    return op.operands[0] if zero and there else value
-
-
-def padded(value: ir.Value, dim: int, size: int) -> ir.Value:
-    """With zeros behind a dimension, which has `size` elements then."""
-    shape, rank = shape_of(value), len(shape_of(value))
-    if size == shape[dim]:
-        return value
-    high = [size - shape[dim] if d == dim else 0 for d in range(rank)]
-    pad = tensor.PadOp(f32([n + more for n, more in zip(shape, high, strict=True)]), value, [], [], [0] * rank, high)
-    with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * rank)):
-        tensor.YieldOp(arith.constant(ir.F32Type.get(), 0.0))
-    return pad.result
-
-
 def _number(n: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), n)
 
@@ -283,11 +265,6 @@ def _elements(loop: int, n: int, columns: int) -> ir.Value:
     left = arith.subi(_number(n), arith.muli(_loop(loop), _number(columns)))
     count = arith.select(arith.cmpi(arith.CmpIPredicate.slt, left, _number(columns)), left, _number(columns))
     return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
-
-
-def f32(shape: Iterable[int]) -> ir.RankedTensorType:
-    """Of a tensor of f32."""
-    return ir.RankedTensorType.get(list(shape), ir.F32Type.get())
 
 
 def adds(g: Generic) -> bool:

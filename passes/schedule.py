@@ -8,8 +8,9 @@ from lamina.schedules.cpu import Config, choose
 
 from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
-from .expressions import Apply, Load, Reduce, Scan
+from .expressions import Apply, Expr, Load, Reduce, Scan
 from .grouping import walk
+from .nests import nests_of
 from .realise import COST
 from .space import Space
 
@@ -79,9 +80,25 @@ class Schedule:
 
 
 def operations(space: Space) -> int:
-    """Cost per element of all results, shared values counted once."""
-    seen = {e for r in space.results for e in walk(r.expr)}
+    """Cost per element of all results, shared values counted once; of reductions alone, per element that they reduce."""
+    roots = [r.expr for r in space.results]
+    if space.reductions and not any(r.full for r in space.results):
+        roots = [r.arg for r in space.reductions]
+    seen = {e for root in roots for e in walk(root)}
     return sum(COST.get(e.op, 1) for e in seen if isinstance(e, Apply))
+
+
+def per_element(space: Space) -> list[Expr]:
+    """What is computed of each element, but for reductions and what makes an element as wide as the sum that it joins."""
+    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
+    joins = {e.arg for e in seen if isinstance(e, Reduce) and isinstance(e.arg, Apply) and e.arg.op == "arith.extf"}
+    columns = set(space.columns)
+    return [e for e in seen if not isinstance(e, Reduce) and e not in joins and not (columns and columns.isdisjoint(e.free))]
+
+
+def accumulators(space: Space, merged: Merged) -> int:
+    """The most reductions that one loop has."""
+    return max((len(nest.reductions) for nest in nests_of(space, merged.columns, [])), default=0)
 
 
 def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
@@ -151,13 +168,14 @@ def schedule(space: Space, config: Config | None = None) -> Schedule:
     merged = coalesce(*by_stride(space), space.places())
     vector = vector_axis(space, merged)
     column_vector = vector in merged.columns
-    widest = max((bits(e.dtype) for r in space.results for e in walk(r.expr) if not isinstance(e, Reduce)), default=32)
+    widest = max((bits(e.dtype) for e in per_element(space)), default=32)
     crossed = crossed_axis(space, merged, vector) if config is None else None
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
         return Schedule(Config(lanes=SQUARE), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
     if config is None:
-        config = choose(operations(space), widest, vector.extent if vector else 1, bool(space.reductions) and not column_vector)
+        extent = vector.extent if vector else 1
+        config = choose(operations(space), widest, extent, 0 if column_vector else accumulators(space, merged))
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     work = max(config.work // max(math.prod(a.extent for a in merged.columns), 1), 1)
     inner: list[Axis] = []

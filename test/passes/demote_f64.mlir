@@ -110,3 +110,33 @@ func.func @stays(%x: tensor<8xf64>, %i: tensor<8xi64>, %y: tensor<8xf32>) -> (te
   } -> tensor<8xf32>
   return %0, %1, %2, %3 : tensor<8xf64>, tensor<8xi64>, tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
+// What the model makes f64 passes through a call: it stays, with what flows into it and from it, and the call goes.
+// CHECK-LABEL: func.func @asked
+// CHECK-NOT: call
+// CHECK: arith.extf %{{.*}} : f32 to f64
+// CHECK: arith.mulf %{{.*}} : f64
+// CHECK: arith.truncf %{{.*}} : f64 to f32
+// CHECK-NOT: func.func private
+func.func @asked(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf64>
+  %f = tensor.empty() : tensor<8xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf64>) {
+  ^bb0(%a: f32, %out: f64):
+    %v = arith.extf %a : f32 to f64
+    linalg.yield %v : f64
+  } -> tensor<8xf64>
+  %1 = call @f64_0(%0) : (tensor<8xf64>) -> tensor<8xf64>
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%1 : tensor<8xf64>) outs(%f : tensor<8xf32>) {
+  ^bb0(%a: f64, %out: f32):
+    %v = arith.mulf %a, %a : f64
+    %w = arith.truncf %v : f64 to f32
+    linalg.yield %w : f32
+  } -> tensor<8xf32>
+  return %2 : tensor<8xf32>
+}
+func.func private @f64_0(tensor<8xf64>) -> tensor<8xf64> attributes {graph.f64}

@@ -4,6 +4,7 @@ no GPU."""
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ def tiled(
         out = fn(*tensors)
         return list(out) if isinstance(out, tuple | list) else [out]
 
-    with torch.no_grad():
+    with torch.no_grad(), patch("lamina.frontend.moments.on_cpu", return_value=False):
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
     graph = normalise(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))

@@ -10,6 +10,8 @@ from torch_mlir.execution_engine import ExecutionEngine
 from torch_mlir.passmanager import PassManager
 from torch_mlir.runtime import get_ranked_memref_descriptor
 
+from lamina.passes.demote_f64 import remove_calls
+
 _PIPELINE = (
     "builtin.module(func.func(linalg-generalize-named-ops,tm-tensor-bufferize),"
     "one-shot-bufferize{bufferize-function-boundaries copy-before-write function-boundary-type-conversion=identity-layout-map},"
@@ -30,6 +32,7 @@ def run(module: ir.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]
         results = [ir.RankedTensorType(t) for t in ir.FunctionType(main.attributes["function_type"].value).results]
         outs = [torch.empty(list(t.shape), dtype=_DTYPES[str(t.element_type)]) for t in results]
         main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+        remove_calls(module)
         PassManager.parse(_PIPELINE).run(module.operation)
         engine = ExecutionEngine(module, opt_level=1)
     arrays = [_array(t.contiguous()) for t in (*inputs, *outs)]

@@ -1,4 +1,5 @@
-"""Softmax and the normalisations. Statistics are f32 (f64 for f64), in two passes. Results are laid out as eager's."""
+"""Softmax and the normalisations. Statistics are f32 (f64 for f64) in two passes; those of long rows and of training's BatchNorm
+are moments (see moments.py). Results are laid out as eager's."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from .half import HALF, wide, wide_dtype
+from .moments import is_long, moments
 
 aten = torch.ops.aten
 
@@ -35,9 +37,15 @@ def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tens
     n = 1
     for d in dims:
         n *= w.shape[d]
-    mean = w.sum(list(dims), True) / n
-    d = w - mean
-    rstd = torch.rsqrt((d * d).sum(list(dims), True) / n + eps)
+    if is_long(w, dims):
+        found = moments(w, dims)
+        mean = found.mean.to(w.dtype)
+        d, variance = w - mean, found.squares.to(w.dtype) / n
+    else:
+        mean = w.sum(list(dims), True) / n
+        d = w - mean
+        variance = (d * d).sum(list(dims), True) / n
+    rstd = torch.rsqrt(variance + eps)
     return d * rstd, mean, rstd
 
 
@@ -126,11 +134,10 @@ def batch_norm_training(
     dims = [0, *range(2, x.dim())]
     n = x.numel() // x.shape[1]
     w = wide(x)
-    mean = w.sum(dims, True) / n
-    d = w - mean
-    var = (d * d).sum(dims, True) / n
-    rstd = torch.rsqrt(var + eps)
-    out = _affine(d * rstd, x, weight, bias)
+    found = moments(x, dims)
+    mean, var = found.mean, found.squares / n
+    rstd = torch.rsqrt(var.to(w.dtype) + eps)
+    out = _affine((w - mean.to(w.dtype)) * rstd, x, weight, bias)
     flat_mean, flat_var, flat_rstd = (t.reshape(-1) for t in (mean, var, rstd))
     new_mean = new_var = None
     if running_mean is not None:

@@ -1,4 +1,4 @@
-"""Reductions: half types accumulate in f32, variance in two passes, extrema with the index of the first one."""
+"""Reductions: half types accumulate in f32, variance by moments, extrema with the index of the first one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .half import HALF, in_f32, wide, wide_dtype
+from .half import HALF, in_f32, wide_dtype
+from .moments import moments
 
 aten = torch.ops.aten
 
@@ -52,33 +53,40 @@ def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     return mean(x, None, False, dtype=dtype)
 
 
-def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Two passes in at least f32."""
+def _variance(x: Tensor, dim: Any, correction: float | None, exact_mean: bool) -> tuple[Tensor, Tensor]:
+    """Variance and mean in at least f32, over dimensions that are kept."""
+    dims = _dims(x, dim)
+    found, divisor = moments(x, dims, exact_mean), max(_count(x, dims) - (1 if correction is None else correction), 0)
+    return found.squares / divisor if divisor else found.squares / 0.0, found.mean
+
+
+def _like(value: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """A statistic of `x` in its type, without the dimensions of length 1 where they are not kept."""
+    return (value if keepdim or not x.dim() else value.squeeze(_dims(x, dim))).to(x.dtype)
+
+
+def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
     if x.dtype.is_complex:
         return NotImplemented
-    dims, w = _dims(x, dim), wide(x)
-    n = _count(x, dims)
-    m = w.sum(dims, True) / n
-    d = w - m
-    squares = (d * d).sum(dims, keepdim)
-    divisor = max(n - (1 if correction is None else correction), 0)
-    var = squares / divisor if divisor else squares / 0.0
-    return var.to(x.dtype), (m if keepdim else w.sum(dims, False) / n).to(x.dtype)
+    variance, mean = _variance(x, dim, correction, True)
+    return _like(variance, x, dim, keepdim), _like(mean, x, dim, keepdim)
 
 
 def var(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    pair = var_mean(x, dim, correction=correction, keepdim=keepdim)
-    return pair[0] if isinstance(pair, tuple) else pair
+    return NotImplemented if x.dtype.is_complex else _like(_variance(x, dim, correction, False)[0], x, dim, keepdim)
 
 
 def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    pair = var_mean(wide(x), dim, correction=correction, keepdim=keepdim)
-    return (torch.sqrt(pair[0]).to(x.dtype), pair[1].to(x.dtype)) if isinstance(pair, tuple) else pair
+    if x.dtype.is_complex:
+        return NotImplemented
+    variance, mean = _variance(x, dim, correction, True)
+    return _like(torch.sqrt(variance), x, dim, keepdim), _like(mean, x, dim, keepdim)
 
 
 def std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    pair = std_mean(x, dim, correction=correction, keepdim=keepdim)
-    return pair[0] if isinstance(pair, tuple) else pair
+    if x.dtype.is_complex:
+        return NotImplemented
+    return _like(torch.sqrt(_variance(x, dim, correction, False)[0]), x, dim, keepdim)
 
 
 def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:

@@ -19,6 +19,7 @@ from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.dialects import context
+from lamina.passes.demote_f64 import ASKED
 from lamina.passes.random_bits import RANDOM
 
 from . import externs, linalg, support
@@ -68,6 +69,8 @@ class _Nodes(GraphNodeImporter):
         reason = self.fx_importer.reasons.get(node)
         if reason is None:
             super()._import_torch_op_overload(loc, node, concrete_target)
+            if makes_f64(node):
+                self._keep_f64(loc, node)
             return
         values, template = externs.template(node)
         operands = [self._import_argument(loc, value) for value in values]
@@ -83,6 +86,13 @@ class _Nodes(GraphNodeImporter):
         for i, tensor in enumerate(results):
             if tensor is not None:
                 self.bind_node_value(node, next(tensors), i)
+
+    def _keep_f64(self, loc: ir.Location, node: fx.Node) -> None:
+        """Passes the node's result through a call that keeps it f64 (see lamina-demote-f64)."""
+        value = self.resolve_node_value(node)
+        with loc:
+            kept = self.fx_importer.private("f64", {ASKED: ir.UnitAttr.get()}, [value], [value.type])
+        self._v[(node, 0)] = kept.results[0]
 
 
 class _Literals(FxImporterHooks):
@@ -126,6 +136,15 @@ class _Importer(FxImporter):
         for key, value in attributes.items():
             private.attributes[key] = value
         return func.CallOp(list(results), name, operands)
+
+
+def makes_f64(node: fx.Node) -> bool:
+    """Whether a node makes a tensor of f64 from others or from none. A scalar from none may stand for a Python number."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value.dtype is not torch.float64:
+        return False
+    given = [v for n in node.all_input_nodes if isinstance(v := n.meta.get("val"), Tensor)]
+    return all(v.dtype is not torch.float64 for v in given) if given else value.dim() > 0
 
 
 def op_name(node: fx.Node) -> str:

@@ -14,6 +14,7 @@ class BlockConfig(Protocol):
     teams     groups of threads that take turns in the iterations of a loop over columns (1: there are none)
     online    a maximum and the sum of exponentials relative to it are found in one loop
     groups    threads of one program
+    wide_sums sums of f32 over many iterations, or over the lanes of a block, are added up in f64
     masked    one masked block covers a chunk, instead of whole blocks and a tail
     """
 
@@ -29,6 +30,8 @@ class BlockConfig(Protocol):
     def streams(self) -> int: ...
     @property
     def masked(self) -> bool: ...
+    @property
+    def wide_sums(self) -> bool: ...
     @property
     def teams(self) -> int: ...
     @property

@@ -25,15 +25,16 @@ class Config:
     online: bool = False
     groups: int = 1
     masked: bool = False
+    wide_sums: bool = True
 
 
-def choose(operations: int, widest: int, extent: int, column_reduction: bool) -> Config:
+def choose(operations: int, widest: int, extent: int, accumulators: int) -> Config:
     """The first schedule. operations: per element; widest: bits of the largest type computed in; extent: of the
-    vector axis. Column reductions take wide blocks: every row gives a whole stretch of memory, and the accumulators
-    stay in registers (16 of 32 for 256 lanes of f32)."""
+    vector axis; accumulators: blocks that a loop over rows carries. Such column reductions take wide blocks: every row gives a
+    whole stretch of memory, and the accumulators stay in registers (16 of 32 for 256 lanes of f32)."""
     lanes = 64 if operations <= 12 else 32
-    if column_reduction and operations <= 6:
-        lanes = 256
+    if accumulators and operations <= 6:
+        lanes = 256 if accumulators == 1 else 128
     if widest > 32:
         lanes //= 2
     while lanes > 1 and lanes // 2 >= extent:

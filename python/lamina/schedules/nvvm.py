@@ -56,6 +56,7 @@ class Config:
     streams: int = 0
     masked: bool = True
     online: bool = True
+    wide_sums: bool = False
 
     @property
     def groups(self) -> int:
