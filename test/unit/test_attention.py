@@ -6,9 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import lamina
-from lamina.frontend.attention import ATTENTION, aligned, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.aligned_bias import align
+from lamina.frontend.attention import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
 from lamina.frontend.known import concrete
 
 N = 7
@@ -33,13 +36,27 @@ def of_values(x: Tensor) -> Tensor:
     return x[:, :, :, :1] > 0
 
 
-@pytest.mark.parametrize("keys", [1, 8, 13, 1000])
-def test_rows_of_masks_are_aligned(keys: int) -> None:
-    """Masks of other numbers of keys than multiples of 8 were not given to fused kernels."""
-    given = torch.randn(2, 1, 3, keys).expand(2, 4, 3, keys)
-    found = aligned(given)
-    torch.testing.assert_close(found, given)
-    assert all(n % 8 == 0 for n in found.stride()[:-1]) and found.stride(-1) == 1
+@pytest.mark.parametrize("keys", [1, 8, 49, 64, 127])
+def test_rows_of_biases_are_aligned(keys: int) -> None:
+    """However a bias comes about: torch pads it before it expands it, and what is expanded is materialised."""
+    op = torch.ops.aten._scaled_dot_product_efficient_attention.default
+
+    def expanded(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
+        return op(q, k, k, F.pad(bias, (0, -keys % 8))[..., :keys].expand(4, 3, 5, keys), False)[0]
+
+    def computed(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
+        return op(q, k, k, bias.expand(4, 3, 5, keys) * 2, False)[0]
+
+    shapes = ((4, 3, 5, 16), (4, 3, keys, 16), (1, 3, 5, keys))
+    for function in (expanded, computed):
+        with FakeTensorMode():
+            gm = make_fx(function)(*map(torch.empty, shapes))
+        align(gm.graph)
+        gm.graph.lint()
+        (call,) = [n for n in gm.graph.nodes if n.target is op]
+        value = call.args[3].meta["val"]
+        assert value.shape == (4, 3, 5, keys) and all(s % 8 == 0 for s in value.stride()[:-1])
+        assert keys % 8 == 0 or call.args[3].args[0].target is torch.ops.aten.constant_pad_nd.default
 
 
 class OnGpu(Tensor):

@@ -22,7 +22,6 @@ FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_att
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
 FAST = (_FLASH, _CUDNN)
 """Kernels of torch's that are fast in both passes."""
-_ROW = 8  # of its elements
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
 
@@ -91,7 +90,6 @@ def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor |
     if backend == _CUDNN:
         return aten._scaled_dot_product_cudnn_attention(query, key, value, bias, False, 0.0, causal, False, scale=scale)[0]
     if backend == _EFFICIENT:
-        bias = None if bias is None else aligned(bias)
         return aten._scaled_dot_product_efficient_attention(query, key, value, bias, False, 0.0, causal, scale=scale)[0]
     return None
 
@@ -131,12 +129,6 @@ def choice(
             for t in (query, key, value, mask)
         ]
         return int(torch._fused_sdp_choice(*real, dropout, causal, scale=scale, enable_gqa=grouped))  # type: ignore[arg-type]
-
-
-def aligned(bias: Tensor) -> Tensor:
-    """The same in rows that begin at multiples of 16 bytes, as torch's efficient kernel reads it: a part of a wider one."""
-    columns = bias.shape[-1]
-    return F.pad(bias, (0, -columns % _ROW))[..., :columns] if columns % _ROW else bias
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from lamina.core.errors import CompileError
 
 from . import support
 from .aliases import classify
+from .aligned_bias import align
 from .branches import inline
 from .destination import moved
 from .effects import drop_tokens
@@ -94,6 +95,7 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
             _expand_scalar(graph, node)
+    align(graph)
     if not round_intermediates:
         take_epilogues(graph)
     for node in graph.nodes:

@@ -58,8 +58,9 @@ def gpu_spec_of(
 
 def with_lines(program: Program) -> Program:
     """The program whose launches are called by their kernels and the model's lines."""
-    steps = [
-        replace(s, name=f"{s.name or s.kernel} ({', '.join(s.where)})") if isinstance(s, Launch) and s.where else s
-        for s in program.steps
-    ]
-    return replace(program, steps=tuple(steps))
+
+    def named(step: Launch) -> Launch:
+        lines = ", ".join(line for line in step.where if ":" in line)
+        return replace(step, name=f"{step.name or step.kernel} ({lines})") if lines else step
+
+    return replace(program, steps=tuple(named(s) if isinstance(s, Launch) else s for s in program.steps))
