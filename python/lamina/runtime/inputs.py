@@ -1,4 +1,4 @@
-"""Tensors that the native runner cannot read as they are: its slow path, for whatever its check of the key set does not let through.
+"""Tensors that the native runner cannot read as they are: its slow path, for what its check of the key set does not let through.
 
 An ordinary tensor's memory holds its values. A conj or neg bit makes the values others than those in memory; a subclass or a tensor
 of a functorch transform may have no memory, or means more than its memory says.
@@ -49,7 +49,7 @@ def without_bits(tensor: Tensor) -> Tensor:
 
 
 def with_bits(tensor: Tensor, conj: bool, neg: bool) -> Tensor:
-    """Returns a view of a tensor with these bits changed."""
+    """Returns a view of a tensor with these bits flipped."""
     if conj:
         tensor = torch._conj(tensor)
     return torch._neg_view(tensor) if neg else tensor
@@ -71,7 +71,7 @@ def _problem(tensor: Tensor) -> str | None:
         return f"must be a tensor with memory; it is a {name}, whose values its class defines: {_DATA}"
     for key, transform in _TRANSFORMS.items():
         if keys.has(key):
-            return f"is a tensor of {transform}, which cannot look into compiled code: apply it to the model, and compile the result"
+            return f"is a tensor of {transform}, which cannot look into compiled code: apply it to the model and compile the result"
     if type(tensor).__torch_function__ is not torch._C._disabled_torch_function_impl and _overrides(tensor):
         return (
             f"is a {name}, whose __torch_function__ compiled code does not call: pass it .as_subclass(torch.Tensor), or use "
