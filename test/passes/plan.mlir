@@ -329,7 +329,6 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // Complex values, which kernels do not hold, are copied by a call: here the second of two results that are one value.
-// CHECK-LABEL: "plan.program"
 // CHECK: %[[R:.*]] = "plan.call"(%{{.*}}) {{.*}}callee = "aten.repeat.default"
 // CHECK: %[[C:.*]] = "plan.call"(%[[R]]) {args = [unit], callee = "aten.clone.default", {{.*}} reason = "fallback"}
 // CHECK: "plan.return"(%[[R]], %[[C]])
