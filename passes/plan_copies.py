@@ -1,15 +1,16 @@
-"""Copies as ordinary groups, for what no view can express."""
+"""Copies, for what no view can express: ordinary groups, or calls for complex values, which kernels do not hold."""
+
+from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from lamina.dialects.graph import Group, Yield
+from lamina.dialects.graph import Extern, Group, Yield
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     """A group with one linalg.generic that yields its input, in front of `before`. It says that it comes from there, or, in
     front of the return, from where the value does."""
-    owner = source.owner
-    loc = owner.location if before.name == "func.return" and not isinstance(owner, ir.Block) else before.location
+    loc = _location(source, before)
     tensor = ir.RankedTensorType(source.type)
     rank = len(tensor.shape)
     group = ir.Operation.create(
@@ -43,3 +44,26 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
             ir.Operation.create("linalg.yield", operands=[body.arguments[0]])
         ir.Operation.create(Yield.OPERATION_NAME, operands=[generic.results[0]])
     return group
+
+
+def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[int]) -> ir.Operation:
+    """A call of aten.clone on `source` in front of `before`, located as `copy_group` is, with a result that has these strides."""
+    return ir.Operation.create(
+        Extern.OPERATION_NAME,
+        results=[source.type],
+        operands=[source],
+        attributes={
+            "callee": ir.StringAttr.get("aten.clone.default"),
+            "reason": ir.StringAttr.get("fallback"),
+            "args": ir.ArrayAttr.get([ir.UnitAttr.get()]),
+            "kwargs": ir.DictAttr.get({}),
+            "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(strides))]),
+        },
+        loc=_location(source, before),
+        ip=ir.InsertionPoint(before),
+    )
+
+
+def _location(source: ir.Value, before: ir.Operation) -> ir.Location:
+    owner = source.owner
+    return owner.location if before.name == "func.return" and not isinstance(owner, ir.Block) else before.location

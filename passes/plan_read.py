@@ -13,7 +13,7 @@ from lamina.kernels.library import may_alias, writes_in_place
 from .contraction import Unfit
 from .layout import channels_last
 from .locations import where
-from .plan_copies import copy_group
+from .plan_copies import copy_call, copy_group
 from .plan_model import CallStep, GroupStep, Kind, Model, Place, Root, Step
 from .plan_views import is_view, shape_of, view_layout
 from .plan_wants import Strides, Wants, wants
@@ -131,10 +131,16 @@ class _Reader:
         return self.copies[value]
 
     def _copy(self, value: ir.Value, before: ir.Operation, layout: Layout) -> Place:
+        source = self.places[value]
+        if source.root.dtype in ("c64", "c128"):
+            call = copy_call(value, before, layout.strides)
+            root = self._root("owned", call.results[0], layout)
+            self._step(CallStep(call, [source], [root], False))
+            return Place(root, layout)
         group = copy_group(value, before)
         root = self._root("arena", group.results[0], layout)
-        root.dtype = self.places[value].root.dtype
-        self._step(GroupStep(group, [self.places[value]], [root]))
+        root.dtype = source.root.dtype
+        self._step(GroupStep(group, [source], [root]))
         return Place(root, layout)
 
     def _group(self, op: ir.Operation) -> None:

@@ -325,3 +325,15 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   }) {sym_name = "tl"} : (tensor<4xf32>) -> tensor<4xf32>
   return %b : tensor<4xf32>
 }
+
+// -----
+
+// Complex values, which kernels do not hold, are copied by a call: here the second of two results that are one value.
+// CHECK: %[[R:.*]] = "plan.call"(%{{.*}}) {{.*}}callee = "aten.repeat.default"
+// CHECK: %[[C:.*]] = "plan.call"(%[[R]]) {args = [unit], callee = "aten.clone.default", {{.*}} reason = "fallback"}
+// CHECK: "plan.return"(%[[R]], %[[C]])
+func.func @main(%x: tensor<3xcomplex<f32>>) -> (tensor<6xcomplex<f32>>, tensor<6xcomplex<f32>>) {
+  %r = "graph.extern"(%x) {args = [unit, [2]], callee = "aten.repeat.default", kwargs = {}, reason = "fallback", strides = [array<i64: 1>]}
+      : (tensor<3xcomplex<f32>>) -> tensor<6xcomplex<f32>>
+  return %r, %r : tensor<6xcomplex<f32>>, tensor<6xcomplex<f32>>
+}

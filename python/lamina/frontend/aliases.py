@@ -10,6 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, fx
 
+from lamina.runtime.inputs import materialised, with_bits, without_bits
+
+aten = torch.ops.aten
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -36,6 +40,49 @@ class View:
 
 
 @dataclass(frozen=True)
+class Reinterpreted:
+    """A view with another dtype than the tensor it views, or with other conj and neg bits.
+
+    base      that tensor, as a whole
+    base_conj, base_neg  its bits when the graph was traced
+    offset    elements of `dtype` from the first element of the base
+    conj, neg the view's own bits
+    """
+
+    base: View
+    base_conj: bool
+    base_neg: bool
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conj: bool
+    neg: bool
+
+    def of(self, base: Tensor) -> Tensor:
+        """Returns the view of `base`, or where that has other bits than when the graph was traced, of a copy of it."""
+        base = base.detach()
+        if (base.is_conj(), base.is_neg()) == (self.base_conj, self.base_neg):
+            return self._over(without_bits(base))
+        if self.dtype == base.dtype:  # the bits are those of the base, but for these flips
+            flips = self.base_conj != self.conj, self.base_neg != self.neg
+            return with_bits(base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset), *flips)
+        return self._over(without_bits(materialised(base, self.base_conj, self.base_neg)))
+
+    def _over(self, memory: Tensor) -> Tensor:
+        start, rest = divmod(memory.storage_offset() * memory.element_size(), self.dtype.itemsize)
+        if rest:
+            raise ValueError(
+                f"a tensor that does not start at a whole {self.dtype} in its storage cannot be viewed as {self.dtype}"
+            )
+        if memory.dtype != self.dtype:
+            count = memory.untyped_storage().nbytes() // max(memory.element_size(), self.dtype.itemsize)
+            elements = count * max(1, self.dtype.itemsize // memory.element_size())
+            memory = memory.as_strided((elements,), (1,), 0).view(self.dtype)
+        return with_bits(memory.as_strided(self.shape, self.strides, start + self.offset), self.conj, self.neg)
+
+
+@dataclass(frozen=True)
 class Empty:
     """A tensor without elements, made anew by each call."""
 
@@ -45,7 +92,7 @@ class Empty:
     device: str
 
 
-Output = Constant | View | Empty
+Output = Constant | View | Reinterpreted | Empty
 
 
 @dataclass(frozen=True)
@@ -73,14 +120,14 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
             continue
         value = output.meta["val"]
         held = storage(value)
-        if held in of_input and value.dtype == inputs[of_input[held]].meta["val"].dtype:
+        if held in of_input:
             found.append(_view("input", of_input[held], value, inputs[of_input[held]].meta["val"]))
             continue
         if value.numel() == 0:
             found.append(Empty(value.dtype, tuple(value.shape), tuple(value.stride()), str(value.device)))
             continue
         base = output
-        if (shared[held] > 1 or not is_dense(value)) and held in producers and producers[held].meta["val"].dtype == value.dtype:
+        if held in producers and (shared[held] > 1 or not is_dense(value) or _is_reinterpreted(value, producers[held].meta["val"])):
             base = producers[held]
         if base not in bases:
             bases.append(base)
@@ -101,13 +148,13 @@ def is_dense(value: Tensor) -> bool:
 
 
 def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
-    """The first node of every storage, where it fills it."""
+    """The first node of every storage, where it fills it with its values."""
     found: dict[int, fx.Node] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "call_function" and isinstance(value, Tensor):
             found.setdefault(storage(value), node)
-    return {held: node for held, node in found.items() if is_dense(node.meta["val"])}
+    return {held: node for held, node in found.items() if is_dense(node.meta["val"]) and not _bits(node.meta["val"])}
 
 
 def _shared(outputs: list[Any]) -> dict[int, int]:
@@ -120,6 +167,52 @@ def _shared(outputs: list[Any]) -> dict[int, int]:
     return counts
 
 
-def _view(of: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> View:
-    offset = int(value.storage_offset()) - int(base.storage_offset())
-    return View(of, index, offset, value.dtype, tuple(value.shape), tuple(value.stride()))
+def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.Node:
+    """Returns a node that views `base`, a placeholder, as `value` views `held`: the same placeholder's value in another graph.
+
+    base, as_strided in the same dtype; else its memory, from its first to its last element, as a row of the other dtype
+    """
+
+    def call(target: Any, node: fx.Node, *args: Any) -> fx.Node:
+        made = graph.call_function(target, (node, *args))
+        made.meta = {**base.meta, "val": target(node.meta["val"], *args)}
+        return made
+
+    def flip(node: fx.Node, conj: bool, neg: bool) -> fx.Node:
+        node = call(aten._conj.default, node) if conj else node
+        return call(aten._neg_view.default, node) if neg else node
+
+    shape, strides = list(value.shape), list(value.stride())
+    first, offset = int(base.meta["val"].storage_offset()), _offset(value, held)
+    if value.dtype == held.dtype:
+        node = call(aten.as_strided.default, base, shape, strides, first + offset)
+        return flip(node, value.is_conj() != held.is_conj(), value.is_neg() != held.is_neg())
+    node = flip(base, held.is_conj(), held.is_neg())
+    ratio = max(1, value.element_size() // held.element_size())
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(held.shape, held.stride(), strict=True))
+    node = call(aten.as_strided.default, node, [extent // ratio * ratio], [1], first)
+    node = call(aten.view.dtype, node, value.dtype)
+    start = int(node.meta["val"].storage_offset()) + offset
+    return flip(call(aten.as_strided.default, node, shape, strides, start), value.is_conj(), value.is_neg())
+
+
+def _offset(value: Tensor, base: Tensor) -> int:
+    """Returns how far `value` starts from the start of `base` in the same storage, in elements of `value`."""
+    return int(value.storage_offset()) - int(base.storage_offset()) * base.element_size() // value.element_size()
+
+
+def _bits(value: Tensor) -> bool:
+    return value.is_conj() or value.is_neg()
+
+
+def _is_reinterpreted(value: Tensor, base: Tensor) -> bool:
+    return (value.dtype, value.is_conj(), value.is_neg()) != (base.dtype, base.is_conj(), base.is_neg())
+
+
+def _view(of: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> View | Reinterpreted:
+    shape, strides = tuple(value.shape), tuple(value.stride())
+    if value is base or not _is_reinterpreted(value, base):
+        return View(of, index, _offset(value, base), value.dtype, shape, strides)
+    whole = View(of, index, 0, base.dtype, tuple(base.shape), tuple(base.stride()))
+    bits = (value.is_conj(), value.is_neg())
+    return Reinterpreted(whole, base.is_conj(), base.is_neg(), _offset(value, base), value.dtype, shape, strides, *bits)

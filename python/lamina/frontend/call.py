@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .aliases import Constant, Empty, View
+from .aliases import Constant, Empty, Reinterpreted, View
 from .interface import Interface
 
 
@@ -18,7 +18,7 @@ def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured
 
 class _Adapter:
     """Picks the tensors among the arguments, copies those to the GPU that the program wants there, adds the constants of the graph,
-    and puts what is no tensor among the results, or a tensor without elements."""
+    and puts what is no tensor among the results, or a tensor without elements, or one that views a result in another dtype."""
 
     def __init__(self, run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> None:
         self.run = run
@@ -26,7 +26,8 @@ class _Adapter:
         self.pick = _moving(_picker(interface.inputs), interface.moved)
         self.captured = captured
         self.template = [o.value if isinstance(o, Constant) else None for o in interface.outputs]
-        self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, View)]
+        self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, View | Reinterpreted)]
+        self.reinterpreted = [(i, o) for i, o in enumerate(interface.outputs) if isinstance(o, Reinterpreted)]
         self.empties = [(i, o) for i, o in enumerate(interface.outputs) if isinstance(o, Empty)]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
@@ -35,11 +36,13 @@ class _Adapter:
             given = tuple(args[0])
             args[0].clear()
         results = self.run([*self.pick(given), *self.captured])
-        if len(self.tensors) == len(self.template):
+        if len(self.tensors) == len(self.template) and not self.reinterpreted:
             return results
         out = list(self.template)
         for i, result in zip(self.tensors, results, strict=True):
             out[i] = result
+        for i, view in self.reinterpreted:
+            out[i] = view.of(out[i])
         for i, empty in self.empties:
             out[i] = torch.empty_strided(empty.shape, empty.strides, dtype=empty.dtype, device=empty.device)
         return tuple(out)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .aliases import Constant, Empty, Output, View
+from .aliases import Constant, Empty, Output, Reinterpreted, View
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class Interface:
     captured: tuple[str, ...]
     outputs: tuple[Output, ...]
     moved: tuple[int, ...] = ()
+
+    def views(self) -> list[View]:
+        """What the program returns: the outputs that are tensors, or what they reinterpret."""
+        return [o.base if isinstance(o, Reinterpreted) else o for o in self.outputs if isinstance(o, View | Reinterpreted)]
 
     def is_programs(self) -> bool:
         """Whether the graph's arguments and outputs are just the program's."""
@@ -60,7 +64,10 @@ def attribute(gm: fx.GraphModule, name: str) -> Any:
 def _output_to_json(output: Output) -> Iterator[Any]:
     yield type(output).__name__
     for value in vars(output).values():
-        yield str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+        if isinstance(value, View):
+            yield list(_output_to_json(value))
+        else:
+            yield str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
 
 
 def _output_from_json(kind: str, *values: Any) -> Output:
@@ -68,6 +75,10 @@ def _output_from_json(kind: str, *values: Any) -> Output:
         case "View":
             of, index, offset, dtype, shape, strides = values
             return View(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
+        case "Reinterpreted":
+            base, base_conj, base_neg, offset, dtype, shape, strides, *bits = values
+            view: Any = _output_from_json(*base)
+            return Reinterpreted(view, base_conj, base_neg, offset, getattr(torch, dtype), tuple(shape), tuple(strides), *bits)
         case "Empty":
             dtype, shape, strides, device = values
             return Empty(getattr(torch, dtype), tuple(shape), tuple(strides), device)

@@ -122,8 +122,8 @@ def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def is_inline(node: fx.Node, value: Tensor) -> bool:
-    """Whether a tensor that the graph's module holds is a constant of the program."""
-    return value.numel() <= _INLINE or bool(node.meta.get(WEIGHT))
+    """Whether a tensor that the graph's module holds is a constant of the program: MLIR's attributes hold no other dtypes."""
+    return value.dtype in support.LITERAL and (value.numel() <= _INLINE or bool(node.meta.get(WEIGHT)))
 
 
 def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:

@@ -277,7 +277,7 @@ def run_passes(
 
 def with_outputs(program: Program, interface: Interface) -> Program:
     """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
-    refs = [_output(program, output) for output in interface.outputs if isinstance(output, View)]
+    refs = [_output(program, output) for output in interface.views()]
     return replace(program, outputs=tuple(refs))
 
 

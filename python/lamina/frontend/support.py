@@ -47,6 +47,8 @@ COMPUTED = {
 }
 FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
 CARRIED = COMPUTED | FLOAT8 | {torch.uint8, torch.uint64, torch.complex64, torch.complex128}
+LITERAL = COMPUTED | {torch.uint8}
+"""Those that constants of a program have."""
 _WIDER = {torch.float16, torch.bfloat16, torch.float32}
 _CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
 _MOVES = {

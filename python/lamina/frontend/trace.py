@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from lamina.core.errors import CompileError
 
-from .aliases import storage
+from .aliases import storage, view_of
 from .assigned import Assignments
 from .autograd_functions import kept
 from .decompositions import Table, table
@@ -242,11 +242,9 @@ def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[s
             continue
         held = holders[storage(value)]
         base = inputs[names[held.name]]
-        offset = value.storage_offset() - held.meta["val"].storage_offset() + base.meta["val"].storage_offset()
         with gm.graph.inserting_before(output):
-            args = (base, list(value.shape), list(value.stride()), int(offset))
-            view = gm.graph.call_function(torch.ops.aten.as_strided.default, args)
-        view.meta = {**outputs[first + i].meta, "val": base.meta["val"].as_strided(*args[1:])}
+            view = view_of(gm.graph, base, held.meta["val"], value)
+        view.meta = {**outputs[first + i].meta, "val": view.meta["val"]}
         outputs[first + i] = view
     output.args = (tuple(outputs),)
     gm.graph.eliminate_dead_code()

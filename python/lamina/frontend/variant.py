@@ -125,7 +125,8 @@ class Variant:
         """Returns the programs that AOTAutograd makes of the graph, as a function of all its arguments: those with gradients, and
         those of a graph that writes to memory which several arguments share. They are compiled for the first call's tensors, which
         have to be this variant's: ValueError otherwise."""
-        key = (tuple(isinstance(a, Tensor) and a.requires_grad for a in args) if needs else None, shared)
+        kinds = [isinstance(a, Tensor) and (needs and a.requires_grad, a.is_conj(), a.is_neg()) for a in args]
+        key = (needs, tuple(kinds), shared)
         if key not in self._by_autograd:
             with COMPILING, torch.set_grad_enabled(needs):
                 if key not in self._by_autograd:

@@ -66,22 +66,40 @@ bool is_empty(const Input &input) {
   fail(PyExc_ValueError, plan, index, "is a tensor without readable memory");
 }
 
+// What lamina.runtime.inputs makes of an argument that is no ordinary tensor: a tensor whose memory holds its values.
+nb::object resolved_input(const Plan &plan, size_t index, PyObject *tensor) {
+  nb::object found = resolved(tensor);
+  if (nb::isinstance<nb::str>(found)) fail(PyExc_TypeError, plan, index, text(found));
+  return found;
+}
+
+void refuse_tangent(const Plan &plan, size_t index, PyObject *tensor) {
+  nb::object problem = nb::module_::import_("lamina.runtime.inputs").attr("tangent_of")(nb::handle(tensor));
+  if (!problem.is_none()) fail(PyExc_TypeError, plan, index, text(problem));
+}
+
 } // namespace
+
+nb::object resolved(PyObject *tensor) { return nb::module_::import_("lamina.runtime.inputs").attr("resolved")(nb::handle(tensor)); }
 
 void read_inputs(const Plan &plan, PyObject *const *inputs, size_t count, Context &context) {
   if (count != plan.inputs.size()) {
     PyErr_Format(PyExc_ValueError, "%s: takes %zu tensors, %zu given", plan.name.c_str(), plan.inputs.size(), count);
     throw nb::python_error();
   }
+  bool tangents = computes_tangents();
   int on = -1;
   for (size_t i = 0; i < count; ++i) {
     const Input &want = plan.inputs[i];
     if (!is_tensor(inputs[i]))
       fail(PyExc_TypeError, plan, i, std::string("must be a torch.Tensor; it is a ") + text(nb::handle((PyObject *)Py_TYPE(inputs[i])).attr("__name__")));
+    PyObject *tensor = inputs[i];
+    if (tangents) refuse_tangent(plan, i, tensor);
+    if (!is_ordinary(tensor) || (!is_empty(want) && !has_storage(tensor))) tensor = context.replace(i, resolved_input(plan, i, tensor));
     dlpack::Tensor given;
-    if (torch_abi().exchange->tensor_from_py(inputs[i], &given)) {
+    if (torch_abi().exchange->tensor_from_py(tensor, &given)) {
       PyErr_Clear();
-      explain(plan, i, inputs[i]);
+      explain(plan, i, tensor);
     }
     bool here = given.device.type == plan.device->type && (on < 0 || given.device.id == on);
     if (here) on = given.device.id;

@@ -94,6 +94,18 @@ void Context::take_outputs() {
   }
 }
 
+PyObject *Context::replace(size_t input, nb::object tensor) {
+  replacements_.emplace_back(input, std::move(tensor));
+  return replacements_.back().second.ptr();
+}
+
+PyObject *const *Context::replaced(PyObject *const *inputs, size_t count) {
+  if (replacements_.empty()) return inputs;
+  inputs_.assign(inputs, inputs + count);
+  for (auto &[input, tensor] : replacements_) inputs_[input] = tensor.ptr();
+  return inputs_.data();
+}
+
 void Context::align() {
   for (int index : misaligned) {
     const Input &input = plan_.inputs[size_t(index)];
@@ -113,6 +125,7 @@ void Context::end() {
   for (Memory &memory : copies_) memory.release();
   aligned = int(copies_.size());
   copies_.clear();
+  replacements_.clear();
   misaligned.clear();
   for (int b : plan_.of_kind[int(Kind::owned)]) drop(b);
   if (has_arena_ && !plan_.device->keeps(plan_.arena_bytes)) {

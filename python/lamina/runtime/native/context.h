@@ -38,6 +38,8 @@ public:
   void take_outputs();     // those that it lacks; throws as Device::allocate does
   void take_arena();       // likewise
   Memory give_arena();     // to somebody else
+  PyObject *replace(size_t input, nb::object tensor); // in the place of an argument, which the run reads instead of it
+  PyObject *const *replaced(PyObject *const *inputs, size_t count); // the arguments, with those
   void align();            // copies the misaligned arguments; needs the GIL, throws as Device::copy does
   void end();              // gives all memory back; needs the GIL
 
@@ -73,6 +75,8 @@ private:
   std::vector<void *> base_;
   std::vector<Handles> handles_; // by tensor
   std::vector<Memory> owned_, copies_;
+  std::vector<std::pair<size_t, nb::object>> replacements_; // of this run, by argument
+  std::vector<PyObject *> inputs_;
   Memory arena_;
   bool has_arena_ = false;
 };

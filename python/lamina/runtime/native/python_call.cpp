@@ -58,6 +58,17 @@ bool is_ours(const void *data, const Plan &plan, Context &context) {
   return false;
 }
 
+// A result whose memory holds its values: a copy where it has a conj or neg bit.
+nb::object plain_result(PyObject *result, const std::string &name) {
+  if (is_ordinary(result)) return nb::borrow(result);
+  nb::object found = resolved(result);
+  if (nb::isinstance<nb::str>(found)) {
+    PyErr_Format(PyExc_TypeError, "%s returned a tensor that cannot be used: it %U", name.c_str(), found.ptr());
+    throw nb::python_error();
+  }
+  return found;
+}
+
 void own_result(PyObject *result, const Ref &want, const Plan &plan, Context &context, const std::string &name) {
   dlpack::Tensor t = memory_of(result);
   bool stays = (t.device == context.on || may_lie_anywhere(plan, want)) && is_aligned(plan, want.buffer, t.data);
@@ -95,8 +106,9 @@ void run_python(const PythonCall &c, const Plan &plan, Context &context, PyObjec
     if (wanted[i] < 0) continue;
     if (!results[i]) fail(c.name, "something else");
     const Ref &want = plan.tensors[wanted[i]];
-    if (c.outs.empty()) own_result(results[i], want, plan, context, c.name);
-    else copy_result(memory_of(results[i]), context.address(want), want, context, c.name);
+    nb::object plain = plain_result(results[i], c.name);
+    if (c.outs.empty()) own_result(plain.ptr(), want, plan, context, c.name);
+    else copy_result(memory_of(plain.ptr()), context.address(want), want, context, c.name);
   }
 }
 

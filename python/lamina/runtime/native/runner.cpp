@@ -143,10 +143,11 @@ nb::object Runner::graphs() {
   return found;
 }
 
-PyObject *Runner::run(PyObject *const *inputs, size_t count) {
+PyObject *Runner::run(PyObject *const *given, size_t count) {
   Lent lent(contexts_);
   Context &context = *lent;
-  read_inputs(*plan_, inputs, count, context);
+  read_inputs(*plan_, given, count, context);
+  PyObject *const *inputs = context.replaced(given, count);
   plan_->device->enter(context);
   if (!context.misaligned.empty()) context.align();
   if (!plan_->weights.empty()) packs_.observe(inputs, context);
@@ -159,7 +160,7 @@ PyObject *Runner::run(PyObject *const *inputs, size_t count) {
     context.take_outputs(); // a recording that failed may have had them
     rest();
   }
-  return wrap_outputs(*plan_, inputs, context);
+  return wrap_outputs(*plan_, given, context);
 }
 
 } // namespace lamina

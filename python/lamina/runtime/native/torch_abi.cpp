@@ -63,6 +63,10 @@ TorchAbi look_up() {
   t.tensor_type = reinterpret_cast<PyTypeObject *>(tensor.ptr());
   t.parameter_type = reinterpret_cast<PyTypeObject *>(nb::object(torch.attr("nn").attr("Parameter")).ptr());
   t.exchange = exchange_of(tensor);
+  t.layout = find_tensor_layout(torch.ptr());
+  t.forward_ad = PyModule_GetDict(nb::module_::import_("torch.autograd.forward_ad").ptr()); // modules live as long as the process
+  t.level_name = PyUnicode_InternFromString("_current_level");
+  t.no_level = PyLong_FromLong(-1);
 
   // libtorch_cpu lies beside the package; its handle also reaches the OpenMP runtime it was linked with.
   auto folder = nb::cast<std::string>(torch.attr("__path__")[nb::int_(0)]);

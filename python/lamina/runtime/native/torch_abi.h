@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "dlpack.h"
+#include "tensor_object.h"
 
 namespace lamina {
 
@@ -59,6 +60,10 @@ struct TorchAbi {
   PyTypeObject *tensor_type = nullptr;
   PyTypeObject *parameter_type = nullptr;
   dlpack::ExchangeAPI *exchange = nullptr;
+  TensorLayout layout;
+
+  // torch.autograd.forward_ad: its globals, the name of the current level among them, and what that is outside of all levels
+  PyObject *forward_ad = nullptr, *level_name = nullptr, *no_level = nullptr;
 
   // tensors from memory
   int32_t (*create_from_blob)(void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t, Handle *) = nullptr;
