@@ -17,7 +17,7 @@ from .decompositions import table
 from .padded import leave_room
 from .per_size import PerSize, is_symbolic
 from .random_bits import recompute_from_seeds
-from .stages import compile_graph
+from .split import compile_graph
 from .written_out import recognise
 
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
