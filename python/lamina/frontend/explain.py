@@ -22,7 +22,7 @@ from .backend_error import passed_on
 from .custom.substitute import with_registered
 from .dynamo import autograd
 from .export import split_inputs
-from .per_size import PerSize, is_symbolic
+from .per_size import per_size
 from .stages import Built, compile_graph, load
 
 _FUSION = ("lamina-split-reductions", "lamina-fuse")
@@ -94,7 +94,7 @@ class _Recorder:
         compile_one = functools.partial(self.compile, name)
         trace = functools.partial(autograd, options=self.options, target=self.target, compile=compile_one)
         with passed_on():
-            return PerSize(gm, trace, inputs) if any(is_symbolic(value) for value in inputs) else trace(gm, inputs)
+            return per_size(gm, trace, inputs)
 
     def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
         before: list[Unfused] = []

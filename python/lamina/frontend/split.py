@@ -116,7 +116,9 @@ def split(gm: fx.GraphModule) -> list[Part] | None:
     groups: dict[int, list[fx.Node]] = {}
     for node, number in stage.items():
         groups.setdefault(number, []).append(node)
-    last = {arg: user_stage for node, user_stage in stage.items() for arg in node.all_input_nodes}
+    last: dict[fx.Node, int] = {}
+    for node, number in stage.items():
+        last |= {arg: max(number, last.get(arg, 0)) for arg in node.all_input_nodes}
     returned = set(gm.graph.output_node().all_input_nodes)
     parts = []
     for number, nodes in sorted(groups.items()):
