@@ -20,6 +20,7 @@ from .decompositions_integer import INTEGERS
 from .decompositions_library import AROUND_LIBRARIES
 from .decompositions_loss import LOSSES
 from .decompositions_norm import NORMS
+from .decompositions_numbers import takes_numbers
 from .decompositions_pointwise import POINTWISE
 from .decompositions_pool import POOLS
 from .decompositions_random import RANDOM
@@ -51,7 +52,7 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
-    return {op: as_eager(op, fn) for op, fn in base.items()} | own()
+    return {op: as_eager(op, fn) for op, fn in base.items()} | {op: takes_numbers(op, fn) for op, fn in own().items()}
 
 
 @cache
