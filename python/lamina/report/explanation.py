@@ -61,7 +61,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class External:
-    """One call of a routine that is not ours, and why: "library" or "fallback"."""
+    """One call of a routine that is not ours, and why: "library" or "fallback".
+
+    why  what kept it out of the program: it ran eagerly, between compiled parts of the graph; "" for a call by a program
+    """
 
     step: int
     callee: str
@@ -69,6 +72,7 @@ class External:
     where: tuple[str, ...]
     in_place: bool
     seconds: float | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True)
