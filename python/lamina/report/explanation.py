@@ -136,6 +136,11 @@ class Graph:
         return sum(k.bytes for k in self.kernels)
 
     @property
+    def is_eager(self) -> bool:
+        """Whether it is a part of a graph that runs eagerly, between compiled parts."""
+        return bool(self.externals) and all(e.why for e in self.externals)
+
+    @property
     def fallbacks(self) -> tuple[External, ...]:
         return tuple(e for e in self.externals if e.reason == "fallback")
 

@@ -43,7 +43,7 @@ def _graph(graph: Graph, p: Peaks) -> Iterable[RenderableType]:
     after, before = graph.bytes, graph.before
     saved = f", {1 - after / before.bytes:.0%} fewer bytes" if before.bytes > after else ""
     yield Text(graph.name, style="bold")
-    if not graph.seconds:
+    if graph.is_eager:
         yield Text("runs eagerly, between compiled parts")
         yield _externals(graph.externals)
         return
