@@ -44,6 +44,9 @@ def with_constants(gm: fx.GraphModule, values: Mapping[int, float]) -> fx.GraphM
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(gm.graph, mapping))
+    for node in graph.nodes:
+        if node.meta.pop("unbacked_bindings", None):  # symbols of Dynamo's trace, whose names come again in the next one
+            node.meta.pop("example_value", None)
     placeholders = [mapping[n] for n in gm.graph.nodes if n.op == "placeholder"]
     for i, number in values.items():
         for item in _items(placeholders[i]):
