@@ -27,8 +27,6 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
         return _why_branches(node, gm)
     if not isinstance(target, torch._ops.OpOverload):
         return "a higher-order op" if isinstance(target, torch._ops.HigherOrderOperator) else "no op of torch"
-    if target.is_view and target.namespace != "aten" and support.copying(target) is None:
-        return "a view without a variant that copies"
     for arg in (*args, *node.kwargs.values()):
         if (found := _why_argument(arg, gm)) is not None:
             return found

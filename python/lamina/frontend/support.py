@@ -104,6 +104,8 @@ def divides_integers(node: fx.Node) -> bool:
 
 def copying(target: object) -> torch._ops.OpOverload | None:
     """The variant of a view that copies, if ATen has one."""
+    if target is torch.ops.aten._unsafe_view.default:
+        target = torch.ops.aten.view.default
     if not isinstance(target, torch._ops.OpOverload) or not target.is_view or target.namespace != "aten":
         return None
     variant = getattr(torch.ops.aten, f"{target._opname}_copy", None)
