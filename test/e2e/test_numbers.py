@@ -60,7 +60,11 @@ def test_nll_loss_of_one_sample(weighted: bool, reduction: int) -> None:
         return aten.nll_loss_backward(grad, x, target, weight, reduction, -100, total)
 
     x, weight = torch.randn(3), torch.rand(3) if weighted else None
-    for target, grad in ((torch.tensor([1, 0, 2]), torch.rand(())), (torch.tensor(1), torch.rand(1)), (torch.tensor(-100), torch.rand(1))):
+    for target, grad in (
+        (torch.tensor([1, 0, 2]), torch.rand(())),
+        (torch.tensor(1), torch.rand(1)),
+        (torch.tensor(-100), torch.rand(1)),
+    ):
         args = (grad, x, target, weight)
         same(DOORS["torch.compile"](backward, args)(*args), backward(*args))
 

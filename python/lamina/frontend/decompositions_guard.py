@@ -1,5 +1,7 @@
-"""What decompositions get that they are not written for: complex tensors, and Python numbers in the place of tensors. torch.div(40, 4)
-and torch.div(40, x) reach ATen's overloads of tensors, and the dispatcher gives what was a number as a number again."""
+"""Adapts decompositions to arguments that they are not written for: complex tensors, and numbers in the place of tensors.
+
+torch.div(40, 4) and torch.div(40, x) reach ATen's overloads of tensors, and the dispatcher gives what was a number as a number again.
+"""
 
 import functools
 from collections.abc import Callable

@@ -85,9 +85,7 @@ def compile_graph(
     return Parts(gm, parts, [_prepare(part, options, target, listener, watch) for part in parts])
 
 
-def _prepare(
-    part: Part, options: Options | None, target: str | None, listener: Listener | None, watch: stages.Watch | None
-) -> Run:
+def _prepare(part: Part, options: Options | None, target: str | None, listener: Listener | None, watch: stages.Watch | None) -> Run:
     if not part.eager:
         run = stages.compile_graph(part.gm, options=options, target=target, listener=listener, watch=watch)
         return _Conforming(run, part.inputs)
@@ -165,7 +163,9 @@ def _is_free(node: fx.Node) -> bool:
     """Whether a call computes nothing, so that it may as well run eagerly after what made its argument. Views that set a bit of a
     tensor (conj) are left to programs, which resolve it."""
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target.is_view and target not in (aten._conj.default, aten._neg_view.default)
+    if target in (aten._conj.default, aten._neg_view.default):
+        return False
+    return isinstance(target, torch._ops.OpOverload) and target.is_view
 
 
 def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node], reasons: dict[fx.Node, str]) -> Part:

@@ -44,8 +44,10 @@ def graph(
 
 def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
     """A part of a graph that runs eagerly: (callee, why, line) of its calls."""
-    externals = [External(i, callee, "fallback", (line,) if line else (), False, why=why) for i, (callee, why, line) in enumerate(calls)]
-    return Graph(name, (), tuple(externals), Unfused(0, 0), Memory(0, 0, 0, ()), {})
+    externals = tuple(
+        External(i, callee, "fallback", (line,) if line else (), False, why=why) for i, (callee, why, line) in enumerate(calls)
+    )
+    return Graph(name, (), externals, Unfused(0, 0), Memory(0, 0, 0, ()), {})
 
 
 def _step(index: int, step: Launch | Call) -> Kernel | External:
