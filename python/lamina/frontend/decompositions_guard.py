@@ -1,6 +1,6 @@
 """Adapts decompositions to arguments that they are not written for: complex tensors, and numbers in the place of tensors.
 
-torch.div(40, 4) and torch.div(40, x) reach ATen's overloads of tensors, and the dispatcher gives what was a number as a number again.
+torch.div(40, 4) and torch.div(40, x) reach ATen's overloads of tensors, and the dispatcher hands over the number as a number.
 """
 
 import functools
