@@ -9,8 +9,9 @@ that there are as few stages as may be.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,25 +74,31 @@ def compile_graph(
     target: str | None = None,
     listener: Listener | None = None,
     watch: stages.Watch | None = None,
+    frozen: Collection[int] = (),
 ) -> Run:
     """A callable for a functional aten graph on static shapes, with AOTAutograd's boxed convention: it takes the graph's arguments
     in one list, which it empties, or one by one, and returns a tuple of the graph's outputs. Raises CompileError in strict mode
-    where a part of the graph runs eagerly."""
+    where a part of the graph runs eagerly.
+
+    frozen  the arguments whose elements do not change in place
+    """
+    compile_one = partial(stages.compile_graph, options=options, target=target, listener=listener, watch=watch)
     parts = split(gm)
     if parts is None:
-        return stages.compile_graph(gm, example_inputs, options=options, target=target, listener=listener, watch=watch)
+        return compile_one(gm, example_inputs, frozen=frozen)
     if options is not None and options.strict:
         _refuse(parts)
-    return Parts(gm, parts, [_prepare(part, options, target, listener, watch) for part in parts])
-
-
-def _prepare(part: Part, options: Options | None, target: str | None, listener: Listener | None, watch: stages.Watch | None) -> Run:
-    if not part.eager:
-        run = stages.compile_graph(part.gm, options=options, target=target, listener=listener, watch=watch)
-        return _Conforming(run, part.inputs)
-    if listener is not None and part.outside:
-        listener(part.outside)
-    return _Eager(part.gm)
+    unchanging = {n for i, n in enumerate(gm.graph.find_nodes(op="placeholder")) if i in frozen}
+    runs: list[Run] = []
+    for part in parts:
+        if not part.eager:
+            compiled = compile_one(part.gm, frozen=[i for i, n in enumerate(part.inputs) if n in unchanging])
+            runs.append(_Conforming(compiled, part.inputs))
+            continue
+        if listener is not None and part.outside:
+            listener(part.outside)
+        runs.append(_Eager(part.gm))
+    return Parts(gm, parts, runs)
 
 
 def _refuse(parts: Sequence[Part]) -> None:
