@@ -71,9 +71,29 @@ def test_the_other_branch_looks_nothing_up() -> None:
             same(compiled(table, torch.tensor(where)), looks_up(table, torch.tensor(where)))
 
 
-def test_branches_with_effects_are_refused() -> None:
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+def test_branches_with_effects_run_where_they_are_taken(door: Door) -> None:
+    def drops(a: Tensor) -> Any:
+        def drop(b: Tensor) -> Tensor:
+            return torch.dropout(b, 0.5, True) * 1.5
+
+        return torch.cond(a.sum() > 0, drop, lambda b: b + 1, (a.sin(),)) + 1
+
+    with torch.no_grad():
+        torch._dynamo.reset()
+        a = torch.rand(4000)
+        compiled = door(drops, (a,))
+        state = torch.get_rng_state()
+        torch.testing.assert_close(compiled(-a), drops(-a))
+        assert torch.equal(torch.get_rng_state(), state)
+        taken = compiled(a) - 1
+        assert 1500 < (taken == 0).sum() < 2500
+        torch.testing.assert_close(taken[taken != 0], (3 * a.sin())[taken != 0])
+
+
+def test_branches_with_effects_are_refused_in_strict_mode() -> None:
     def drops(a: Tensor) -> Any:
         return torch.cond(a.sum() > 0, lambda b: torch.dropout(b, 0.5, True), lambda b: b + 1, (a,))
 
-    with torch.no_grad(), pytest.raises(CompileError, match="and Lamina computes both branches"):
-        lamina.compile(drops, (torch.randn(4),), options=NO_CACHE)
+    with torch.no_grad(), pytest.raises(CompileError, match="may run only where it is taken"):
+        lamina.compile(drops, (torch.randn(4),), options={"strict": True, "cache": False})

@@ -15,6 +15,7 @@ from torch._decomp import core_aten_decompositions
 from .decompositions_activation import ACTIVATIONS
 from .decompositions_empty import EMPTY
 from .decompositions_foreach import FOREACH
+from .decompositions_guard import guarded
 from .decompositions_index import INDEXING
 from .decompositions_integer import INTEGERS
 from .decompositions_library import AROUND_LIBRARIES
@@ -51,7 +52,7 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
-    return {op: as_eager(op, fn) for op, fn in base.items()} | own()
+    return {op: as_eager(op, fn) for op, fn in base.items()} | {op: guarded(op, fn) for op, fn in own().items()}
 
 
 @cache

@@ -49,9 +49,9 @@ def nll_backward(
 ) -> Tensor:
     """-grad * weight at the target's class, 0 elsewhere, by comparing class numbers with the target."""
     channel = 0 if x.dim() == 1 else 1
-    if x.dim() == 1 and target.dim() == 1:
-        target = target.reshape(())
     g = wide(grad)
+    if x.dim() == 1:  # one sample: like eager, by the first target and the one gradient, in whatever shape they come
+        target, g = target.reshape(-1)[0], g.reshape(())
     if reduction == _MEAN:
         g = g / wide(total_weight)
     safe = torch.where(target != ignore, target, 0)

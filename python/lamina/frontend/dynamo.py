@@ -15,9 +15,9 @@ from .backend_error import passed_on
 from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
 from .padded import leave_room
-from .per_size import PerSize, is_symbolic
+from .per_size import per_size
 from .random_bits import recompute_from_seeds
-from .stages import compile_graph
+from .split import compile_graph
 from .written_out import recognise
 
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
@@ -44,9 +44,7 @@ def backend(
         target = given.pop("target", None) if isinstance(given, dict) else None
         chosen = with_registered(Options.of(_MODES[mode] or given))
         trace = functools.partial(autograd, options=chosen, target=target)
-        if any(is_symbolic(value) for value in example_inputs):
-            return PerSize(gm, trace, example_inputs)
-        return trace(gm, example_inputs)
+        return per_size(gm, trace, example_inputs)
 
 
 def autograd(

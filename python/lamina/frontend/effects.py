@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import fx
 
+WITH_EFFECTS = getattr(torch.ops.higher_order, "with_effects", None)
+
 
 def drop_tokens(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
     """Makes every `with_effects(token, op, *args)` a plain call of op. Token arguments become None, and so do token outputs."""
-    with_effects = getattr(torch.ops.higher_order, "with_effects", None)
-    calls = [n for n in graph.nodes if n.op == "call_function" and with_effects is not None and n.target is with_effects]
+    calls = [n for n in graph.nodes if n.op == "call_function" and WITH_EFFECTS is not None and n.target is WITH_EFFECTS]
     tokens: set[fx.Node] = set()
     for node in calls:
         token, op, *args = node.args

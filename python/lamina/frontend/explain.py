@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from lamina.core.options import Options
+from lamina.report.collect import eager
 from lamina.report.collect import graph as graph_report
 from lamina.report.explanation import Break, Explanation, Graph, Guard, Peaks, Recompile, Unfused
 from lamina.report.gpu import gpu_peaks, graph_status, step_seconds_on_gpu
@@ -22,8 +23,9 @@ from .backend_error import passed_on
 from .custom.substitute import with_registered
 from .dynamo import autograd
 from .export import split_inputs
-from .per_size import PerSize, is_symbolic
-from .stages import Built, compile_graph, load
+from .per_size import per_size
+from .split import Outside, compile_graph
+from .stages import Built, load
 
 _FUSION = ("lamina-split-reductions", "lamina-fuse")
 """The passes that divide the work into kernels; the first of them finds the graph as it would run without fusion."""
@@ -79,7 +81,7 @@ class _Recorder:
     def __init__(self, options: Options, target: str | None) -> None:
         self.options = options
         self.target = target
-        self.built: list[tuple[str, Built, Unfused]] = []
+        self.parts: list[tuple[str, Built | tuple[Outside, ...], Unfused | None]] = []
         self.breaks: list[Break] = []
         self.guards: list[Guard] = []
         self._captured = 0
@@ -94,19 +96,21 @@ class _Recorder:
         compile_one = functools.partial(self.compile, name)
         trace = functools.partial(autograd, options=self.options, target=self.target, compile=compile_one)
         with passed_on():
-            return PerSize(gm, trace, inputs) if any(is_symbolic(value) for value in inputs) else trace(gm, inputs)
+            return per_size(gm, trace, inputs)
 
     def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
-        before: list[Unfused] = []
-        built: list[Built] = []
+        parts: list[Built | tuple[Outside, ...]] = []
+        before: dict[int, Unfused] = {}
 
         def watch(path: str, module: Any) -> None:
-            if not before and path.startswith(_FUSION):
-                before.append(count(module))
+            if len(parts) not in before and path.startswith(_FUSION):
+                before[len(parts)] = count(module)
 
-        run = compile_graph(gm, inputs, options=self.options, target=self.target, listener=built.append, watch=watch)
-        backward = any(n.op == "placeholder" and n.name.startswith("tangents") for n in gm.graph.nodes)
-        self.built.append((f"{name} backward" if backward else name, built[0], before[0]))
+        run = compile_graph(gm, inputs, options=self.options, target=self.target, listener=parts.append, watch=watch)
+        name += " backward" if any(n.op == "placeholder" and n.name.startswith("tangents") for n in gm.graph.nodes) else ""
+        for i, part in enumerate(parts):
+            named = f"{name}, part {i + 1} of {len(parts)}" if len(parts) > 1 else name
+            self.parts.append((named, part, before.get(i)))
         return run
 
     def guard(self, guards: Any) -> None:
@@ -118,11 +122,14 @@ class _Recorder:
 
     def peaks(self, measure: bool) -> Peaks:
         """Of what the first graph runs on."""
-        gpu = self.built[0][1].gpu if self.built else None
+        gpu = next((part.gpu for _, part, _ in self.parts if isinstance(part, Built)), None)
         return peaks(again=measure) if gpu is None else gpu_peaks(gpu, again=measure)
 
     def graphs(self, measure: bool) -> Iterator[Graph]:
-        for name, built, before in self.built:
+        for name, built, before in self.parts:
+            if not isinstance(built, Built) or before is None:
+                yield eager(name, [(call.callee, call.why, call.where) for call in built] if isinstance(built, tuple) else [])
+                continue
             times: Sequence[float] = ()
             status = None
             if measure and built.gpu is None:

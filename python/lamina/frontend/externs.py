@@ -98,12 +98,7 @@ def _may_round(called: str) -> bool:
 
 def callee(node: fx.Node) -> str:
     """The overload to call. A view becomes its copying variant: what it would share memory with may be reused by then."""
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload) and target.is_view:
-        copying = getattr(torch.ops.aten, f"{target._schema.name.partition('::')[2]}_copy", None)
-        if copying is not None and target._overloadname in copying.overloads():
-            return str(getattr(copying, target._overloadname))
-    return str(target)
+    return str(support.copying(node.target) or node.target)
 
 
 _ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [

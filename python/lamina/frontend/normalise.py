@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from lamina.core.errors import CompileError
@@ -70,6 +71,7 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     flat = list(returned) if isinstance(returned, list | tuple) else [returned]
     flat = inline(graph, drop_tokens(graph, flat), gm)
     for node in graph.nodes:
+        _unwrap(node)
         _check_static(node)
     flat = draw_together(graph, _fill_empty(graph, flat))
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
@@ -81,7 +83,7 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             tensors.append(node)
         else:
             _substitute(node, value)
-    _inline_numbers(graph, gm)
+    flat = _inline_numbers(graph, gm, flat)
     captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
     outputs = classify(graph, flat, tensors)
     graph.output(outputs.bases)
@@ -141,6 +143,13 @@ def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
     return outputs
 
 
+def _unwrap(node: fx.Node) -> None:
+    """A constant made while tracing may be known by the wrapper that the trace saw."""
+    value = node.meta.get("val")
+    if node.op == "get_attr" and isinstance(value, FunctionalTensor):
+        node.meta["val"] = value.from_functional()
+
+
 def _check_static(node: fx.Node) -> None:
     value = node.meta.get("val")
     for v in value if isinstance(value, list | tuple) else (value,):
@@ -175,9 +184,9 @@ def _substitute(node: fx.Node, value: Any) -> None:
         user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
 
 
-def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule) -> None:
+def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule, outputs: list[Any]) -> list[Any]:
     """A constant of one element is written as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
-    dimensions."""
+    dimensions. Returns the outputs as they are then."""
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
         value = attribute(gm, str(node.target))
         if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
@@ -188,7 +197,9 @@ def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule) -> None:
             )
         number.meta = dict(node.meta)
         node.replace_all_uses_with(number)
+        outputs = [number if o is node else o for o in outputs]
         graph.erase_node(node)
+    return outputs
 
 
 def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:

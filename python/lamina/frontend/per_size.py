@@ -1,4 +1,4 @@
-"""Graphs with symbolic sizes, compiled once per concrete size."""
+"""Graphs with open sizes or floats, compiled once per concrete size."""
 
 import warnings
 from collections import OrderedDict
@@ -7,62 +7,118 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .exclusive import COMPILING
+from .numbers import device_of, faked, floats, is_symbolic, with_constants
 
 VARIANTS = 8
-"""How many sizes of one graph are kept; the one compiled first goes first."""
+"""How many variants of one graph are kept; the one compiled first goes first."""
 
-
-def is_symbolic(value: Any) -> bool:
-    """Whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return True
-    return isinstance(value, Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+Trace = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 def _size(value: Any) -> Any:
     return (value.shape, value.stride()) if isinstance(value, Tensor) else value
 
 
-class PerSize:
-    """Calls the variant compiled for the sizes of the arguments, compiling it when it is new."""
+def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """`gm` compiled by `trace`: at once where all sizes and numbers are known, else at each call with new ones."""
+    known = not floats(gm, example_inputs) and not any(is_symbolic(value) for value in example_inputs)
+    return trace(gm, example_inputs) if known else PerSize(gm, trace, example_inputs)
 
-    def __init__(
-        self,
-        gm: fx.GraphModule,
-        trace: Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]],
-        example_inputs: Sequence[Any],
-    ) -> None:
+
+class PerSize:
+    """Calls the variant compiled for the sizes of the arguments, compiling it when it is new.
+
+    Floats are constants of a variant until one comes with another value: from then on it is an argument, so that a value that
+    changes at every call compiles no more. Only where the graph branches on it, it stays a constant.
+    """
+
+    def __init__(self, gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> None:
         """Dynamo's guards see to the sizes that `example_inputs` do not leave open."""
         self.gm = gm
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
+        self.fixed = floats(gm, example_inputs)
         self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
-        self.compiled = 0
+        self._seen: dict[int, str] = {}
+        self._changing: set[int] = set()
+        self._branches: set[int] = set()
+        self._sizes: set[tuple[Any, ...]] = set()
 
     def __call__(self, *args: Any) -> Any:
-        key = tuple([_size(args[i]) for i in self.open])
-        variant = self.variants.get(key)
+        variant = self.variants.get(self._key(args))
         if variant is None:
-            variant = self._add(key, args)
+            variant = self._add(args)
         return variant(*args)
 
-    def _add(self, key: tuple[Any, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
+    def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Sizes, and the values of floats that are constants."""
+        return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed])
+
+    def _add(self, args: Sequence[Any]) -> Callable[..., Any]:
         with COMPILING:
+            self._release(args)
+            key = self._key(args)
             if key not in self.variants:
-                self.compiled += 1
-                if self.compiled == 2:
-                    warnings.warn(
-                        f"lamina compiles this graph once per size (the last {VARIANTS} are kept): compile with "
-                        "torch.compile(dynamic=False), or call torch._dynamo.mark_static on inputs whose size is fixed",
-                        stacklevel=3,
-                    )
-                self.variants[key] = self._compile(args)
+                self._warn(key[: len(self.open)])
+                compiled = self._compile(args)
+                key = self._key(args)  # compiling may have found floats that have to be constants
+                self.variants[key] = compiled
                 while len(self.variants) > VARIANTS:
                     self.variants.popitem(last=False)
             return self.variants[key]
 
+    def _release(self, args: Sequence[Any]) -> None:
+        """Makes floats arguments that have another value than before."""
+        values = {i: args[i].item().hex() for i in self.fixed}
+        changed = {i for i, value in values.items() if self._seen.setdefault(i, value) != value} - self._branches
+        if changed:
+            self._set_changing(self._changing | changed)
+
+    def _set_changing(self, changing: set[int]) -> None:
+        known = {*self.fixed, *self._changing}
+        self._changing, self.fixed = changing, sorted(known - changing)
+        self.variants.clear()
+
+    def _warn(self, sizes: tuple[Any, ...]) -> None:
+        self._sizes.add(sizes)
+        if len(self._sizes) == 2:
+            warnings.warn(
+                f"lamina compiles this graph once per size (the last {VARIANTS} are kept): compile with "
+                "torch.compile(dynamic=False), or call torch._dynamo.mark_static on inputs whose size is fixed",
+                stacklevel=4,
+            )
+
     @torch._dynamo.disable
-    def _compile(self, args: tuple[Any, ...]) -> Callable[..., Any]:
-        return self.trace(self.gm, list(args))
+    def _compile(self, args: Sequence[Any]) -> Callable[..., Any]:
+        while True:
+            try:
+                return self._traced(args)
+            except GuardOnDataDependentSymNode:
+                if not self._changing:
+                    raise
+                self._branches |= self._changing
+                self._set_changing(set())
+
+    def _traced(self, args: Sequence[Any]) -> Callable[..., Any]:
+        constants = {i: args[i] for i in self.open if isinstance(args[i], int)} | {i: args[i].item() for i in self.fixed}
+        with faked(args, self._changing) as fakes:
+            taken = [i for i in range(len(args)) if i not in constants]
+            run = self.trace(with_constants(self.gm, constants), [fakes[i] for i in taken])
+        return _Variant(run, taken, self._changing, device_of(args))
+
+
+class _Variant:
+    """One compiled variant, called with all arguments of the graph. Floats that it takes go to its device."""
+
+    def __init__(self, run: Callable[..., Any], taken: Sequence[int], changing: set[int], device: torch.device) -> None:
+        self.run, self.taken, self.device = run, taken, device
+        self.moved = [taken.index(i) for i in sorted(changing)] if device.type != "cpu" else []
+
+    def __call__(self, *args: Any) -> Any:
+        values = [args[i] for i in self.taken]
+        for i in self.moved:
+            values[i] = values[i].to(self.device, non_blocking=True)
+        return self.run(*values)

@@ -104,6 +104,17 @@ def divides_integers(node: fx.Node) -> bool:
     return isinstance(node.args[1], fx.Node) or node.args[1] == 0
 
 
+def copying(target: object) -> torch._ops.OpOverload | None:
+    """The variant of a view that copies, if ATen has one."""
+    if target is torch.ops.aten._unsafe_view.default:
+        target = torch.ops.aten.view.default
+    if not isinstance(target, torch._ops.OpOverload) or not target.is_view or target.namespace != "aten":
+        return None
+    variant = getattr(torch.ops.aten, f"{target._opname}_copy", None)
+    found = variant is not None and target._overloadname in variant.overloads()
+    return getattr(variant, target._overloadname) if found else None
+
+
 def has_effect(node: fx.Node) -> bool:
     """Whether a call does more than compute its results: draw random numbers, check, print, write."""
     target = node.target

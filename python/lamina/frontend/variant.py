@@ -22,7 +22,7 @@ from .module_state import ModuleState
 from .normalise import fold_weights
 from .reading import writes_to
 from .retrace import updates_statistics
-from .stages import compile_graph
+from .split import compile_graph
 from .trace import Inference, Traced, inference
 
 _requires_grad = operator.attrgetter("requires_grad")

@@ -42,6 +42,14 @@ def graph(
     )
 
 
+def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
+    """A part of a graph that runs eagerly: (callee, why, line) of its calls."""
+    externals = tuple(
+        External(i, callee, "fallback", (line,) if line else (), False, why=why) for i, (callee, why, line) in enumerate(calls)
+    )
+    return Graph(name, (), externals, Unfused(0, 0), Memory(0, 0, 0, ()), {})
+
+
 def _step(index: int, step: Launch | Call) -> Kernel | External:
     if isinstance(step, Launch):
         grid, nbytes, flops = evaluate(step.grid, {}) * prod(step.grid_yz), evaluate(step.bytes, {}), evaluate(step.flops, {})

@@ -61,7 +61,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class External:
-    """One call of a routine that is not ours, and why: "library" or "fallback"."""
+    """One call of a routine that is not ours, and why: "library" or "fallback".
+
+    why  what kept it out of the program: it ran eagerly, between compiled parts of the graph; "" for a call by a program
+    """
 
     step: int
     callee: str
@@ -69,6 +72,7 @@ class External:
     where: tuple[str, ...]
     in_place: bool
     seconds: float | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,11 @@ class Graph:
     @property
     def bytes(self) -> int:
         return sum(k.bytes for k in self.kernels)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it is a part of a graph that runs eagerly, between compiled parts."""
+        return bool(self.externals) and all(e.why for e in self.externals)
 
     @property
     def fallbacks(self) -> tuple[External, ...]:

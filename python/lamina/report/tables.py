@@ -43,6 +43,10 @@ def _graph(graph: Graph, p: Peaks) -> Iterable[RenderableType]:
     after, before = graph.bytes, graph.before
     saved = f", {1 - after / before.bytes:.0%} fewer bytes" if before.bytes > after else ""
     yield Text(graph.name, style="bold")
+    if graph.is_eager:
+        yield Text("runs eagerly, between compiled parts")
+        yield _externals(graph.externals)
+        return
     yield Text(f"fusion: {_moving(before.kernels, before.bytes)} -> {_moving(len(graph.kernels), after)}{saved}")
     if graph.kernels:
         yield _kernels(graph.kernels, p)
@@ -90,7 +94,8 @@ def _externals(externals: Iterable[External]) -> Table:
     if measured:
         table.add_column("time", justify="right")
     for e in externals:
-        row = [str(e.step), e.callee, e.reason, "in place" if e.in_place else "its own memory", lines(e.where)]
+        reason = f"{e.reason}: {e.why}" if e.why else e.reason
+        row = [str(e.step), e.callee, reason, "in place" if e.in_place else "its own memory", lines(e.where)]
         table.add_row(*row, *([duration(e.seconds) if e.seconds is not None else ""] if measured else []))
     return table
 

@@ -1,0 +1,42 @@
+"""Adapts decompositions to arguments that they are not written for: complex tensors, and numbers in the place of tensors.
+
+torch.div(40, 4) and torch.div(40, x) reach ATen's overloads of tensors, and the dispatcher hands over the number as a number.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """`decomposition` of `op`, which takes a number in the place of its first tensor too, and leaves complex tensors to ATen: it is
+    written for real ones."""
+    first = op._schema.arguments[0] if op._schema.arguments else None
+    takes_tensor = first is not None and isinstance(first.type, torch.TensorType)
+
+    @functools.wraps(decomposition)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(_is_complex(a) for a in (*args, *kwargs.values())):
+            return NotImplemented
+        if takes_tensor and args and isinstance(args[0], int | float):
+            args = (_tensor(args[0], args[1:]), *args[1:])
+        return decomposition(*args, **kwargs)
+
+    return call
+
+
+def _is_complex(arg: Any) -> bool:
+    if isinstance(arg, list | tuple):
+        return any(_is_complex(a) for a in arg)
+    return isinstance(arg, complex) or (isinstance(arg, Tensor) and arg.dtype.is_complex)
+
+
+def _tensor(number: float, others: tuple[Any, ...]) -> Tensor:
+    """A scalar of the dtype that the number has among the other arguments, on their device."""
+    tensor = next((a for a in others if isinstance(a, Tensor)), None)
+    if tensor is None:
+        return torch.full((), number)
+    return torch.full((), number, dtype=torch.result_type(number, tensor), device=tensor.device)

@@ -1,0 +1,89 @@
+"""Python numbers among the arguments of a graph that Dynamo captured.
+
+An int is an argument itself. A float comes as a scalar tensor of f64 on the CPU, of which the graph asks `item()`. A number that is
+known becomes a constant. A float that changes from call to call stays a tensor: torch turns the arithmetic on it into that on
+tensors while AOTAutograd traces it, and an op that takes it as a number in the end runs eagerly (see outside).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return True
+    return isinstance(value, Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+
+
+def floats(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
+    """Positions of the arguments that stand for Python floats."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    return [i for i, (n, value) in enumerate(zip(placeholders, example_inputs, strict=True)) if _is_float(n, value)]
+
+
+def _is_float(node: fx.Node, value: Any) -> bool:
+    """Whether Dynamo made a tensor of a float for this argument."""
+    made = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False)
+    return made and isinstance(value, Tensor) and value.dtype is torch.float64 and not value.dim()
+
+
+def _items(node: fx.Node) -> list[fx.Node]:
+    return [user for user in node.users if user.op == "call_method" and user.target == "item"]
+
+
+def with_constants(gm: fx.GraphModule, values: Mapping[int, float]) -> fx.GraphModule:
+    """`gm` without the arguments at these positions, whose numbers it holds as constants."""
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    graph.output(graph.graph_copy(gm.graph, mapping))
+    for node in graph.nodes:
+        if node.meta.pop("unbacked_bindings", None):  # symbols of Dynamo's trace, whose names come again in the next one
+            node.meta.pop("example_value", None)
+    placeholders = [mapping[n] for n in gm.graph.nodes if n.op == "placeholder"]
+    for i, number in values.items():
+        for item in _items(placeholders[i]):
+            _put(item, number)
+        if placeholders[i].users and isinstance(number, float):  # the tensor itself is read as well
+            with graph.inserting_before(placeholders[i]):
+                scalar = graph.call_function(torch.scalar_tensor, (number,), {"dtype": torch.float64})
+            placeholders[i].replace_all_uses_with(scalar)
+            graph.erase_node(placeholders[i])
+        else:
+            _put(placeholders[i], number)
+    return fx.GraphModule(gm, graph)
+
+
+def _put(node: fx.Node, number: float) -> None:
+    """Replaces a node by a number."""
+    for user in list(node.users):
+        user.args = fx.map_arg(user.args, lambda n: number if n is node else n)
+        user.kwargs = fx.map_arg(user.kwargs, lambda n: number if n is node else n)
+    node.graph.erase_node(node)
+
+
+@contextmanager
+def faked(args: Sequence[Any], changing: Collection[int] = ()) -> Iterator[list[Any]]:
+    """Yields fake tensors for the arguments of a trace that fixes their sizes. changing: floats that are not to be constants; they
+    come on the device of the other arguments."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    mode.allow_scalar_outputs = True
+    device = device_of(args)
+    with tracing(TracingContext(mode)):
+        yield [_fake(mode, a.to(device) if i in changing else a) for i, a in enumerate(args)]
+
+
+def _fake(mode: FakeTensorMode, value: Any) -> Any:
+    return mode.from_tensor(value, static_shapes=True) if isinstance(value, Tensor) else value
+
+
+def device_of(args: Sequence[Any]) -> torch.device:
+    """The GPU that tensors are on, if they are on one."""
+    return next((a.device for a in args if isinstance(a, Tensor) and a.device.type == "cuda"), torch.device("cpu"))

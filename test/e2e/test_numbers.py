@@ -1,0 +1,79 @@
+"""Plain numbers where ATen takes tensors, and ops of torch on numbers, through both doors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from doors import DOORS, Model, same
+from torch import Tensor
+from torch.nn import functional as F
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+ON_NUMBERS: dict[str, Callable[[Tensor], Any]] = {
+    "div": lambda x: x * torch.div(41, 4),
+    "div trunc": lambda x: x * torch.div(41, 4, rounding_mode="trunc"),
+    "div floor": lambda x: x * torch.div(-41.5, 4, rounding_mode="floor"),
+    "floor_divide": lambda x: x * torch.floor_divide(7, 2),
+    "number by tensor": lambda x: torch.div(7, x, rounding_mode="floor"),
+    "remainder by tensor": lambda x: torch.remainder(7, x),
+    "sqrt": lambda x: x * aten.sqrt.int(3),
+    "NumToTensor": lambda x: (x + 1, torch.ops.prim.NumToTensor(3)),
+    "in softmax": lambda x: torch.softmax(x * torch.div(40, 4, rounding_mode="trunc"), -1) @ x.t(),
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+@pytest.mark.parametrize("model", ON_NUMBERS.values(), ids=ON_NUMBERS.keys())
+def test_numbers(door: Callable[..., Model], model: Callable[[Tensor], Any]) -> None:
+    for dtype in (torch.float32, torch.int64):
+        x = (torch.rand(5, 3) * 9 + 1).to(dtype)
+        try:
+            want = model(x)
+        except (RuntimeError, NotImplementedError):
+            continue
+        same(door(model, (x,))(x), want)
+
+
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "squeeze": lambda x: prims.squeeze(x.sin(), [1]) * 2,
+    "view_of": lambda x: prims.view_of(x.sin()) * 2,
+    "split_dim": lambda x: prims.split_dim(x.sin(), 0, 2) * 2,
+}
+
+
+@pytest.mark.parametrize("model", VIEWS.values(), ids=VIEWS.keys())
+def test_views_of_another_namespace(model: Callable[[Tensor], Tensor]) -> None:
+    """AOTAutograd refuses these views in graphs of Dynamo."""
+    x = torch.randn(6, 1, 3)
+    same(DOORS["lamina.compile"](model, (x,))(x), model(x))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_nll_loss_of_one_sample(weighted: bool, reduction: int) -> None:
+    """Its gradient goes by the first target, and takes a gradient of one element in any shape."""
+    total = torch.rand(())
+
+    def backward(grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        return aten.nll_loss_backward(grad, x, target, weight, reduction, -100, total)
+
+    x, weight = torch.randn(3), torch.rand(3) if weighted else None
+    for target, grad in (
+        (torch.tensor([1, 0, 2]), torch.rand(())),
+        (torch.tensor(1), torch.rand(1)),
+        (torch.tensor(-100), torch.rand(1)),
+    ):
+        args = (grad, x, target, weight)
+        same(DOORS["torch.compile"](backward, args)(*args), backward(*args))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_nll_loss_trains_on_one_sample(reduction: str) -> None:
+    def loss(x: Tensor, target: Tensor) -> Tensor:
+        return F.nll_loss(x.log_softmax(0), target, reduction=reduction)
+
+    x, target = torch.randn(7, requires_grad=True), torch.tensor(4)
+    (got,) = torch.autograd.grad(DOORS["torch.compile"](loss, (x, target))(x, target), x)
+    torch.testing.assert_close(got, torch.autograd.grad(loss(x, target), x)[0])
