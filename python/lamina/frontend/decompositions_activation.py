@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .half import in_f32
+from .half import in_f32, promoted, wide
 
 aten = torch.ops.aten
 
@@ -61,8 +61,8 @@ def log_sigmoid_forward(x: Tensor) -> Any:
 
 
 def log_sigmoid_pair(x: Tensor) -> tuple[Tensor, Tensor]:
-    """With the empty buffer that the CPU's forward returns."""
-    return log_sigmoid_forward(x), x.new_zeros((0,))
+    """With what the device's own kernel keeps for its backward."""
+    return log_sigmoid_forward(x), torch.exp(-torch.abs(x)) if x.device.type == "cpu" else x.new_zeros((0,))
 
 
 @in_f32
@@ -70,10 +70,10 @@ def mish(x: Tensor) -> Tensor:
     return x * torch.tanh(softplus(x))
 
 
-@in_f32
 def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    t = torch.tanh(softplus(x))
-    return grad * (t + x * torch.sigmoid(x) * (1 - t * t))
+    w = wide(x)
+    t = torch.tanh(softplus(w))
+    return (wide(grad) * (t + w * torch.sigmoid(w) * (1 - t * t))).to(x.dtype)
 
 
 @in_f32
@@ -115,7 +115,7 @@ def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
 
 
 def threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
-    return torch.where(x <= threshold, 0, grad)
+    return torch.where(x <= threshold, 0, grad).to(promoted(grad, x))
 
 
 def _log1p(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import decompositions_integer as integer
-from .half import HALF, in_f32, wide_dtype
+from .half import HALF, in_f32, promoted, wide_dtype
 
 aten = torch.ops.aten
 _LARGEST = 464  # that float8_e4m3fn rounds to 448, its largest number
@@ -65,7 +65,10 @@ def power_of(base: Any, x: Tensor) -> Tensor:
 
 
 def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
-    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b)
+    dtype = promoted(x, a, b)
+    if not dtype.is_floating_point and isinstance(value, float):
+        value = int(value)  # as eager: the result has no fractions, and neither has the factor
+    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b).to(dtype)
 
 
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
@@ -90,8 +93,7 @@ def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """maximum and minimum, which keep NaN."""
-    dtype = torch.result_type(x, min) if min is not None else x.dtype
-    dtype = torch.promote_types(dtype, torch.result_type(x, max)) if max is not None else dtype
+    dtype = promoted(*(v for v in (x, min, max) if v is not None))
     out = x.to(dtype)
     if min is not None:
         out = torch.maximum(out, _bound(min, dtype, x))

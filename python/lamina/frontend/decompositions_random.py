@@ -62,7 +62,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
 
 
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
-    return _scaled(grad, mask, scale) if grad.dtype.is_floating_point else NotImplemented
+    return _scaled(grad, mask, scale) if grad.dtype.is_floating_point and mask.dtype is torch.bool else NotImplemented
 
 
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
