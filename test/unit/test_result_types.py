@@ -61,6 +61,7 @@ CALLS: dict[Any, list[Call]] = {
     aten.eye.m: [call(2, 3)],
     aten.full.default: [call([2], 1), call([2], 1.5), call([2], True)],
     aten.gelu_backward.default: [call(ROW, ROW), call(ROW, ROW, approximate="tanh")],
+    aten.hardtanh_backward.default: [call(ROW, ROW, -1, 1)],
     aten.index_fill.int_Tensor: [call(ROW, 1, index(0, 2), torch.tensor(1.5))],
     aten.linalg_vector_norm.default: [call(ROW, o) for o in (0, 1, 2, 3, float("inf"))] + [call(ROW, 2, dtype=torch.float64)],
     aten.lerp.Scalar: [call(ROW, ROW, 0.3)],

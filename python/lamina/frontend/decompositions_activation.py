@@ -104,6 +104,17 @@ def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
     return torch.clamp(x, min_val, max_val)
 
 
+def hardtanh_backward(grad: Tensor, x: Tensor, min_val: float, max_val: float) -> Tensor:
+    """Nothing passes where x is NaN."""
+    return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted(grad, x))
+
+
+@in_f32
+def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """NaN where x is."""
+    return torch.where(x <= -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
+
+
 @in_f32
 def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
     return grad * (1 - y * y)
@@ -111,7 +122,7 @@ def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
 
 @in_f32
 def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
-    return grad * (y * (1 - y))
+    return grad * (1 - y) * y
 
 
 def threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
@@ -137,6 +148,8 @@ ACTIVATIONS = {
     aten.elu.default: elu,
     aten.leaky_relu.default: leaky_relu,
     aten.hardtanh.default: hardtanh,
+    aten.hardtanh_backward.default: hardtanh_backward,
+    aten.hardswish_backward.default: hardswish_backward,
     aten.tanh_backward.default: tanh_backward,
     aten.sigmoid_backward.default: sigmoid_backward,
     aten.threshold_backward.default: threshold_backward,

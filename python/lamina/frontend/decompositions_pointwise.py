@@ -50,6 +50,8 @@ def multiply(x: Tensor, other: Any) -> Any:
     if isinstance(other, Tensor) and (x.dtype is torch.bool) != (other.dtype is torch.bool):
         dtype = torch.result_type(x, other)
         return torch.mul(x.to(dtype), other.to(dtype))
+    if x.dtype.is_floating_point and isinstance(other, int) and other < 0:
+        return x * float(other)  # torch-mlir folds zeros * -1 as integers, to a zero without sign
     return _scalar_op(torch.mul)(x, other)
 
 
@@ -138,7 +140,7 @@ def _divide_floats(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Tensor:
     div = torch.where((mod != 0) & ((mod < 0) != (b < 0)), div - 1, div)
     floor = torch.floor(div)
     floor = torch.where(div - floor > 0.5, floor + 1, floor)
-    floor = torch.where(div != 0, floor, torch.zeros_like(q))
+    floor = torch.where(div != 0, floor, q * 0)  # a zero with the quotient's sign
     return (torch.where(b == 0, q, floor) if isinstance(b, Tensor) else floor).to(dtype)
 
 
@@ -147,13 +149,14 @@ def _trunc(x: Tensor) -> Tensor:
 
 
 def fmod(x: Tensor, y: Any) -> Any:
-    """The remainder of the absolute values, which is exact, with the sign of x. Integers: what truncated division leaves."""
+    """The remainder of the absolute values, which is exact, with the sign of x, zero or not. Integers: what truncated division
+    leaves."""
     dtype = torch.result_type(x, y)
     if dtype.is_floating_point:
         w = wide_dtype(dtype)
         b = torch.abs(y.to(w)) if isinstance(y, Tensor) else abs(y)
         r = torch.remainder(torch.abs(x.to(w)), b)
-        return torch.where(x < 0, -r, r).to(dtype)
+        return torch.where((x == 0) & (r == r), x.to(w), torch.where(x < 0, -r, r)).to(dtype)
     return integer.fmod(x, y, dtype)
 
 
@@ -190,13 +193,8 @@ def isinf(x: Tensor) -> Tensor:
 
 
 def sign(x: Tensor) -> Any:
-    if x.dtype in (torch.bool, torch.uint8):
-        return NotImplemented
-    return (
-        (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
-        if not x.dtype.is_floating_point
-        else torch.where(x != x, x, (x > 0).to(x.dtype) - (x < 0).to(x.dtype))
-    )
+    """0 of NaN, as in eager."""
+    return NotImplemented if x.dtype in (torch.bool, torch.uint8) else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @cache

@@ -66,8 +66,9 @@ def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
 
 
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    if p == 0 or not train:
-        return x  # itself, as eager returns it
+    """The argument itself where nothing is dropped, as in eager."""
+    if not train or p == 0 or x.numel() == 0:
+        return x
     kept: Tensor = aten.native_dropout.default(x, p, train)[0]
     return kept
 
