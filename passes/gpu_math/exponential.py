@@ -9,7 +9,7 @@ ROUND = 1.5 * 2.0**23 + 127.0  # adding it leaves the nearest integer, plus 127,
 
 
 def exp(x: Num) -> Num:
-    """e**x, at most 2.5 ulp, 2 of them the hardware's: 2**r * 2**n with x log2(e) = n + r. 8 instructions.
+    """e**x, at most 3 ulp, 2 of them the hardware's: 2**r * 2**n with x log2(e) = n + r. 8 instructions.
 
     n is found from (n + 126)/253, which clamps to [0, 1] in the instruction that computes it and takes NaN to 0. Beyond, r takes
     what is left, and its power of two, or the product, becomes 0, denormal or infinite.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gpu_emulator import Emulator
-from test_math import BINARY, COUNT, FUNCTIONS, inputs, ulp_error
+from test_math import BINARY, COUNT, F32_BOUNDS, FUNCTIONS, inputs, stated, ulp_error
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
@@ -14,8 +14,7 @@ from lamina.dialects import context
 from lamina.passes.expand_math import ExpandMath
 from lamina.passes.gpu_math import F32, LATE
 
-# bounds that differ from the CPU's; the docstrings state them
-BOUNDS = {"exp": 2.5, "exp2": 2.5, "tanh": 4, "erf": 2, "rsqrt": 2, "sinh": 3, "atan": 2.5, "atan2": 4.5, "asin": 3, "atanh": 4.5}
+BOUNDS = F32_BOUNDS | stated("| f32 | ulp | instructions | made of |\n")
 
 
 def expanded(source: str) -> ir.Module:
@@ -33,8 +32,7 @@ def unary(name: str, count: int = 1, shape: str = f"vector<{COUNT}xf32>") -> str
 
 @pytest.mark.parametrize("function", sorted({name.removeprefix("math.") for name in F32} - {"fpowi"} | {"rsqrt"}))
 def test_whole_range(function: str) -> None:
-    bound, reference = FUNCTIONS[function]
-    bound = BOUNDS.get(function, bound)
+    bound, reference = BOUNDS[function], FUNCTIONS[function]
     with context(), ir.Location.unknown():
         module = expanded(unary(f"math.{function}", 1 + (function in BINARY)))
         for seed in range(3):

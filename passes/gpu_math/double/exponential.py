@@ -35,10 +35,10 @@ def log10(x: Num) -> Num:
 
 
 def split(x: Num) -> tuple[Num, Num]:
-    """k and f with x = 2**k * (1 + f), 1 + f in [2/3, 4/3), for positive finite x."""
+    """k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), for positive finite x."""
     small = x < TINY
     normal = (x * 2.0**54).where(small, x)
-    exponent = (normal.bits() - double.TWO_THIRDS) & -(1 << 52)
+    exponent = (normal.bits() - double.SQRT_HALF) & -(1 << 52)
     f = (normal.bits() - exponent).as_float() - 1.0
     return double._exponent(exponent) - x.at.constant(54.0, x.element).where(small, 0.0), f
 

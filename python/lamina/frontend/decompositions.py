@@ -13,6 +13,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 
 from .decompositions_activation import ACTIVATIONS
+from .decompositions_dtypes import TYPES
 from .decompositions_empty import EMPTY
 from .decompositions_foreach import FOREACH
 from .decompositions_guard import guarded
@@ -60,7 +61,8 @@ def own() -> Table:
     """Those of the table that are ours."""
     found: Table = {}
     for part in (
-        EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, FOREACH, AROUND_LIBRARIES,
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, FOREACH,
+        AROUND_LIBRARIES,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

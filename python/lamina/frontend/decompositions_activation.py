@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .half import in_f32
+from .half import in_f32, promoted, wide
 
 aten = torch.ops.aten
 
@@ -61,8 +61,8 @@ def log_sigmoid_forward(x: Tensor) -> Any:
 
 
 def log_sigmoid_pair(x: Tensor) -> tuple[Tensor, Tensor]:
-    """With the empty buffer that the CPU's forward returns."""
-    return log_sigmoid_forward(x), x.new_zeros((0,))
+    """With what the device's own kernel keeps for its backward."""
+    return log_sigmoid_forward(x), torch.exp(-torch.abs(x)) if x.device.type == "cpu" else x.new_zeros((0,))
 
 
 @in_f32
@@ -70,10 +70,10 @@ def mish(x: Tensor) -> Tensor:
     return x * torch.tanh(softplus(x))
 
 
-@in_f32
 def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    t = torch.tanh(softplus(x))
-    return grad * (t + x * torch.sigmoid(x) * (1 - t * t))
+    w = wide(x)
+    t = torch.tanh(softplus(w))
+    return (wide(grad) * (t + w * torch.sigmoid(w) * (1 - t * t))).to(x.dtype)
 
 
 @in_f32
@@ -104,6 +104,17 @@ def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
     return torch.clamp(x, min_val, max_val)
 
 
+def hardtanh_backward(grad: Tensor, x: Tensor, min_val: float, max_val: float) -> Tensor:
+    """Nothing passes where x is NaN."""
+    return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted(grad, x))
+
+
+@in_f32
+def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """NaN where x is."""
+    return torch.where(x <= -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
+
+
 @in_f32
 def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
     return grad * (1 - y * y)
@@ -111,11 +122,11 @@ def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
 
 @in_f32
 def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
-    return grad * (y * (1 - y))
+    return grad * (1 - y) * y
 
 
 def threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
-    return torch.where(x <= threshold, 0, grad)
+    return torch.where(x <= threshold, 0, grad).to(promoted(grad, x))
 
 
 def _log1p(x: Tensor) -> Tensor:
@@ -137,6 +148,8 @@ ACTIVATIONS = {
     aten.elu.default: elu,
     aten.leaky_relu.default: leaky_relu,
     aten.hardtanh.default: hardtanh,
+    aten.hardtanh_backward.default: hardtanh_backward,
+    aten.hardswish_backward.default: hardswish_backward,
     aten.tanh_backward.default: tanh_backward,
     aten.sigmoid_backward.default: sigmoid_backward,
     aten.threshold_backward.default: threshold_backward,

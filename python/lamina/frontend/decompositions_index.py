@@ -48,6 +48,7 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
     if step != 1:
         return NotImplemented
     dim %= x.dim()
+    src = src.to(x.dtype)
     first, last = _bounds(x.shape[dim], start, end)
     if last == first:
         return x.clone()
@@ -62,7 +63,7 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
 
 def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     dim %= x.dim()
-    return torch.where(_position(x, dim) == index % x.shape[dim], src.unsqueeze(dim), x)
+    return torch.where(_position(x, dim) == index % x.shape[dim], src.to(x.dtype).unsqueeze(dim), x)
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:

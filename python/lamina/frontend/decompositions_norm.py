@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from .half import HALF, wide, wide_dtype
+from .half import wide, wide_dtype
 from .moments import is_long, moments
 
 aten = torch.ops.aten
@@ -49,9 +49,10 @@ def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tens
     return d * rstd, mean, rstd
 
 
-def _statistics(x: Tensor) -> torch.dtype:
-    """The type of the saved mean and rstd, as the device's own kernel returns them."""
-    return x.dtype if x.device.type == "cpu" else wide_dtype(x.dtype)
+def _statistics(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
+    """The type of the saved mean and rstd, as the device's own kernel returns them: on a CPU that of the parameters, if any."""
+    given = next((p.dtype for p in parameters if p is not None), x.dtype)
+    return given if x.device.type == "cpu" else wide_dtype(x.dtype)
 
 
 def layer_norm(
@@ -63,7 +64,8 @@ def layer_norm(
         y = y * wide(weight)
     if bias is not None:
         y = y + wide(bias)
-    return y.to(x.dtype).contiguous(), mean.to(_statistics(x)), rstd.to(_statistics(x))
+    saved = _statistics(x, weight, bias)
+    return y.to(x.dtype).contiguous(), mean.to(saved), rstd.to(saved)
 
 
 def group_norm(
@@ -78,7 +80,8 @@ def group_norm(
         y = y + wide(bias).view(shape)
     layout = suggest_memory_format(x) if x.device.type == "cpu" else torch.contiguous_format
     y = y.to(x.dtype).contiguous(memory_format=layout)
-    return y, mean.reshape(n, group).to(_statistics(x)), rstd.reshape(n, group).to(_statistics(x))
+    saved = _statistics(x, weight, bias)
+    return y, mean.reshape(n, group).to(saved), rstd.reshape(n, group).to(saved)
 
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -117,7 +120,8 @@ def batch_norm_inference(
     y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
     out = _affine(y, x, weight, bias)
     if x.device.type == "cpu":
-        return out, x.new_zeros((0,)), x.new_zeros((0,))
+        none = x.new_zeros((0,), dtype=_statistics(x, weight, bias, running_mean))
+        return out, none, none.clone()
     return out, running_mean.clone(), torch.rsqrt(running_var + eps)
 
 
@@ -144,7 +148,7 @@ def batch_norm_training(
         new_mean = (momentum * flat_mean + (1 - momentum) * running_mean).to(running_mean.dtype)
     if running_var is not None:
         new_var = (momentum * (flat_var * (n / max(n - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
-    saved = torch.float32 if x.dtype in HALF and x.device.type != "cpu" else x.dtype
+    saved = _statistics(x, weight, bias, running_mean)
     return out, flat_mean.to(saved), flat_rstd.to(saved), new_mean, new_var
 
 

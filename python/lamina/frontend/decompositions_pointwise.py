@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import decompositions_integer as integer
-from .half import HALF, in_f32, wide_dtype
+from .half import HALF, in_f32, promoted, wide_dtype
 
 aten = torch.ops.aten
 _LARGEST = 464  # that float8_e4m3fn rounds to 448, its largest number
@@ -50,6 +50,8 @@ def multiply(x: Tensor, other: Any) -> Any:
     if isinstance(other, Tensor) and (x.dtype is torch.bool) != (other.dtype is torch.bool):
         dtype = torch.result_type(x, other)
         return torch.mul(x.to(dtype), other.to(dtype))
+    if x.dtype.is_floating_point and isinstance(other, int) and other < 0:
+        return x * float(other)  # torch-mlir folds zeros * -1 as integers, to a zero without sign
     return _scalar_op(torch.mul)(x, other)
 
 
@@ -65,7 +67,10 @@ def power_of(base: Any, x: Tensor) -> Tensor:
 
 
 def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
-    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b)
+    dtype = promoted(x, a, b)
+    if not dtype.is_floating_point and isinstance(value, float):
+        value = int(value)  # as eager: the result has no fractions, and neither has the factor
+    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b).to(dtype)
 
 
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
@@ -90,8 +95,7 @@ def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """maximum and minimum, which keep NaN."""
-    dtype = torch.result_type(x, min) if min is not None else x.dtype
-    dtype = torch.promote_types(dtype, torch.result_type(x, max)) if max is not None else dtype
+    dtype = promoted(*(v for v in (x, min, max) if v is not None))
     out = x.to(dtype)
     if min is not None:
         out = torch.maximum(out, _bound(min, dtype, x))
@@ -136,7 +140,7 @@ def _divide_floats(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Tensor:
     div = torch.where((mod != 0) & ((mod < 0) != (b < 0)), div - 1, div)
     floor = torch.floor(div)
     floor = torch.where(div - floor > 0.5, floor + 1, floor)
-    floor = torch.where(div != 0, floor, torch.zeros_like(q))
+    floor = torch.where(div != 0, floor, q * 0)  # a zero with the quotient's sign
     return (torch.where(b == 0, q, floor) if isinstance(b, Tensor) else floor).to(dtype)
 
 
@@ -145,13 +149,14 @@ def _trunc(x: Tensor) -> Tensor:
 
 
 def fmod(x: Tensor, y: Any) -> Any:
-    """The remainder of the absolute values, which is exact, with the sign of x. Integers: what truncated division leaves."""
+    """The remainder of the absolute values, which is exact, with the sign of x, zero or not. Integers: what truncated division
+    leaves."""
     dtype = torch.result_type(x, y)
     if dtype.is_floating_point:
         w = wide_dtype(dtype)
         b = torch.abs(y.to(w)) if isinstance(y, Tensor) else abs(y)
         r = torch.remainder(torch.abs(x.to(w)), b)
-        return torch.where(x < 0, -r, r).to(dtype)
+        return torch.where((x == 0) & (r == r), x.to(w), torch.where(x < 0, -r, r)).to(dtype)
     return integer.fmod(x, y, dtype)
 
 
@@ -188,13 +193,8 @@ def isinf(x: Tensor) -> Tensor:
 
 
 def sign(x: Tensor) -> Any:
-    if x.dtype in (torch.bool, torch.uint8):
-        return NotImplemented
-    return (
-        (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
-        if not x.dtype.is_floating_point
-        else torch.where(x != x, x, (x > 0).to(x.dtype) - (x < 0).to(x.dtype))
-    )
+    """0 of NaN, as in eager."""
+    return NotImplemented if x.dtype in (torch.bool, torch.uint8) else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @cache

@@ -62,12 +62,13 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
 
 
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
-    return _scaled(grad, mask, scale) if grad.dtype.is_floating_point else NotImplemented
+    return _scaled(grad, mask, scale) if grad.dtype.is_floating_point and mask.dtype is torch.bool else NotImplemented
 
 
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    if p == 0 or not train:
-        return x  # itself, as eager returns it
+    """The argument itself where nothing is dropped, as in eager."""
+    if not train or p == 0 or x.numel() == 0:
+        return x
     kept: Tensor = aten.native_dropout.default(x, p, train)[0]
     return kept
 

@@ -1,4 +1,4 @@
-"""Half types compute in f32."""
+"""Half types compute in f32; results have the types that eager's promotion gives."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -20,20 +21,21 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.float32) if x.dtype in HALF else x
 
 
+def promoted(*args: Any) -> torch.dtype:
+    """The type of a pointwise op's result: tensors with dimensions go before those without, both before Python numbers."""
+    _, result = elementwise_dtypes(*args, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
+    return result
+
+
 def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A decomposition with one floating result: half tensors among its arguments arrive as f32, and the result goes back to
-    their promoted type."""
+    """A decomposition with one floating result: half tensors among its arguments arrive as f32, and the result has the promoted
+    type of its tensors. What integers alone become is left to `fn`."""
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        if not any(t.dtype in HALF for t in tensors):
-            return fn(*args, **kwargs)
-        result = tensors[0].dtype
-        for t in tensors[1:]:
-            result = torch.promote_types(result, t.dtype) if t.dim() == tensors[0].dim() or t.dim() > 0 else result
+        result = promoted(*(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)))
         out = fn(*(_widen(a) for a in args), **{k: _widen(a) for k, a in kwargs.items()})
-        return out.to(result) if isinstance(out, Tensor) else out
+        return out.to(result) if isinstance(out, Tensor) and result.is_floating_point else out
 
     return run
 

@@ -18,7 +18,7 @@ from .attention import ATTENTION, choice, flag_masks, meaning
 from .dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
 from .grafting import Graft, fake_mode, store, takes_layout, written_memory
 from .products import Operand, traced_back
-from .reading import name, same_elements, shape, users, value, writes_to
+from .reading import name, same_elements, shape, users, value, without_dropout, writes_to
 from .score_masks import added, is_exact, known
 from .written_chain import Written, read
 
@@ -32,14 +32,26 @@ _MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that chang
 
 def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     """In place: attention that is written out becomes one op, and known masks of such ops flags. How many ops have changed.
+    A dropout that drops nothing is taken out.
     trained: arguments that need a gradient. None, where a transform of torch.func is in the graph: values inside belong to a level
     that is over."""
     if any("increment_nesting" in str(node.target) for node in gm.graph.nodes):
         return 0
+    _skip_idle_dropout(gm)
     found = flag_masks(gm)
     if found:
         gm.recompile()
     return found + draw_ours(gm, trained) + _joined(gm, trained)
+
+
+def _skip_idle_dropout(gm: fx.GraphModule) -> None:
+    """Eager returns the argument itself, torch's decomposition a copy."""
+    idle = [(node, source) for node in gm.graph.nodes if (source := without_dropout(node)) is not None]
+    for node, source in reversed(idle):
+        node.replace_all_uses_with(source)
+        gm.graph.erase_node(node)
+    if idle:
+        gm.recompile()
 
 
 def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:

@@ -1,0 +1,64 @@
+"""torch's own decompositions whose results have another type than the op's."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions
+
+from .half import promoted
+
+aten = torch.ops.aten
+
+_LIKE_ARGUMENT = {
+    aten.huber_loss.default: 0,
+    aten.soft_margin_loss.default: 0,
+    aten.mse_loss_backward.default: 1,
+    aten.smooth_l1_loss_backward.default: 1,
+    aten.soft_margin_loss_backward.default: 1,
+    aten.reflection_pad1d_backward.default: 1,
+    aten.reflection_pad2d_backward.default: 1,
+    aten.reflection_pad3d_backward.default: 1,
+}
+"""The number of the argument whose type the result has."""
+
+
+def _typed(op: Any, dtype: Callable[..., torch.dtype]) -> Callable[..., Tensor]:
+    decomposition = core_aten_decompositions()[op]
+
+    @wraps(decomposition)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        out = decomposition(*args, **kwargs)
+        return out.to(dtype(*args)) if isinstance(out, Tensor) else out
+
+    return run
+
+
+def _like(i: int) -> Callable[..., torch.dtype]:
+    def dtype(*args: Any) -> torch.dtype:
+        found: torch.dtype = args[i].dtype
+        return found
+
+    return dtype
+
+
+def _of_outer(x: Tensor, a: Tensor, b: Tensor) -> torch.dtype:
+    """All three are matrices before their types meet."""
+    return torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
+
+
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    """torch's own wants a value of the tensor's type."""
+    filled: Tensor = core_aten_decompositions()[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
+    return filled
+
+
+TYPES: dict[Any, Callable[..., Any]] = {op: _typed(op, _like(i)) for op, i in _LIKE_ARGUMENT.items()} | {
+    aten.addr.default: _typed(
+        aten.addr.default, lambda x, a, b: torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
+    ),
+    aten.index_fill.int_Tensor: index_fill,
+    aten.block_diag.default: _typed(aten.block_diag.default, lambda blocks: promoted(*blocks)),
+}

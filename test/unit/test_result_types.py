@@ -1,0 +1,175 @@
+"""Every decomposition of Lamina's table gives results of the types and shapes that eager's op gives, whatever its arguments' types."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+import lamina
+from lamina.frontend.decompositions import own
+
+aten = torch.ops.aten
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def x(*shape: int) -> Tensor:
+    return torch.rand(shape) + 0.5
+
+
+def index(*values: int) -> Tensor:
+    return torch.tensor(values)
+
+
+def call(*args: Any, **kwargs: Any) -> Call:
+    return args, kwargs
+
+
+PLANE, ROW = x(2, 4, 4, 4), x(2, 3)
+C = x(4)
+CALLS: dict[Any, list[Call]] = {
+    aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
+    aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
+    aten._fused_rms_norm.default: [call(ROW, [3], x(3), 1e-5), call(ROW, [3], None, None)],
+    aten._log_softmax.default: [call(ROW, 1, False)],
+    aten._native_batch_norm_legit.no_stats: [call(PLANE, C, C, True, 0.1, 1e-5)],
+    aten._native_batch_norm_legit_functional.default: [call(PLANE, C, C, C, C, t, 0.1, 1e-5) for t in (True, False)],
+    aten._native_batch_norm_legit_no_training.default: [call(PLANE, C, C, C, C, 0.1, 1e-5)],
+    aten._softmax.default: [call(ROW, 1, False)],
+    aten._to_copy.default: [call(ROW, dtype=d) for d in (None, torch.bfloat16, torch.int32)],
+    aten.addmm.default: [call(x(3), ROW, x(3, 3))],
+    aten.addr.default: [call(x(2, 3), x(2), x(3))],
+    aten.addcdiv.default: [call(ROW, ROW, ROW), call(ROW, ROW, ROW, value=2.5)],
+    aten.addcmul.default: [call(ROW, ROW, ROW), call(ROW, ROW, ROW, value=2.5), call(ROW, ROW, ROW, value=2)],
+    aten.avg_pool2d.default: [call(PLANE, [2, 2])],
+    aten.bernoulli.default: [call(ROW - 0.5)],
+    aten.block_diag.default: [call([ROW, ROW])],
+    aten.clamp.Tensor: [call(ROW, ROW, ROW), call(ROW, None, ROW)],
+    aten.clamp.default: [call(ROW, 0, 1), call(ROW, 0.5), call(ROW, None, 2)],
+    aten.constant_pad_nd.default: [call(ROW, [1, 1], 2), call(ROW, [-1, 1], 0.5)],
+    aten.convolution.default: [call(PLANE, x(3, 4, 2, 2), x(3), [1, 1], [0, 0], [1, 1], False, [0, 0], 1)],
+    aten.cumsum.default: [call(ROW, 1), call(ROW, 1, dtype=torch.float64)],
+    aten.div.Scalar_mode: [call(ROW, n, rounding_mode=m) for n in (2, 2.5) for m in (None, "trunc", "floor")],
+    aten.div.Tensor_mode: [call(ROW, ROW, rounding_mode=m) for m in (None, "trunc", "floor")],
+    aten.dropout.default: [call(ROW, 0.5, True), call(ROW, 0.5, False)],
+    aten.empty_permuted.default: [call([2, 3], [1, 0])],
+    aten.empty_strided.default: [call([2, 3], [3, 1])],
+    aten.eye.m: [call(2, 3)],
+    aten.full.default: [call([2], 1), call([2], 1.5), call([2], True)],
+    aten.gelu_backward.default: [call(ROW, ROW), call(ROW, ROW, approximate="tanh")],
+    aten.hardtanh_backward.default: [call(ROW, ROW, -1, 1)],
+    aten.index_fill.int_Tensor: [call(ROW, 1, index(0, 2), torch.tensor(1.5))],
+    aten.linalg_vector_norm.default: [call(ROW, o) for o in (0, 1, 2, 3, float("inf"))] + [call(ROW, 2, dtype=torch.float64)],
+    aten.lerp.Scalar: [call(ROW, ROW, 0.3)],
+    aten.logsumexp.default: [call(ROW, [1])],
+    aten.max_pool2d_with_indices.default: [call(PLANE, [2, 2])],
+    aten.mean.dim: [call(ROW, [1]), call(ROW, [1], dtype=torch.float64)],
+    aten.mm.default: [call(ROW, x(3, 2))],
+    aten.mse_loss_backward.default: [call(x(2, 3), ROW, ROW, 0)],
+    aten.native_batch_norm.default: [call(PLANE, C, C, C, C, False, 0.1, 1e-5), call(PLANE, C, C, None, None, True, 0.1, 1e-5)],
+    aten.native_dropout.default: [call(ROW, 0.5, True), call(ROW, 0.0, True), call(ROW, 0.5, False)],
+    aten.native_dropout_backward.default: [call(ROW, ROW > 0.7, 2.0)],
+    aten.native_group_norm.default: [call(PLANE, C, C, 2, 4, 16, 2, 1e-5)],
+    aten.native_layer_norm.default: [call(ROW, [3], x(3), x(3), 1e-5), call(ROW, [3], None, None, 1e-5)],
+    aten.new_empty_strided.default: [call(ROW, [2, 3], [3, 1])],
+    aten.nll_loss_forward.default: [call(ROW, index(0, 2), w, r, -100) for w in (None, x(3)) for r in (0, 1, 2)],
+    aten.nll_loss2d_forward.default: [call(PLANE, torch.ones(2, 4, 4, dtype=torch.int64), C, 1, -100)],
+    aten.nll_loss_backward.default: [call(x(2), ROW, index(0, 2), None, 0, -100, x())],
+    aten.nll_loss2d_backward.default: [call(x(), PLANE, torch.ones(2, 4, 4, dtype=torch.int64), None, 1, -100, x())],
+    aten.pow.Scalar: [call(2, ROW), call(2.5, ROW)],
+    aten.pow.Tensor_Scalar: [call(ROW, 2), call(ROW, 2.5)],
+    aten.reflection_pad1d_backward.default: [call(x(2, 5), ROW, [1, 1])],
+    aten.reflection_pad2d_backward.default: [call(x(2, 4, 6, 6), PLANE, [1, 1, 1, 1])],
+    aten.reflection_pad3d_backward.default: [call(x(2, 6, 6, 6), x(2, 4, 4, 4), [1] * 6)],
+    aten.rms_norm.default: [call(ROW, [3], x(3), 1e-5)],
+    aten.roll.default: [call(ROW, [1], [1])],
+    aten.scalar_tensor.default: [call(1), call(1.5, dtype=torch.float64)],
+    aten.select_backward.default: [call(x(2), [2, 3], 1, 0)],
+    aten.select_scatter.default: [call(ROW, x(2), 1, 0)],
+    aten.slice_backward.default: [call(x(2, 2), [2, 3], 1, 0, 2, 1)],
+    aten.slice_scatter.default: [call(ROW, x(2, 2), 1, 0, 2), call(ROW, ROW, 1, 0, 3)],
+    aten.smooth_l1_loss_backward.default: [call(ROW, ROW, ROW, 0, 1.0)],
+    aten.soft_margin_loss_backward.default: [call(ROW, ROW, ROW, 0)],
+    aten.split_with_sizes.default: [call(ROW, [1, 2], 1)],
+    aten.softplus_backward.default: [call(ROW, ROW, 1.0, 20.0)],
+    aten.squeeze.dims: [call(x(2, 1, 3), [1])],
+    aten.sum.dim_IntList: [call(ROW, [1]), call(ROW, [1], dtype=torch.float64)],
+    aten.threshold_backward.default: [call(ROW, ROW, 0), call(ROW, ROW, 0.7)],
+    aten.upsample_bilinear2d.default: [call(PLANE, [8, 8], True)],
+    aten.upsample_nearest2d.default: [call(PLANE, [8, 8])],
+}
+"""Calls of ops whose arguments their schema does not tell."""
+
+
+def from_schema(op: Any) -> list[Call]:
+    """Calls with a tensor, 2, or a list of these wherever the schema wants one."""
+    calls = []
+    for number in (2, 2.5):
+        values: dict[str, Any] = {
+            "Tensor": ROW,
+            "number": number,
+            "float": 0.5,
+            "int": 1,
+            "bool": False,
+            "List[Tensor]": [ROW, ROW],
+            "List[number]": [number, number],
+            "List[int]": [1],
+            "Optional[List[int]]": [1],
+        }
+        needed = [a for a in op._schema.arguments if not a.has_default_value()]
+        if all(str(a.type) in values for a in needed):
+            args = tuple(values[str(a.type)] for a in needed if not a.kwarg_only)
+            calls.append((args, {a.name: values[str(a.type)] for a in needed if a.kwarg_only}))
+    return calls
+
+
+def mixed(given: Call) -> Iterator[Call]:
+    """The call with its floating arguments in every type, and with each single argument in another type or without dimensions."""
+    leaves, spec = pytree.tree_flatten(given)
+    at = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
+    floats = [i for i in at if leaves[i].is_floating_point()]
+    for dtype in DTYPES:
+        same = [v.to(dtype) if i in floats else v for i, v in enumerate(leaves)]
+        yield pytree.tree_unflatten(same, spec)
+        for i, other, flat in itertools.product(at if len(at) > 1 else (), DTYPES, (False, True)):
+            value = same[i].to(other)
+            if flat and not value.dim():
+                continue
+            yield pytree.tree_unflatten([*same[:i], value.flatten()[0] if flat else value, *same[i + 1 :]], spec)
+
+
+def described(result: Any) -> list[Any]:
+    return [(v.dtype, tuple(v.shape)) if isinstance(v, Tensor) else type(v) for v in pytree.tree_leaves(result)]
+
+
+def outcome(op: Any, given: Call) -> Any:
+    args, kwargs = given
+    try:
+        result = op(*args, **kwargs)
+    except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError) as error:
+        return error
+    return result if result is NotImplemented else described(result)
+
+
+@pytest.mark.parametrize("op", sorted(own(), key=str), ids=str)
+def test_types_are_those_of_eager(op: Any) -> None:
+    found = [(given, wanted) for start in CALLS.get(op) or from_schema(op) for given in mixed(start) if
+             isinstance(wanted := outcome(op, given), list)]  # fmt: skip
+    assert found, "no call of this op runs in eager: give it one in CALLS"
+    wrong = []
+    for given, wanted in found:
+        got = outcome(own()[op], given)
+        if isinstance(got, list) and got != wanted:
+            wrong.append((pytree.tree_map_only(Tensor, lambda t: (t.dtype, tuple(t.shape)), given), got, wanted))
+    assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[:3]}"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.float64])
+def test_threshold_backward_of_mixed_types(dtype: torch.dtype) -> None:
+    grad, x = torch.arange(-3, 4).to(dtype), torch.randn(7)
+    compiled = lamina.compile(lambda g, x: aten.threshold_backward.default(g, x, 0.0), (grad, x))
+    torch.testing.assert_close(compiled(grad, x), aten.threshold_backward.default(grad, x, 0.0), rtol=0, atol=0)
