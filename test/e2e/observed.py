@@ -1,6 +1,6 @@
 """What a caller sees of a call: results, gradients, state, and which of them share memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,29 +27,45 @@ class Observed:
 
 
 def observe(
-    run: Callable[..., Any], module: Any, args: tuple[Any, ...], *, gradients: bool, seed: int, own_leaves: bool = True
+    run: Callable[..., Any],
+    module: Any,
+    args: Sequence[Any],
+    *,
+    gradients: bool,
+    seed: int,
+    inputs_need: bool = True,
+    own_leaves: bool = True,
 ) -> Observed:
     """Calls `run`, which stands for `module`, and differentiates what it returns.
 
-    own_leaves  the arguments are leaves of autograd; else copies, which a model may change in place
+    inputs_need  gradients of the inputs are asked for, besides those of the module's parameters
+    own_leaves   the inputs are leaves of autograd; else copies of leaves, which a model may change in place
     """
-    leaves = {f"input {i}": t for i, t in enumerate(pytree.tree_leaves(args)) if isinstance(t, Tensor)}
-    state: dict[str, Tensor] = {}
-    if isinstance(module, nn.Module):
-        state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    given = args
-    if gradients:
+    leaves = _named("input", args)
+    given: Any = args
+    if gradients and inputs_need:
         for t in leaves.values():
             t.requires_grad_(t.is_floating_point() or t.is_complex())
         given = args if own_leaves else pytree.tree_map_only(Tensor, _Copy.apply, args)
     outputs = run(*given)
-    if isinstance(module, nn.Module):  # buffers may be others now
-        state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    seen = {f"input {i}": t for i, t in enumerate(pytree.tree_leaves(given)) if isinstance(t, Tensor)}
-    returned = {f"output {i}": t for i, t in enumerate(pytree.tree_leaves(outputs)) if isinstance(t, Tensor)}
+    state = _state(module)
+    seen, returned = _named("input", given), _named("output", outputs)
     wanted = {name: t for name, t in {**leaves, **state}.items() if t.requires_grad and t.is_leaf}
     found = _differentiate({**returned, **seen}, wanted, seed) if gradients else {}
     return Observed(outputs, {**seen, **state, **returned}, found)
+
+
+def _named(kind: str, tree: Any) -> dict[str, Tensor]:
+    return {f"{kind} {i}": t for i, t in enumerate(pytree.tree_leaves(tree)) if isinstance(t, Tensor)}
+
+
+def _state(module: Any) -> dict[str, Tensor]:
+    """Parameters, buffers, and tensors that are plain attributes, by every name that they have."""
+    if not isinstance(module, nn.Module):
+        return {}
+    found = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    plain = {f"{path}.{name}": t for path, m in module.named_modules() for name, t in vars(m).items() if isinstance(t, Tensor)}
+    return {**found, **plain}
 
 
 class _Copy(torch.autograd.Function):
@@ -74,8 +90,11 @@ def _differentiate(values: dict[str, Tensor], wanted: dict[str, Tensor], seed: i
     return dict(zip(wanted, torch.autograd.grad(list(of.values()), list(wanted.values()), weights, allow_unused=True), strict=True))
 
 
-def agree(got: Observed, want: Observed) -> None:
-    """AssertionError that names the first difference that a caller could notice."""
+def agree(got: Observed, want: Observed, tolerance: float = 0.0) -> None:
+    """AssertionError that names the first difference that a caller could notice.
+
+    tolerance  at least that, relative to the largest value of a tensor, where CLOSE has less
+    """
     mine, spec = pytree.tree_flatten(got.outputs)
     theirs, expected = pytree.tree_flatten(want.outputs)
     assert spec == expected, f"the outputs have the structure {spec}, not {expected}"
@@ -84,38 +103,38 @@ def agree(got: Observed, want: Observed) -> None:
             assert type(a) is type(b) and a == b, f"output {i} is {a!r}, not {b!r}"
     assert got.tensors.keys() == want.tensors.keys(), f"{sorted(got.tensors.keys() ^ want.tensors.keys())} are there once only"
     for name, tensor in want.tensors.items():
-        _same_tensor(name, got.tensors[name], tensor)
+        _same_tensor(name, got.tensors[name], tensor, tolerance)
     shared, wanted = sharing(got.tensors), sharing(want.tensors)
     assert shared == wanted, f"memory is shared by {_differing(shared, wanted)}, in eager by {_differing(wanted, shared)}"
     assert got.gradients.keys() == want.gradients.keys(), "other tensors need gradients"
     for name, gradient in want.gradients.items():
-        _same_gradient(f"gradient of {name}", got.gradients[name], gradient)
+        _same_gradient(f"gradient of {name}", got.gradients[name], gradient, tolerance)
 
 
-def _same_tensor(name: str, got: Tensor, want: Tensor) -> None:
+def _same_tensor(name: str, got: Tensor, want: Tensor, tolerance: float) -> None:
     assert isinstance(got, Tensor), f"{name} is a {type(got).__name__}, not a tensor"
     assert got.dtype == want.dtype, f"{name} is {got.dtype}, not {want.dtype}"
     assert got.shape == want.shape, f"{name} has shape {tuple(got.shape)}, not {tuple(want.shape)}"
     assert got.stride() == want.stride() or want.numel() < 2, f"{name} has strides {got.stride()}, not {want.stride()}"
     assert got.requires_grad == want.requires_grad, f"{name} {'needs' if got.requires_grad else 'does not need'} gradients"
-    _close(name, got, want)
+    _close(name, got, want, tolerance)
 
 
-def _same_gradient(name: str, got: Tensor | None, want: Tensor | None) -> None:
+def _same_gradient(name: str, got: Tensor | None, want: Tensor | None, tolerance: float) -> None:
     if got is None or want is None:  # zeros where eager has none: torch's own back ends do so too
         assert got is None or not got.any(), f"{name} is not None"
         assert want is None or not want.any(), f"{name} is None"
         return
     assert got.dtype == want.dtype and got.shape == want.shape, f"{name} is {got.dtype}{[*got.shape]}, not {want.dtype}{[*want.shape]}"
-    _close(name, got, want)
+    _close(name, got, want, tolerance)
 
 
-def _close(name: str, got: Tensor, want: Tensor) -> None:
+def _close(name: str, got: Tensor, want: Tensor, least: float) -> None:
     got, want = got.detach(), want.detach()
-    tolerance = CLOSE.get(want.dtype)
-    if tolerance is None:
+    if want.dtype not in CLOSE:
         assert torch.equal(got, want), f"{name} is {_some(got)}, not {_some(want)}"
         return
+    tolerance = max(CLOSE[want.dtype], least)
     finite = want.abs()[want.isfinite()]
     largest = float(finite.max()) if finite.numel() else 0.0
     right = torch.isclose(got, want, rtol=tolerance, atol=tolerance * largest, equal_nan=True)

@@ -1,0 +1,152 @@
+"""Random modules, compiled once, changed and called again: all that a caller sees is as in eager.
+
+LAMINA_TEST_MODULES=N draws N modules for each door instead of a few; what fails is shrunk and printed.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import pytest
+import torch
+from doors import DOORS, Model
+from hypothesis import HealthCheck, Phase
+from observed import Observed, agree, observe
+from random_modules import ATTRIBUTE_CHANGES, HOOK_CHANGES, S, Pair, Program, Step, programs
+from torch import Tensor, nn
+
+from lamina import CompileError
+
+COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "24"))
+SETTINGS = hypothesis.settings(
+    max_examples=COUNT, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
+    report_multiple_bugs=False,
+)  # fmt: skip
+
+
+class Refused(Exception):
+    """Eager, or torch's own back end, does not run a program either."""
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("door", DOORS)
+def test_random_modules(door: str, part: int, seed: int) -> None:
+    def check(program: Program) -> None:
+        program = _without(program, HOOK_CHANGES if "torch" in door else ATTRIBUTE_CHANGES)
+        try:
+            compare(program, DOORS[door])
+        except Refused:
+            hypothesis.reject()
+        except Exception as error:
+            if "torch" in door and not _holds(program, _aot_eager):
+                hypothesis.reject()
+            raise AssertionError(f"{error}\n\n{program}") from error
+
+    hypothesis.seed(seed)(SETTINGS(hypothesis.given(programs())(check)))()
+
+
+def _without(program: Program, changes: list[str]) -> Program:
+    """Attributes of Python are constants of what lamina.compile makes, as its documentation says, hooks of what torch.compile
+    makes."""
+    steps = tuple(
+        Step(tuple(c for c in s.changes if c not in changes), s.inputs, s.needs, s.gradients, s.autocast) for s in program.steps
+    )
+    return Program(program.lines, program.outputs, steps, program.header, program.closure, program.dtype, program.number)
+
+
+def _aot_eager(model: Model, args: tuple[Any, ...]) -> Model:
+    torch._dynamo.reset()
+    compiled: Model = torch.compile(model, backend="aot_eager", dynamic=False, fullgraph=True)
+    return compiled
+
+
+def _holds(program: Program, door: Callable[..., Model]) -> bool:
+    try:
+        compare(program, door)
+    except Exception:
+        return False
+    return True
+
+
+def compare(program: Program, door: Callable[..., Model]) -> None:
+    """Calls a module and its compiled twin, step by step. AssertionError where they differ, Refused where eager fails."""
+    try:
+        alone = program.model()
+        for number, step in enumerate(program.steps):
+            _step(program, step, alone, alone, number)
+    except Exception as error:
+        raise Refused from error
+    eager, twin = program.model(), program.model()
+    compiled = _compiled(program, twin, door)
+    for number, step in enumerate(program.steps):
+        want = _step(program, step, eager, eager, number)
+        try:
+            agree(_step(program, step, compiled, twin, number), want, 0.1 if step.autocast else 0.0)
+        except Exception as error:
+            if "share memory" in str(error) and isinstance(error, ValueError):  # said in so many words, with what to do
+                return
+            raise AssertionError(f"call {number}: {type(error).__name__}: {error}") from error
+
+
+def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -> Model:
+    for change in program.steps[0].changes:
+        _change(change, module)
+    args, kwargs = _arguments(program, program.steps[0], module, 99)
+    model = (lambda *args, **kwargs: module(*args, **kwargs)) if program.closure else module
+    try:
+        with _modes(program.steps[0]):
+            return door(model, {"x": args[0], **kwargs} if kwargs else args)
+    except CompileError as error:
+        if "self.hidden" in program.text:  # a tensor that is no buffer: lamina.compile says that it would be lost
+            raise Refused from error
+        raise
+
+
+def _change(change: str, module: nn.Module) -> None:
+    exec(change, {"m": module, "nn": nn, "torch": torch, "OUTSIDE": module.outside})
+
+
+def _step(program: Program, step: Step, run: Model, module: nn.Module, number: int) -> Observed:
+    """One call; the changes of the first are those that the module is compiled with."""
+    for change in step.changes if number or run is module else ():
+        _change(change, module)
+    args, kwargs = _arguments(program, step, module, number)
+    with _modes(step):
+        return observe(
+            lambda *given: run(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True))),
+            module, (*args, *kwargs.values()), gradients=step.gradients, seed=number, inputs_need=step.needs,
+            own_leaves=not any(change in program.text for change in ("x.add_", "y.mul_", "x[1]", "y.t()[0]", "in_place(y)")),
+        )  # fmt: skip
+
+
+def _arguments(program: Program, step: Step, module: nn.Module, number: int) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
+    generator = torch.Generator().manual_seed(program.number + number)
+    base = torch.randn(3 * S * S, dtype=program.dtype, generator=generator)
+    x, y = base[: S * S].clone().view(S, S), base[-S * S :].clone().view(S, S)
+    match step.inputs:
+        case "same":
+            x = y
+        case "overlapping":
+            x, y = base[: S * S].view(S, S), base[S : S + S * S].view(S, S)
+        case "transposed":
+            x = x.t()
+        case "state" | "p0":
+            x = getattr(module, step.inputs)
+    match program.header:
+        case "keyword":
+            return (x,), {"y": y}
+        case "dict":
+            return ({"x": x, "y": y},), {}
+        case "dataclass":
+            return (Pair(x, y),), {}
+    return (x, y), {}
+
+
+def _modes(step: Step) -> contextlib.ExitStack:
+    stack = contextlib.ExitStack()
+    stack.enter_context(torch.set_grad_enabled(step.gradients))
+    if step.autocast:
+        stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+    return stack
