@@ -125,7 +125,9 @@ def _same_gradient(name: str, got: Tensor | None, want: Tensor | None, tolerance
         assert got is None or not got.any(), f"{name} is not None"
         assert want is None or not want.any(), f"{name} is None"
         return
-    assert got.dtype == want.dtype and got.shape == want.shape, f"{name} is {got.dtype}{[*got.shape]}, not {want.dtype}{[*want.shape]}"
+    assert got.dtype == want.dtype and got.shape == want.shape, (
+        f"{name} is {got.dtype}{[*got.shape]}, not {want.dtype}{[*want.shape]}"
+    )
     _close(name, got, want, tolerance)
 
 
@@ -138,7 +140,9 @@ def _close(name: str, got: Tensor, want: Tensor, least: float) -> None:
     finite = want.abs()[want.isfinite()]
     largest = float(finite.max()) if finite.numel() else 0.0
     right = torch.isclose(got, want, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
-    assert right.all(), f"{name} is {_some(got[~right])}, not {_some(want[~right])}, at {int((~right).sum())} of {right.numel()} places"
+    assert right.all(), (
+        f"{name} is {_some(got[~right])}, not {_some(want[~right])}, at {int((~right).sum())} of {right.numel()} places"
+    )
 
 
 def _some(t: Tensor) -> list[Any]:

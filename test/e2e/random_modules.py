@@ -1,14 +1,16 @@
-"""Random modules as source text, with what is changed between their calls: a strategy of hypothesis, which shrinks what fails.
+"""Random modules as source text, with what is changed between their calls.
 
 All values are square matrices of one size, so that every statement fits after every other, and a statement can be left out.
 """
 
-from dataclasses import dataclass
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 S = 4
@@ -33,14 +35,20 @@ PARTS = {
 BUFFERS = {"state": "torch.zeros(S, S)", "total": "torch.zeros(S)", "count": "torch.zeros((), dtype=torch.int64)"}
 NEEDS = {"tied": "p0", "again": "linear"}
 
-# {a} and {b} stand for values, {v} for the new one. The simplest come first: hypothesis shrinks towards them.
+# {a} and {b} stand for values, {v} for the new one.
 POINTWISE = ["{v} = {a} * 2", "{v} = {a}.sin() + {b}", "{v} = {a} * {b}", "{v} = ({a} - 3 * {b}).tanh()", "{v} = {a} @ {b} / S",
              "{v} = {a} - {a}.mean(0)", "{v} = {a}.softmax(-1)", "{v} = F.leaky_relu({a}, 0.3)"]  # fmt: skip
 WEIGHTS = ["{v} = {a} @ self.p0", "{v} = {a} * self.row", "{v} = {a} @ self.tied + self.p0", "{v} = {a} * self.scale",
            "{v} = {a} + 1 if self.flag else {a}.cos()", "{v} = {a} @ OUTSIDE", "{v} = F.linear({a}, self.p0, self.row)"]  # fmt: skip
 CHILDREN = ["{v} = self.linear({a})", "{v} = self.norm({a})", "{v} = self.drop({a}) + {b}", "{v} = self.block({a})", "{v} = self.seq({a})",
             "{v} = self.again({a})", "{v} = self.layer({a})", "{v} = self.spectral({a})", "{v} = F.dropout({a}, 1.0, self.training) + {b}"]  # fmt: skip
-VIEWS = ["{v} = {a}.t()", "{v} = {a}.view(-1).view(S, S)", "{v} = {a}[:, 1:2].expand(S, S)", "{v} = {a}[:]", "{v} = {a}.reshape(S, S)"]
+VIEWS = [
+    "{v} = {a}.t()",
+    "{v} = {a}.view(-1).view(S, S)",
+    "{v} = {a}[:, 1:2].expand(S, S)",
+    "{v} = {a}[:]",
+    "{v} = {a}.reshape(S, S)",
+]
 MODES = ["{v} = {a}.detach()", "{v} = {a} * 2 if torch.is_grad_enabled() else {a} - 1", "{v} = {a} * 2 if self.training else {a} - 1",
          "{v} = {a} * 2 if self.block.training else {a} - 1", "with torch.no_grad(): {v} = {a} * {b}",
          "with torch.no_grad(): {v} = self.linear({a})", "{v} = Own.apply({a})", "{v} = custom({a})",
@@ -63,7 +71,10 @@ WEIGHT_CHANGES = [
     "m.seq[0].weight = m.seq[0].weight", "m.norm.reset_running_stats()", "OUTSIDE.data.mul_(2)",
 ]  # fmt: skip
 ATTRIBUTE_CHANGES = ["m.scale = 0.25", "m.flag = False"]
-HOOK_CHANGES = ["m.linear.register_forward_hook(lambda module, args, out: out + 1)", "m.register_forward_pre_hook(lambda module, args: None)"]
+HOOK_CHANGES = [
+    "m.linear.register_forward_hook(lambda module, args, out: out + 1)",
+    "m.register_forward_pre_hook(lambda module, args: None)",
+]
 CHILD_NAMES = ["block", "norm", "drop", "seq", "linear", "spectral"]
 CHANGES = [*MODE_CHANGES, *WEIGHT_CHANGES, *ATTRIBUTE_CHANGES, *HOOK_CHANGES]
 
@@ -171,13 +182,24 @@ class Program:
         return used | {NEEDS[n] for n in used if n in NEEDS}
 
     def __str__(self) -> str:
-        kind = f"{self.header} inputs, {self.dtype}, weights of seed {self.number}" + ", a function that closes over it" * self.closure
+        kind = (
+            f"{self.header} inputs, {self.dtype}, weights of seed {self.number}" + ", a function that closes over it" * self.closure
+        )
         return "\n".join([self.text, f"# {kind}", *(f"# {i}. {step}" for i, step in enumerate(self.steps))])
 
     def model(self) -> nn.Module:
         """The module, with the same weights each time."""
         generator = torch.Generator().manual_seed(self.number)
-        names = {"torch": torch, "nn": nn, "F": F, "S": S, "Block": Block, "Own": Own, "custom": custom, "custom_in_place": custom_in_place}
+        names = {
+            "torch": torch,
+            "nn": nn,
+            "F": F,
+            "S": S,
+            "Block": Block,
+            "Own": Own,
+            "custom": custom,
+            "custom_in_place": custom_in_place,
+        }
         names["OUTSIDE"] = nn.Parameter(torch.randn(S, S, generator=generator).to(self.dtype) / S)
         exec(self.text, names)
         with torch.random.fork_rng(devices=[]):
@@ -189,37 +211,31 @@ class Program:
         return made
 
 
-@st.composite
-def programs(draw: st.DrawFn, statements: tuple[str, ...] = tuple(STATEMENTS), changes: tuple[str, ...] = tuple(CHANGES)) -> Program:
-    """Up to six statements and up to three calls after the first."""
+def random_program(seed: int, statements: Sequence[str] = STATEMENTS, changes: Sequence[str] = CHANGES) -> Program:
+    """Up to eight statements, and up to three calls after the first."""
+    r = random.Random(seed)
     values, lines = ["x", "y"], []
-    for i in range(draw(st.integers(1, 6))):
-        a, b = draw(st.sampled_from(values)), draw(st.sampled_from(values))
-        line = draw(st.sampled_from(statements)).format(a=a, b=b, v=f"v{i}")
-        lines.append(line)
-        if f"v{i} =" in line:
+    for i in range(r.randint(1, 8)):
+        a, b = (values[-1] if r.random() < 0.3 else r.choice(values) for _ in range(2))
+        lines.append(r.choice(statements).format(a=a, b=b, v=f"v{i}"))
+        if f"v{i} =" in lines[-1]:
             values.append(f"v{i}")
-    outputs = draw(st.lists(st.sampled_from(values[::-1]), min_size=1, max_size=3))
-    program = Program(tuple(lines), tuple(outputs), ())
-    steps = [draw(_steps(program, ())), *(draw(_steps(program, changes)) for _ in range(draw(st.integers(1, 3))))]
-    return Program(
-        program.lines, program.outputs, tuple(steps), draw(st.sampled_from(list(HEADERS))), draw(st.integers(0, 5)) == 5,
-        draw(st.sampled_from([torch.float32, torch.float64])), draw(st.integers(0, 1 << 20)),
-    )  # fmt: skip
+    outputs = [values[-1], *r.choices(values, k=r.choice([0, 1, 1, 2]))]
+    header, dtype = r.choice(list(HEADERS)), r.choice([torch.float32, torch.float32, torch.float64])
+    program = Program(tuple(lines), tuple(outputs), (), header, r.random() < 0.15, dtype, r.getrandbits(20))
+    return replace(program, steps=(_step(r, program, ()), *(_step(r, program, changes) for _ in range(r.randint(1, 3)))))
 
 
-@st.composite
-def _steps(draw: st.DrawFn, program: Program, changes: tuple[str, ...]) -> Step:
+def _step(r: random.Random, program: Program, changes: Sequence[str]) -> Step:
     possible = [change for change in _filled(changes) if _applies(change, program)]
-    chosen = draw(st.lists(st.sampled_from(possible), max_size=2)) if possible else []
-    inputs = ["apart", "same", "overlapping", "transposed", *({"state", "p0"} & program.parts)]
-    kind = draw(st.sampled_from(sorted(inputs)))
-    gradients = draw(st.booleans())
-    needs = gradients and kind not in ("state", "p0") and draw(st.booleans())
-    return Step(tuple(chosen), kind, needs, gradients, draw(st.integers(0, 5)) == 5)
+    chosen = r.choices(possible, k=r.choice([0, 1, 1, 2])) if possible else []
+    kind = r.choice(["apart", "apart", "same", "overlapping", "transposed", *sorted({"state", "p0"} & program.parts)])
+    gradients = r.random() < 0.6
+    needs = gradients and kind not in ("state", "p0") and r.random() < 0.6
+    return Step(tuple(chosen), kind, needs, gradients, r.random() < 0.1)
 
 
-def _filled(changes: tuple[str, ...]) -> list[str]:
+def _filled(changes: Sequence[str]) -> list[str]:
     return [c.format(child=child) if "{child}" in c else c for c in changes for child in (CHILD_NAMES if "{child}" in c else [""])]
 
 
@@ -227,3 +243,46 @@ def _applies(change: str, program: Program) -> bool:
     """Whether the module has what a change is of."""
     named = [n for n in {**PARTS, **BUFFERS} if f"m.{n}" in change]
     return all(n in program.parts for n in named) and ("OUTSIDE" not in change or "OUTSIDE" in program.text)
+
+
+def smaller(program: Program) -> Iterator[Program]:
+    """Programs with a part left out: a call, a statement, a change, an output, an option."""
+    for i in range(1, len(program.steps)):
+        yield replace(program, steps=program.steps[:i] + program.steps[i + 1 :])
+    for i, line in enumerate(program.lines):
+        new = re.match(r"(?:with .*: )?(v\d+) =", line)
+        rest = [
+            re.sub(rf"\b{new[1]}\b", "x", part) if new else part
+            for part in ("\n".join(program.lines[i + 1 :]), " ".join(program.outputs))
+        ]
+        lines = (*program.lines[:i], *(rest[0].split("\n") if rest[0] else []))
+        yield replace(program, lines=lines, outputs=tuple(rest[1].split()))
+    for i in range(len(program.outputs) * (len(program.outputs) > 1)):
+        yield replace(program, outputs=program.outputs[:i] + program.outputs[i + 1 :])
+    for i, step in enumerate(program.steps):
+        plainer = [replace(step, changes=step.changes[:j] + step.changes[j + 1 :]) for j in range(len(step.changes))]
+        plainer += [replace(step, **{name: value}) for name, value in (("inputs", "apart"), ("needs", False), ("autocast", False))]
+        plainer += [replace(step, gradients=False, needs=False)]
+        yield from (replace(program, steps=(*program.steps[:i], one, *program.steps[i + 1 :])) for one in plainer if one != step)
+    for name, value in (("header", "plain"), ("closure", False), ("dtype", torch.float32)):
+        if getattr(program, name) != value:
+            yield replace(program, **{name: value})
+
+
+def smallest(program: Program, fails: Callable[[Program], bool], tries: int = 150) -> Program:
+    """The program with as much left out as still fails."""
+    left = tries
+    while True:
+        for candidate in smaller(program):
+            left -= 1
+            if left < 0:
+                return program
+            if _is_whole(candidate) and fails(candidate):
+                program = candidate
+                break
+        else:
+            return program
+
+
+def _is_whole(program: Program) -> bool:
+    return all(_applies(c, program) for s in program.steps for c in s.changes)
