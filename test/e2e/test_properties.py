@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from lamina import CompileError
 
-COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "30"))
+COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "24"))
 
 
 class Refused(Exception):
@@ -118,7 +118,7 @@ def _step(program: Program, step: Step, run: Model, module: nn.Module, number: i
 
 def _arguments(program: Program, step: Step, module: nn.Module, number: int) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
     generator = torch.Generator().manual_seed(program.number + number)
-    base = torch.randn(3 * S * S, dtype=program.dtype, generator=generator)
+    base = torch.randn(3 * S * S, generator=generator).to(program.dtype)
     x, y = base[: S * S].clone().view(S, S), base[-S * S :].clone().view(S, S)
     match step.inputs:
         case "same":
