@@ -89,7 +89,7 @@ def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -
     for change in program.steps[0].changes:
         _change(change, module)
     args, kwargs = _arguments(program, program.steps[0], module, 99)
-    model = (lambda *args, **kwargs: module(*args, **kwargs)) if program.closure else module
+    model = _closure(program, module) if program.closure else module
     try:
         with _modes(program.steps[0]):
             return door(model, {"x": args[0], **kwargs} if kwargs else args)
@@ -97,6 +97,16 @@ def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -
         if "self.hidden" in program.text:  # a tensor that is no buffer: lamina.compile says that it would be lost
             raise Refused from error
         raise
+
+
+def _closure(program: Program, module: nn.Module) -> Model:
+    """A function with the module's arguments that calls it."""
+    return {
+        "plain": lambda x, y: module(x, y),
+        "keyword": lambda x, *, y: module(x, y=y),
+        "dict": lambda d: module(d),
+        "dataclass": lambda p: module(p),
+    }[program.header]
 
 
 def _change(change: str, module: nn.Module) -> None:
