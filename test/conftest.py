@@ -1,6 +1,6 @@
 """lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time.
 
-No test sees the store of tuning of whoever runs it."""
+No test sees the store of tuning of whoever runs it. Random inputs are seeded by `seeds`."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,8 @@ import lit.LitConfig
 import lit.Test
 import lit.worker
 import pytest
+
+pytest_plugins = ["seeds"]
 
 ROOT = Path(__file__).parent
 _POOL = pytest.StashKey[ThreadPoolExecutor]()

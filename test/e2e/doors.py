@@ -1,10 +1,14 @@
-"""The two Python front doors, for tests that hold for both."""
+"""The Python front doors, for tests that hold for each of them."""
 
 import copy
+import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from layouts import arranged, fitting
+from observed import agree, observe
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -23,13 +27,18 @@ def by_export(model: Model, args: tuple[Any, ...]) -> Model:
     return lamina.compile(model, args, options=NO_CACHE)
 
 
-def by_dynamo(model: Model, args: tuple[Any, ...]) -> Model:
+def by_dynamo(model: Model, args: tuple[Any, ...], *, dynamic: bool = False) -> Model:
     torch._dynamo.reset()
-    compiled: Model = torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=False, fullgraph=True)
+    compiled: Model = torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=dynamic, fullgraph=True)
     return compiled
 
 
-DOORS = {"lamina.compile": by_export, "torch.compile": by_dynamo}
+def by_dynamo_dynamic(model: Model, args: tuple[Any, ...]) -> Model:
+    """Sizes and numbers are symbols in the graph that Dynamo captures."""
+    return by_dynamo(model, args, dynamic=True)
+
+
+DOORS = {"lamina.compile": by_export, "torch.compile": by_dynamo, "torch.compile dynamic": by_dynamo_dynamic}
 
 
 def clone(values: Any) -> Any:
@@ -64,6 +73,54 @@ def as_eager(door: Callable[..., Model], model: Model, *args: Any, calls: int = 
             for buffer, expected in zip(twin.buffers(), model.buffers(), strict=True):
                 torch.testing.assert_close(buffer, expected, rtol=rtol, atol=atol)
     return mine, got
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and its arguments, drawn anew for each call: tensors whose shapes and dtypes are the same each time.
+
+    layouts  the arguments mean the same in any layout, and when they share memory
+    """
+
+    model: Model
+    draw: Callable[[], tuple[Any, ...]]
+    layouts: bool = True
+
+
+def holds(case: Case, door: Callable[..., Model], *, gradients: bool, seed: int, layouts: int = 3) -> None:
+    """Compiles a case once and calls it with arguments in several layouts, beside eager: all that a caller sees must agree.
+
+    Which layouts, and which of them the model is compiled with, is drawn from the seed. What eager refuses is left out.
+    """
+    rng = random.Random(seed)
+    chosen = fitting(case.draw(), rng, layouts) if case.layouts else ["contiguous"]
+    with torch.set_grad_enabled(gradients):
+        accepted = [(layout, own) for layout in chosen if (own := _leaves(case, layout, gradients)) is not None]
+        assert "contiguous" in dict(accepted), "eager refuses the case"
+        eager, twin = (copy.deepcopy(case.model) if isinstance(case.model, nn.Module) else case.model for _ in range(2))
+        first = arranged(case.draw(), accepted[0][0])
+        compiled = door(twin, first)
+        for number, (layout, own_leaves) in enumerate([*accepted, accepted[0]]):
+            theirs = arranged(case.draw(), layout)
+            mine, draws = clone(theirs), {"gradients": gradients, "seed": rng.getrandbits(60), "own_leaves": own_leaves}
+            try:
+                want = observe(eager, eager, theirs, **draws)
+                agree(observe(compiled, twin, mine, **draws), want)
+            except Exception as error:
+                before = [done for done, _ in accepted[:number]]
+                raise AssertionError(f"{error}\nin a call with {layout} arguments, after {before or 'none'}") from error
+
+
+def _leaves(case: Case, layout: str, gradients: bool) -> bool | None:
+    """Whether eager takes arguments in this layout as leaves of autograd (True), as copies of leaves (False), or not at all."""
+    for own_leaves in (True, False) if gradients else (True,):
+        try:
+            model, args = copy.deepcopy(case.model), arranged(case.draw(), layout)
+            observe(model, model, args, gradients=gradients, seed=0, own_leaves=own_leaves)
+            return own_leaves
+        except (RuntimeError, IndexError):
+            continue
+    return None
 
 
 def memory(t: Tensor) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import BACKEND, DOORS, NO_CACHE, Model, as_eager, by_export, same
+from doors import BACKEND, DOORS, NO_CACHE, Model, by_export, same
 from torch import Tensor, nn
 
 import lamina
@@ -28,61 +28,6 @@ def x(*shape: int) -> Tensor:
 
 def chain(a: Tensor) -> Tensor:
     return ((a + 1) * 2).relu().sub(0.5).sigmoid()
-
-
-FUNCTIONS: dict[str, tuple[Model, tuple[Any, ...]]] = {
-    "a chain": (chain, (x(5, 67),)),
-    "two inputs": (lambda a, b: a * b + b.sum(0), (x(7, 13), x(7, 13))),
-    "several outputs": (lambda a: (a + 1, a.sum(1), a.max()), (x(5, 9),)),
-    "a list": (lambda a: [a * 2, a * 3], (x(5),)),
-    "one in a tuple": (lambda a: (a * 2,), (x(5),)),
-    "0-d": (lambda a, b: (a * b, a + 1, b.exp()), (torch.tensor(2.0), x(4))),
-    "empty": (lambda a: (a * 2, a.sum(0), a.sum(), torch.cat([a, a])), (x(0, 3),)),
-    "empty inside": (lambda a: (a.acos(), a.reshape(3, 0), a.transpose(0, 2) + 1), (x(1, 0, 3),)),
-    "integers": (lambda a: (a // 3, a % 4, a + 2, a.float() / 2, a.sum(), a > 2), (torch.arange(-9, 9).view(3, 6),)),
-    "int32": (lambda a: (a * a, a.sum(), a.max(1)), (torch.arange(-9, 9, dtype=torch.int32).view(3, 6),)),
-    "booleans": (lambda a, b: (a & b, a | ~b, a.any(1), a.all(), a.sum(1)), (x(3, 5) > 0, x(3, 5) > 0)),
-    "bytes": (lambda a: (a + 1, a.float() * 2, a > 3), (torch.arange(250, 256, dtype=torch.uint8),)),
-    "bfloat16": (lambda a: F.gelu(a) * 2, (x(5, 33).bfloat16(),)),
-    "float16": (lambda a: torch.softmax(a, -1), (x(5, 33).half(),)),
-    "float64": (lambda a: torch.softmax(a * 0.1, -1).log(), (x(5, 33).double(),)),
-    "complex": (lambda a: torch.view_as_real(a * 2).sum(-1), (x(4).to(torch.complex64),)),
-    "not finite": (lambda a: (a.relu(), a.exp(), a.max(), a.clamp(-1, 1)), (torch.tensor([float("nan"), float("inf"), -3.0]),)),
-    "constants": (lambda a: a + torch.arange(5) + torch.tensor([1.0, 2, 3, 4, 5]), (x(3, 5),)),
-    "views": (lambda a: a.view(2, 7, 3, 4).transpose(1, 2).reshape(2, 3, 28)[:, 1:, ::3] * 2, (x(2, 7, 12),)),
-    "embedding": (F.embedding, (torch.tensor([[0, 3], [9, 1]]), x(10, 5))),
-    "sort and topk": (lambda a: (a.sort(1), a.topk(3)), (x(4, 9),)),
-    "matmul": (lambda a, b: a @ b + 1, (x(2, 5, 7), x(7, 3))),
-    "convolution": (lambda a, w: F.conv2d(a, w, padding=1).relu(), (x(2, 3, 9, 8), x(4, 3, 3, 3))),
-    "attention": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-        (x(2, 3, 7, 8), x(2, 3, 7, 8), x(2, 3, 7, 8)),
-    ),
-    "pooling": (lambda a: (F.max_pool2d(a, 3, 2, 1), F.avg_pool2d(a, 2), F.adaptive_avg_pool2d(a, 1)), (x(2, 3, 10, 8),)),
-    "cumsum": (lambda a: a.cumsum(1), (x(3, 37),)),
-    "index put": (lambda a, i: a.index_put((i,), torch.ones(2, 4)), (x(6, 4), torch.tensor([1, 3]))),
-    "cross entropy": (F.cross_entropy, (x(7, 11), torch.randint(0, 11, (7,)))),
-    "an effect without a result": (lambda a: torch.linalg.inv(a + 3 * torch.eye(3)), (x(3, 3),)),
-    "no tensor in the result": (lambda a: None, (x(3),)),
-    "numbers in the result": (lambda a: (a.shape[0], a + 1, None, "text"), (x(3),)),
-}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(door: Door, name: str) -> None:
-    fn, args = FUNCTIONS[name]
-    half = name in ("bfloat16", "float16")
-    as_eager(door, fn, *args, rtol=1e-2 if half else 1e-4, atol=1e-2 if half else 1e-5)
-
-
-def test_not_contiguous_and_offset(door: Door) -> None:
-    base = x(20, 30)
-    for a in (base.t(), base[3:9, 4:20], base[::3, 1::2], base.t()[5:, ::4], x(2, 3, 4, 5).to(memory_format=torch.channels_last)):
-        as_eager(door, lambda t: (t * 2 + 1, t.sum(-1), t.transpose(0, 1) + 1), a)
-
-
-def test_expanded(door: Door) -> None:
-    as_eager(door, lambda t: (t * 2).sum(0), x(1, 5).expand(7, 5))
 
 
 @pytest.mark.parametrize(
@@ -140,13 +85,6 @@ def test_trees() -> None:
     same(got["rest"][2], want["rest"][2])
 
 
-def test_trees_by_dynamo() -> None:
-    def fn(a: dict[str, Any], b: list[Any]) -> Any:
-        return {"sum": a["x"] + b[0][1], "rest": (None, 7, [b[0][0] - 1])}
-
-    as_eager(DOORS["torch.compile"], fn, {"x": x(3)}, [(x(3), x(3)), 4])
-
-
 def test_keyword_arguments() -> None:
     linear = nn.Linear(4, 5).eval()
     with torch.no_grad():
@@ -154,13 +92,6 @@ def test_keyword_arguments() -> None:
         a = x(3, 4)
         same(compiled(a), linear(a))
         same(compiled(input=a), linear(a))
-
-
-def test_a_model_in_evaluation(door: Door) -> None:
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(8 * 25, 10), nn.Softmax(-1)
-    )
-    as_eager(door, model.eval(), x(2, 3, 7, 7))
 
 
 def test_an_optimisers_step_is_seen() -> None:

@@ -24,13 +24,17 @@ def by_export(model: Model, args: tuple[Any, ...]) -> Model:
     return lamina.compile(model, args, options=STRICT)
 
 
-def by_torch(model: Model, args: tuple[Any, ...]) -> Model:
+def by_torch(model: Model, args: tuple[Any, ...], dynamic: bool = False) -> Model:
     torch._dynamo.reset()
-    compiled: Model = torch.compile(model, backend=BACKEND, options=STRICT, dynamic=False, fullgraph=True)
+    compiled: Model = torch.compile(model, backend=BACKEND, options=STRICT, dynamic=dynamic, fullgraph=True)
     return compiled
 
 
-@pytest.fixture(params=[by_export, by_torch], ids=list(DOORS))
+def by_torch_dynamic(model: Model, args: tuple[Any, ...]) -> Model:
+    return by_torch(model, args, dynamic=True)
+
+
+@pytest.fixture(params=[by_export, by_torch, by_torch_dynamic], ids=list(DOORS))
 def door(request: pytest.FixtureRequest) -> Door:
     chosen: Door = request.param
     return chosen

@@ -159,8 +159,9 @@ def test_results_far_apart() -> None:
         "GROUPS": 2, "N": 16, "D": 16, "E": 16, "STAGES": 2, "PROGRAMS": 1,
     }  # fmt: skip
     simulate(specialised, 1, given)
-    found = out.as_strided((3, 16, 16), (1 << 30, 16, 1)).float()
-    assert torch.allclose(found.double(), exact(q, k, v)[0], rtol=0.2, atol=1e-3)
+    found, want = out.as_strided((3, 16, 16), (1 << 30, 16, 1)).double(), exact(q, k, v)[0]
+    weights = 2.0**-8 * exact(q, k, v.abs())[0]  # a weight is rounded to bf16 before it is multiplied
+    assert bool(((found - want).abs() <= want.abs() / 8 + 9 / 8 * weights + 2.0**-17).all())  # float8_e5m2: normal or subnormal
 
 
 @pytest.mark.parametrize(

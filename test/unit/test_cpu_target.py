@@ -51,11 +51,6 @@ def run(request: pytest.FixtureRequest) -> Loaded:
     return Loaded(compile_text(KERNELS.read_text(), request.param))
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng()
-
-
 def bf16_of(x: np.ndarray) -> np.ndarray:
     """The bits of the nearest bf16, ties to even."""
     b = x.astype(np.float32).view(np.uint32).astype(np.uint64)

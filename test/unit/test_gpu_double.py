@@ -61,10 +61,9 @@ def check(got: np.ndarray, exact: np.ndarray, bound: float, *arguments: np.ndarr
 
 @wide
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_whole_range(name: str) -> None:
+def test_whole_range(name: str, rng: np.random.Generator) -> None:
     bound, reference = FUNCTIONS[name]
     count = 2 if name in ("atan2", "powf") else 1
-    rng = np.random.default_rng()
     arrays = [inputs(rng) for _ in range(count)]
     if count > 1:
         arrays[1] = rng.permutation(arrays[1])
@@ -75,16 +74,15 @@ def test_whole_range(name: str) -> None:
     check(got, exact, bound, *arrays)
 
 
-def test_erf() -> None:
-    x = inputs(np.random.default_rng())
+def test_erf(rng: np.random.Generator) -> None:
+    x = inputs(rng)
     with np.errstate(all="ignore"):
         got = run(kernel("%r = math.erf %v0 : vector<4xf64>", "vector<4xf64>"), x)
     check(got, torch.erf(torch.from_numpy(x)).numpy().astype(np.longdouble), 2, x)
 
 
 @wide
-def test_powers_of_moderate_size() -> None:
-    rng = np.random.default_rng()
+def test_powers_of_moderate_size(rng: np.random.Generator) -> None:
     x, y = np.abs(rng.standard_normal(COUNT)) + 0.1, rng.standard_normal(COUNT) * 4
     got = run(kernel("%r = math.powf %v0, %v1 : vector<4xf64>", "vector<4xf64>", 2), x, y)
     check(got, np.power(x.astype(np.longdouble), y.astype(np.longdouble)), 1.5, x, y)

@@ -7,27 +7,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_programs import Simulated, distributed
-from oracle import compare
+from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
-
-BF16 = torch.bfloat16
-
-
-def x(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64).to(dtype)
-
-
-def labels(n: int, classes: int) -> Tensor:
-    return torch.randint(0, classes, (n,))
-
-
-def run(fn: Callable[..., Any], *inputs: Tensor) -> Simulated:
-    program = Simulated(*distributed(fn, inputs))
-    half = any(x.dtype in (BF16, torch.float16) for x in inputs)
-    compare(fn, inputs, program(*inputs), slack=1 if half else 4, ulps=1 if half else 8)
-    return program
-
 
 CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "odd sizes": (lambda a: (a + 1).relu(), [x(100, 37)]),

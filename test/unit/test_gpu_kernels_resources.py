@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import TARGET, tiled
-from test_gpu_kernels import BF16, x
+from kernel_inputs import BF16, x
 from torch import Tensor
 
 from lamina.targets import named

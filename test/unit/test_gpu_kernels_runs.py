@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import Simulated
-from test_gpu_kernels import BF16, run, x
+from kernel_inputs import BF16, run, x
 from torch import Tensor
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from test_gpu_kernels import BF16, labels, run, x
+from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
 
 CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {

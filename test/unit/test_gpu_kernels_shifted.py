@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from test_gpu_kernels import BF16, labels, run, x
+from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
 
 

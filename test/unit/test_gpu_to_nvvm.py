@@ -56,8 +56,8 @@ def values(rng: np.random.Generator, dtype: type = np.float32) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
-def test_angles(name: str) -> None:
-    x = values(np.random.default_rng())
+def test_angles(name: str, rng: np.random.Generator) -> None:
+    x = values(rng)
     with np.errstate(invalid="ignore"):
         got, exact = (
             run(kernel(f"%r = math.{name} %v0 : vector<4xf32>", "vector<4xf32>"), x),
@@ -67,8 +67,7 @@ def test_angles(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_remainders_are_exact(dtype: type) -> None:
-    rng = np.random.default_rng()
+def test_remainders_are_exact(dtype: type, rng: np.random.Generator) -> None:
     x, y = values(rng, dtype), rng.permutation(values(rng, dtype))
     of = f"vector<4xf{np.dtype(dtype).itemsize * 8}>"
     with np.errstate(invalid="ignore"):
@@ -81,8 +80,7 @@ def test_reductions_are_trees() -> None:
     np.testing.assert_array_equal(run(kernel(body, "vector<4xf32>"), x), np.repeat(x.reshape(-1, 4).sum(1), 4))
 
 
-def test_quotients_and_roots() -> None:
-    rng = np.random.default_rng()
+def test_quotients_and_roots(rng: np.random.Generator) -> None:
     x, y = values(rng), rng.permutation(values(rng))
     body = "%d = arith.divf %v0, %v1 : vector<4xf32>\n %a = math.absf %d : vector<4xf32>\n %r = math.rsqrt %a : vector<4xf32>"
     with np.errstate(all="ignore"):
@@ -90,8 +88,8 @@ def test_quotients_and_roots() -> None:
         np.testing.assert_allclose(run(kernel(body, "vector<4xf32>", 2), x, y), exact, rtol=4e-7)
 
 
-def test_halves_compute_in_f32() -> None:
-    x = values(np.random.default_rng(), np.float16)
+def test_halves_compute_in_f32(rng: np.random.Generator) -> None:
+    x = values(rng, np.float16)
     body = "%s = arith.mulf %v0, %v0 : vector<4xf16>\n %r = math.floor %s : vector<4xf16>"
     with np.errstate(all="ignore"):
         exact = np.floor((x.astype(np.float32) * x.astype(np.float32)).astype(np.float16))

@@ -15,16 +15,14 @@ def bits_of_float(spelt: str) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def test_floats_are_exact() -> None:
-    rng = np.random.default_rng()
+def test_floats_are_exact(rng: np.random.Generator) -> None:
     for value in rng.integers(0, 1 << 32, 2000, dtype=np.uint32).view(np.float32):
         if np.isfinite(value):
             shortest = np.format_float_scientific(value, trim="k", unique=True)
             assert bits_of_float(spelling("float", shortest)) == value.view(np.uint32)
 
 
-def test_halves_and_doubles_are_exact() -> None:
-    rng = np.random.default_rng()
+def test_halves_and_doubles_are_exact(rng: np.random.Generator) -> None:
     for value in rng.integers(0, 1 << 16, 500, dtype=np.uint16).view(np.float16):
         if np.isfinite(value):
             assert spelling("half", np.format_float_scientific(value)) == f"0xH{value.view(np.uint16):04X}"

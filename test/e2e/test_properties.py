@@ -1,0 +1,157 @@
+"""Random modules, compiled once, changed and called again: all that a caller sees is as in eager.
+
+LAMINA_TEST_MODULES=N draws N modules for each door instead of a few. What fails is printed with all left out that it fails without.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from doors import DOORS, Model
+from observed import Observed, agree, observe
+from random_modules import ATTRIBUTE_CHANGES, HOOK_CHANGES, Pair, Program, S, Step, random_program, smallest
+from torch import Tensor, nn
+
+from lamina import CompileError
+
+COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "24"))
+
+
+class Refused(Exception):
+    """Eager, or torch's own back end, does not run a program either."""
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+@pytest.mark.parametrize("door", DOORS)
+def test_random_module(door: str, number: int, seed: int) -> None:
+    program = _without(random_program(seed), HOOK_CHANGES if "torch" in door else ATTRIBUTE_CHANGES)
+    if failure(program, door):
+        program = smallest(program, lambda p: failure(p, door) is not None)
+        raise AssertionError(f"{failure(program, door)}\n\n{program}")
+
+
+def failure(program: Program, door: str) -> str | None:
+    """What is wrong with a program through a door, if anything that torch's own back end does better."""
+    try:
+        compare(program, DOORS[door])
+    except Refused:
+        return None
+    except Exception as error:
+        return None if "torch" in door and not _holds(program, _aot_eager) else f"{type(error).__name__}: {error}"
+    return None
+
+
+def _without(program: Program, changes: list[str]) -> Program:
+    """Attributes of Python are constants of what lamina.compile makes, as its documentation says, hooks of what torch.compile
+    makes."""
+    return replace(program, steps=tuple(replace(s, changes=tuple(c for c in s.changes if c not in changes)) for s in program.steps))
+
+
+def _aot_eager(model: Model, args: tuple[Any, ...]) -> Model:
+    torch._dynamo.reset()
+    compiled: Model = torch.compile(model, backend="aot_eager", dynamic=False, fullgraph=True)
+    return compiled
+
+
+def _holds(program: Program, door: Callable[..., Model]) -> bool:
+    try:
+        compare(program, door)
+    except Exception:
+        return False
+    return True
+
+
+def compare(program: Program, door: Callable[..., Model]) -> None:
+    """Calls a module and its compiled twin, step by step. AssertionError where they differ, Refused where eager fails."""
+    try:
+        alone = program.model()
+        for number, step in enumerate(program.steps):
+            _step(program, step, alone, alone, number)
+    except Exception as error:
+        raise Refused from error
+    eager, twin = program.model(), program.model()
+    compiled = _compiled(program, twin, door)
+    for number, step in enumerate(program.steps):
+        want = _step(program, step, eager, eager, number)
+        try:
+            agree(_step(program, step, compiled, twin, number), want, 0.1 if step.autocast else 0.0)
+        except Exception as error:
+            if "share memory" in str(error) and isinstance(error, ValueError):  # said in so many words, with what to do
+                return
+            raise AssertionError(f"call {number}: {type(error).__name__}: {error}") from error
+
+
+def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -> Model:
+    for change in program.steps[0].changes:
+        _change(change, module)
+    args, kwargs = _arguments(program, program.steps[0], module, 99)
+    model = _closure(program, module) if program.closure else module
+    try:
+        with _modes(program.steps[0]):
+            return door(model, {"x": args[0], **kwargs} if kwargs else args)
+    except CompileError as error:
+        if "self.hidden" in program.text:  # a tensor that is no buffer: lamina.compile says that it would be lost
+            raise Refused from error
+        raise
+
+
+def _closure(program: Program, module: nn.Module) -> Model:
+    """A function with the module's arguments that calls it."""
+    return {
+        "plain": lambda x, y: module(x, y),
+        "keyword": lambda x, *, y: module(x, y=y),
+        "dict": lambda d: module(d),
+        "dataclass": lambda p: module(p),
+    }[program.header]
+
+
+def _change(change: str, module: nn.Module) -> None:
+    exec(change, {"m": module, "nn": nn, "torch": torch, "OUTSIDE": module.outside})
+
+
+def _step(program: Program, step: Step, run: Model, module: nn.Module, number: int) -> Observed:
+    """One call; the changes of the first are those that the module is compiled with."""
+    for change in step.changes if number or run is module else ():
+        _change(change, module)
+    args, kwargs = _arguments(program, step, module, number)
+    with _modes(step):
+        return observe(
+            lambda *given: run(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True))),
+            module, (*args, *kwargs.values()), gradients=step.gradients, seed=number, inputs_need=step.needs,
+            own_leaves=not any(change in program.text for change in ("x.add_", "y.mul_", "x[1]", "y.t()[0]", "in_place(y)")),
+        )  # fmt: skip
+
+
+def _arguments(program: Program, step: Step, module: nn.Module, number: int) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
+    generator = torch.Generator().manual_seed(program.number + number)
+    base = torch.randn(3 * S * S, generator=generator).to(program.dtype)
+    x, y = base[: S * S].clone().view(S, S), base[-S * S :].clone().view(S, S)
+    match step.inputs:
+        case "same":
+            x = y
+        case "overlapping":
+            x, y = base[: S * S].view(S, S), base[S : S + S * S].view(S, S)
+        case "transposed":
+            x = x.t()
+        case "state" | "p0":
+            x = getattr(module, step.inputs)
+    match program.header:
+        case "keyword":
+            return (x,), {"y": y}
+        case "dict":
+            return ({"x": x, "y": y},), {}
+        case "dataclass":
+            return (Pair(x, y),), {}
+    return (x, y), {}
+
+
+def _modes(step: Step) -> contextlib.ExitStack:
+    stack = contextlib.ExitStack()
+    stack.enter_context(torch.set_grad_enabled(step.gradients))
+    if step.autocast:
+        stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+    return stack

@@ -1,0 +1,61 @@
+"""One number repeats what random tests draw, whichever of them run, in however many processes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+DRAWS = """
+import random, numpy as np, pytest, torch
+
+AT_IMPORT = torch.rand(()).item()
+
+@pytest.mark.parametrize("i", range(4))
+def test_draws(i, rng):
+    print("\\ndrawn", i, AT_IMPORT, torch.rand(()).item(), np.random.rand(), random.random(), rng.random())
+    assert i != 2
+"""
+
+
+def session(folder: Path, *args: str, given: str = "", test: str = "") -> str:
+    """What a session of pytest prints that runs DRAWS, or one test of it."""
+    (folder / "test_draws.py").write_text(DRAWS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rA",
+        "-p",
+        "seeds",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        f"--rootdir={folder}",
+    ]
+    environment = {"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin", "LAMINA_TEST_SEED": given}
+    return subprocess.run([*command, *args, str(folder / "test_draws.py") + test], capture_output=True, text=True, env=environment, cwd=folder).stdout
+
+
+def drawn(said: str) -> set[str]:
+    return set(re.findall(r"^drawn .*", said, re.MULTILINE))
+
+
+def test_a_seed_repeats_a_session(tmp_path: Path) -> None:
+    first = session(tmp_path)
+    given = re.findall(r"--seed=(\d+) repeats them", first)
+    assert len(given) == 2 and len(set(given)) == 1, "at the start, and with the test that failed"
+    assert len(drawn(first)) == 4
+    assert drawn(session(tmp_path, "-n", "1", f"--seed={given[0]}")) == drawn(first)
+    assert drawn(session(tmp_path, given=given[0], test="::test_draws[3]")) == {line for line in drawn(first) if line.startswith("drawn 3")}
+
+
+def test_no_generator_has_a_seed_of_its_own() -> None:
+    """numpy's take one from the system unless they are given one: the fixtures `rng` and `seed` are for them."""
+    unseeded = re.compile(r"default_rng\(\)|\bRandom\(\)|RandomState\(\)|\.seed\(\)")
+    found = [
+        str(path.relative_to(TESTS)) for path in TESTS.rglob("*.py") if path != Path(__file__) and unseeded.search(path.read_text())
+    ]
+    assert found == []
