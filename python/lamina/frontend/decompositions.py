@@ -24,7 +24,7 @@ from .decompositions_pointwise import POINTWISE
 from .decompositions_pool import POOLS
 from .decompositions_random import RANDOM
 from .decompositions_reduce import REDUCTIONS
-from .eager_layout import as_eager
+from .eager_layout import as_eager, is_composed_by_torch
 
 aten = torch.ops.aten
 
@@ -51,7 +51,7 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
-    return {op: as_eager(op, fn) for op, fn in base.items()} | own()
+    return {op: fn if is_composed_by_torch(op) else as_eager(op, fn) for op, fn in base.items()} | own()
 
 
 @cache
