@@ -109,7 +109,7 @@ def storage(value: Tensor) -> int:
 
 def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outputs:
     """`inputs`: the placeholders that are tensors, in the order of the compiled graph's arguments."""
-    of_input = {storage(node.meta["val"]): i for i, node in reversed(list(enumerate(inputs)))}
+    viewed = _viewed(graph, inputs)
     producers = _producers(graph)
     shared = _shared(outputs)
     bases: list[fx.Node] = []
@@ -120,8 +120,8 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
             continue
         value = output.meta["val"]
         held = storage(value)
-        if held in of_input:
-            found.append(_view("input", of_input[held], value, inputs[of_input[held]].meta["val"]))
+        if output in viewed:
+            found.append(_view("input", viewed[output], value, inputs[viewed[output]].meta["val"]))
             continue
         if value.numel() == 0:
             found.append(Empty(value.dtype, tuple(value.shape), tuple(value.stride()), str(value.device)))
@@ -133,6 +133,23 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
             bases.append(base)
         found.append(_view("result", bases.index(base), value, base.meta["val"]))
     return Outputs(tuple(bases), tuple(found))
+
+
+def _viewed(graph: fx.Graph, inputs: list[fx.Node]) -> dict[fx.Node, int]:
+    """For the nodes that view an input, which one: by the ops between them, as inputs that shared memory when they were traced need
+    not share it at a call."""
+    found = {node: i for i, node in enumerate(inputs)}
+    for node in graph.nodes:
+        memory = _memory(node)
+        source = next((arg for arg in node.all_input_nodes if arg in found and _memory(arg) & memory), None)
+        if source is not None and node.op == "call_function":
+            found[node] = found[source]
+    return found
+
+
+def _memory(node: fx.Node) -> set[int]:
+    value = node.meta.get("val")
+    return {storage(v) for v in (value if isinstance(value, list | tuple) else (value,)) if isinstance(v, Tensor)}
 
 
 def is_dense(value: Tensor) -> bool:

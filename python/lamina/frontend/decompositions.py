@@ -26,7 +26,7 @@ from .decompositions_pointwise import POINTWISE
 from .decompositions_pool import POOLS
 from .decompositions_random import RANDOM
 from .decompositions_reduce import REDUCTIONS
-from .eager_layout import as_eager
+from .eager_layout import as_eager, is_composed_by_torch
 
 aten = torch.ops.aten
 
@@ -53,7 +53,8 @@ def table() -> Table:
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
-    return {op: as_eager(op, fn) for op, fn in base.items()} | {op: guarded(op, fn) for op, fn in own().items()}
+    laid_out = {op: fn if is_composed_by_torch(op) else as_eager(op, fn) for op, fn in base.items()}
+    return laid_out | {op: guarded(op, fn) for op, fn in own().items()}
 
 
 @cache

@@ -66,6 +66,13 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return torch.where(_position(x, dim) == index % x.shape[dim], src.to(x.dtype).unsqueeze(dim), x)
 
 
+def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
+    """Elements that share a place are copied apart first, as in eager."""
+    if all(s or n < 2 for n, s in zip(x.shape, x.stride(), strict=True)):
+        return NotImplemented
+    return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
+
+
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
     parts, start = [], 0
     for size in sizes:
@@ -130,6 +137,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.select_backward.default: select_backward,
     aten.slice_scatter.default: slice_scatter,
     aten.select_scatter.default: select_scatter,
+    aten.as_strided_scatter.default: as_strided_scatter,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
     aten.copy.default: copy,

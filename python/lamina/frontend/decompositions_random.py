@@ -73,6 +73,34 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     return kept
 
 
+def rrelu(
+    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: torch.Generator | None = None
+) -> Tensor:
+    noise = torch.empty_like(x, memory_format=torch.contiguous_format)
+    out: Tensor = aten.rrelu_with_noise_functional.default(x, noise, lower, upper, training, generator)[0]
+    return out
+
+
+def rrelu_with_noise_functional(
+    x: Tensor,
+    noise: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> Any:
+    """x times the noise, which is drawn between the bounds where x is at most 0, and 1 elsewhere."""
+    if not training:
+        return aten.leaky_relu.default(x, (lower + upper) / 2), noise.clone()
+    if generator is None and x.dtype in _DIGITS:
+        slope = (_uniform(list(x.shape), torch.float32, x.device) * (upper - lower) + lower).to(x.dtype)
+        noise = torch.where(x <= 0, slope, torch.ones_like(slope))
+        return x * noise, noise
+    if x.is_contiguous():
+        return NotImplemented
+    return aten.rrelu_with_noise_functional.default(x.contiguous(), noise, lower, upper, training, generator)
+
+
 def bernoulli(x: Tensor, *, generator: Any = None) -> Any:
     """1 with the probability that x holds."""
     if generator is not None or x.dtype not in _DIGITS:
@@ -109,6 +137,8 @@ RANDOM: dict[Any, Callable[..., Any]] = {
     aten.native_dropout.default: native_dropout,
     aten.native_dropout_backward.default: native_dropout_backward,
     aten.dropout.default: dropout,
+    aten.rrelu.default: rrelu,
+    aten.rrelu_with_noise_functional.default: rrelu_with_noise_functional,
     aten.bernoulli.default: bernoulli,
     aten.bernoulli.p: bernoulli_p,
     aten.rand.default: rand,

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from .aliases import storage
 from .attention import keep_whole
 from .backend_error import passed_on
 from .custom.substitute import with_kernels, with_registered
@@ -60,7 +61,7 @@ def autograd(
     compile  what compiles each of them: compile_graph, or one that also watches it
     """
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
     with_grad = torch.is_grad_enabled()
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
@@ -77,7 +78,12 @@ def autograd(
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)
-        return min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
+        changed = _changed()
+        whole = _copied(joint) if changed else joint
+        forward, backward = min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
+        if changed and _saves(forward, changed, kwargs["num_fwd_outputs"]):
+            return default_partition(whole, *args, **kwargs)
+        return forward, backward
 
     through = aot_autograd(
         fw_compiler=compiler,
@@ -91,11 +97,29 @@ def autograd(
     return compiled
 
 
+def _changed() -> set[int]:
+    """The arguments of the graph being compiled whose contents it changes, by number."""
+    context = torch._guards.TracingContext.try_get()
+    found = None if context is None else context.fw_metadata
+    return set() if found is None else {i for i, info in enumerate(found.input_info) if info.mutates_data}
+
+
 def _weights() -> set[int]:
     """The arguments of the graph being compiled that are parameters or buffers, none of which it writes."""
     context = torch._guards.TracingContext.try_get()
     found = None if context is None else context.fw_metadata
-    if found is None:
-        return set()
-    written = {i for i, info in enumerate(found.input_info) if info.mutates_data}
-    return set(found.static_input_indices or ()) - written
+    return set() if found is None else set(found.static_input_indices or ()) - _changed()
+
+
+def _copied(gm: fx.GraphModule) -> fx.GraphModule:
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {})).meta = dict(gm.graph.output_node().meta)
+    return fx.GraphModule(gm, graph)
+
+
+def _saves(forward: fx.GraphModule, changed: set[int], results: int) -> bool:
+    """Whether a forward graph keeps an argument that is changed after it, to compute something again of it in backward."""
+    arguments = {f"primals_{i + 1}" for i in changed}
+    memory = {storage(n.meta["val"]) for n in forward.graph.nodes if n.op == "placeholder" and n.name in arguments}
+    kept = [node.meta.get("val") for node in forward.graph.output_node().args[0][results:] if isinstance(node, fx.Node)]
+    return any(isinstance(value, Tensor) and storage(value) in memory for value in kept)
