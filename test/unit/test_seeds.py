@@ -36,7 +36,9 @@ def session(folder: Path, *args: str, given: str = "", test: str = "") -> str:
         f"--rootdir={folder}",
     ]
     environment = {"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin", "LAMINA_TEST_SEED": given}
-    return subprocess.run([*command, *args, str(folder / "test_draws.py") + test], capture_output=True, text=True, env=environment, cwd=folder).stdout
+    return subprocess.run(
+        [*command, *args, str(folder / "test_draws.py") + test], capture_output=True, text=True, env=environment, cwd=folder
+    ).stdout
 
 
 def drawn(said: str) -> set[str]:
@@ -49,7 +51,9 @@ def test_a_seed_repeats_a_session(tmp_path: Path) -> None:
     assert len(given) == 2 and len(set(given)) == 1, "at the start, and with the test that failed"
     assert len(drawn(first)) == 4
     assert drawn(session(tmp_path, "-n", "1", f"--seed={given[0]}")) == drawn(first)
-    assert drawn(session(tmp_path, given=given[0], test="::test_draws[3]")) == {line for line in drawn(first) if line.startswith("drawn 3")}
+    assert drawn(session(tmp_path, given=given[0], test="::test_draws[3]")) == {
+        line for line in drawn(first) if line.startswith("drawn 3")
+    }
 
 
 def test_no_generator_has_a_seed_of_its_own() -> None:
