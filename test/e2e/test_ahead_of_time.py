@@ -431,6 +431,36 @@ def test_tensors_that_forward_assigns(kind: type[nn.Module], grad: bool) -> None
             same(model.h, twin.h)
 
 
+_GLOBAL = Grows()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_tensors_that_other_modules_assign(grad: bool) -> None:
+    """Submodules, and modules that only a closure or a global variable holds."""
+    inner, other = Grows(), copy.deepcopy(_GLOBAL)
+    twin = copy.deepcopy(inner)
+    with torch.set_grad_enabled(grad):
+        for compiled, model in (
+            (ahead(nn.Sequential(inner, nn.ReLU()), x(4)), lambda a: twin(a).relu()),
+            (ahead(lambda a: inner(a) * 2, x(4)), lambda a: twin(a) * 2),
+            (ahead(lambda a: _GLOBAL(a) * 2, x(4)), lambda a: other(a) * 2),
+        ):
+            for _ in range(3):
+                a = x(4)
+                same(compiled(a), model(a))
+        same([inner.h, inner.seen, _GLOBAL.h, _GLOBAL.seen], [twin.h, twin.seen, other.h, other.seen])
+
+
+def test_a_result_that_is_given_twice() -> None:
+    model = nn.Linear(4, 4)
+    compiled = ahead(lambda a: (b := model(a), b, b + 1, 3), x(3, 4).requires_grad_())
+    a = x(3, 4).requires_grad_()
+    one, two, three, number = compiled(a)
+    assert one is two and number == 3
+    (found,) = torch.autograd.grad((one + 2 * two + 3 * three).sum(), a)
+    torch.testing.assert_close(found, 6 * model.weight.sum(0).expand(3, 4))
+
+
 def assigns(kind: str) -> nn.Module:
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -87,3 +87,44 @@ def test_arguments_that_share_memory_and_change() -> None:
         same(compiled(mine, mine), fn(theirs, theirs))
         same(mine, theirs)
         as_eager(DOORS["torch.compile"], lambda a: fn(a, a), x(4))
+
+
+def test_arguments_that_share_memory_when_compiled_alone() -> None:
+    """Gradients of separate arguments were those of arguments that lie as the first ones did."""
+
+    def fn(a: Tensor, b: Tensor) -> Tensor:
+        return (a.view(3, 4) @ b).relu()
+
+    def pair(shared: bool) -> tuple[Tensor, Tensor]:
+        memory = x(40)
+        a, b = memory[:12], memory[12:32].view(4, 5)
+        return (
+            (a.detach().requires_grad_(), b.detach().requires_grad_())
+            if shared
+            else (x(12).requires_grad_(), x(4, 5).requires_grad_())
+        )
+
+    for door in DOORS.values():
+        compiled = door(fn, pair(True))
+        for shared in (True, False, False, True):
+            args = pair(shared)
+            found = torch.autograd.grad(compiled(*args).sin().sum(), args)
+            same(list(found), list(torch.autograd.grad(fn(*args).sin().sum(), args)))
+
+
+def test_gradients_of_what_was_computed_of_an_argument_before_it_changed() -> None:
+    weight = x(4).requires_grad_()
+
+    def fn(a: Tensor, w: Tensor) -> Tensor:
+        b = (a + 1).sin()
+        a.zero_()
+        return b * w
+
+    for door in DOORS.values():
+        compiled = door(fn, (x(4), weight))
+        for _ in range(2):
+            mine = x(4)
+            theirs = mine.clone()
+            (found,) = torch.autograd.grad(compiled(mine, weight).sum(), weight)
+            (expected,) = torch.autograd.grad(fn(theirs, weight).sum(), weight)
+            same([found, mine], [expected, theirs])

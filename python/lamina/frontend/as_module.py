@@ -2,7 +2,7 @@
 
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import nn
@@ -39,6 +39,18 @@ class FunctionModule(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.__dict__["function"](*args, **kwargs)
+
+
+class Holder(nn.Module):
+    """A module with others beside it that its forward uses."""
+
+    def __init__(self, model: nn.Module, others: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.model = model
+        self.others = nn.ModuleList(others)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.model(*args, **kwargs)
 
 
 def closed_over(function: Callable[..., Any]) -> dict[str, Any]:

@@ -30,8 +30,8 @@ class Assignments:
         self.places: list[Place] = []
 
     def __enter__(self) -> "Assignments":
-        self._before = _Snapshot(self.module)
-        self._inside: _Snapshot | None = None
+        self._before = Snapshot(self.module)
+        self._inside: Snapshot | None = None
         self._hooks = [
             self.module.register_forward_pre_hook(self._enter, prepend=True),
             self.module.register_forward_hook(self._leave),
@@ -44,19 +44,21 @@ class Assignments:
         self._before.restore()
 
     def _enter(self, *_: object) -> None:
-        self._inside = _Snapshot(self.module)  # with torch.export's tensors in place
+        self._inside = Snapshot(self.module)  # with torch.export's tensors in place
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> Any:
         """The output, with the tensors that forward assigned where it did."""
         assert self._inside is not None
-        found = dict(self._inside.assigned())
-        self.places = [place for place, _ in found.values()]
-        return (output, [value for _, value in found.values()]) if found else None
+        found = list(self._inside.assigned())
+        self.places = [place for place, _, _ in found]
+        for (held, name), old, _ in found:  # torch.export writes some into the model's buffers and forgets others
+            held.pop(name) if old is _MISSING else held.update({name: old})
+        return (output, [value for _, _, value in found]) if found else None
 
 
 @dataclass
-class _Snapshot:
-    """What a model's modules hold now. `held`: for each dictionary of a module the module's name, which one it is, and a copy."""
+class Snapshot:
+    """What the modules of a model hold now. `held`: their names, their dictionaries by kind, and copies of these."""
 
     root: nn.Module
     held: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
@@ -77,8 +79,9 @@ class _Snapshot:
             if type(value) in (list, dict, set):
                 self.inner.append((_joined(path, name), value, value.copy()))
 
-    def assigned(self) -> Iterator[tuple[str, tuple[Place, Tensor]]]:
-        """The tensors that attributes hold which held others. CompileError for what else has changed."""
+    def assigned(self) -> Iterator[tuple[Place, Any, Tensor]]:
+        """The attributes that hold other tensors now, with what they held and what they hold. CompileError for what else has
+        changed."""
         for path, kind, held, before in self.held:
             now = held if kind else {name: value for name, value in held.items() if name in before or _is_attribute(name, value)}
             for name in {**before, **now}:
@@ -86,10 +89,9 @@ class _Snapshot:
                 if old is new or _is_equal(old, new):
                     continue
                 where = _joined(path, name)
-                if kind == "_buffers" and isinstance(new, Tensor) and _is_alike(old, new):
-                    continue  # torch.export writes it into the buffer
-                if not kind and isinstance(new, Tensor) and not isinstance(new, nn.Parameter):
-                    yield where, ((held, name), new)
+                kept = (kind == "_buffers" and old is not _MISSING) or not kind
+                if kept and isinstance(new, Tensor) and not isinstance(new, nn.Parameter):
+                    yield (held, name), old, new
                     continue
                 raise CompileError(
                     f"forward changes {_kind(kind)} {where!r} of the model, which a graph does not keep", remedy=_REMEDY
@@ -101,6 +103,7 @@ class _Snapshot:
                 )
 
     def restore(self) -> None:
+        """Gives the modules back what they held."""
         for _, kind, held, before in self.held:
             for name in [n for n, v in held.items() if n not in before and (kind or _is_attribute(n, v))]:
                 del held[name]
@@ -133,10 +136,6 @@ def _is_attribute(name: str, value: Any) -> bool:
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _is_alike(old: Any, new: Tensor) -> bool:
-    return isinstance(old, Tensor) and (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device)
 
 
 def _is_equal(old: Any, new: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
@@ -78,7 +79,7 @@ def autograd(
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)
-        changed = _changed()
+        changed = _changed(joint)
         whole = _copied(joint) if changed else joint
         forward, backward = min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
         if changed and _saves(forward, changed, kwargs["num_fwd_outputs"]):
@@ -97,18 +98,21 @@ def autograd(
     return compiled
 
 
-def _changed() -> set[int]:
-    """The arguments of the graph being compiled whose contents it changes, by number."""
-    context = torch._guards.TracingContext.try_get()
-    found = None if context is None else context.fw_metadata
-    return set() if found is None else {i for i, info in enumerate(found.input_info) if info.mutates_data}
-
-
 def _weights() -> set[int]:
     """The arguments of the graph being compiled that are parameters or buffers, none of which it writes."""
     context = torch._guards.TracingContext.try_get()
     found = None if context is None else context.fw_metadata
-    return set() if found is None else set(found.static_input_indices or ()) - _changed()
+    if found is None:
+        return set()
+    written = {i for i, info in enumerate(found.input_info) if info.mutates_data}
+    return set(found.static_input_indices or ()) - written
+
+
+def _changed(joint: fx.GraphModule) -> set[str]:
+    """The arguments of a graph of both passes whose new contents it returns, by name."""
+    results = joint.graph.output_node().meta.get("desc") or ()
+    changed = [result.mutated_input for result in results if isinstance(result, InputMutationAOTOutput)]
+    return {node.name for node in joint.graph.nodes if node.op == "placeholder" and node.meta.get("desc") in changed}
 
 
 def _copied(gm: fx.GraphModule) -> fx.GraphModule:
@@ -117,9 +121,8 @@ def _copied(gm: fx.GraphModule) -> fx.GraphModule:
     return fx.GraphModule(gm, graph)
 
 
-def _saves(forward: fx.GraphModule, changed: set[int], results: int) -> bool:
+def _saves(forward: fx.GraphModule, changed: set[str], results: int) -> bool:
     """Whether a forward graph keeps an argument that is changed after it, to compute something again of it in backward."""
-    arguments = {f"primals_{i + 1}" for i in changed}
-    memory = {storage(n.meta["val"]) for n in forward.graph.nodes if n.op == "placeholder" and n.name in arguments}
+    memory = {storage(n.meta["val"]) for n in forward.graph.nodes if n.op == "placeholder" and n.name in changed}
     kept = [node.meta.get("val") for node in forward.graph.output_node().args[0][results:] if isinstance(node, fx.Node)]
     return any(isinstance(value, Tensor) and storage(value) in memory for value in kept)

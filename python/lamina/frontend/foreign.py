@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from lamina.core.errors import CompileError
 
 from .as_module import original
+from .assigned import Snapshot
 
 _HOOKS = {Tensor.register_hook: "register_hook", Tensor.register_post_accumulate_grad_hook: "register_post_accumulate_grad_hook"}
 
@@ -20,7 +21,7 @@ _HOOKS = {Tensor.register_hook: "register_hook", Tensor.register_post_accumulate
 class Foreign(TorchFunctionMode):
     """Around the tracing of a module.
 
-    modules  those that were called and are no submodules of it
+    modules  those that were called and are no submodules of it; they are left as they were
     tensor() the tensor that a constant of the traced graph was made of
     """
 
@@ -29,6 +30,7 @@ class Foreign(TorchFunctionMode):
         self._root = module
         self._own = {original(m) for m in module.modules()} | set(module.modules())
         self._tensors: dict[Hashable, Tensor] = {}
+        self._before: list[Snapshot] = []
         self.modules: list[nn.Module] = []
 
     def __enter__(self) -> "Foreign":
@@ -47,6 +49,8 @@ class Foreign(TorchFunctionMode):
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
+        for before in self._before:
+            before.restore()
         nn.Module._call_impl = self._plain  # type: ignore[method-assign]
 
     def _called(self, module: nn.Module) -> None:
@@ -55,6 +59,7 @@ class Foreign(TorchFunctionMode):
         parts = set(module.modules())
         if self._root not in parts:  # torch.export wraps the module
             self.modules.append(module)
+            self._before.append(Snapshot(module))
             self._own |= parts
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

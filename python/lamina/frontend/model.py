@@ -110,7 +110,7 @@ class CompiledModel(StandIn):
         found = self._variants.get(key)
         if found is None:
             traced = trace(self.module, *form.unflatten(leaves))
-            self._state = self._state.extended(traced.foreign.modules, (slot.owner for slot in traced.slots if slot.owner))
+            self._state = self._state.extended(traced.others, (slot.owner for slot in traced.slots if slot.owner))
             key = self._key(form, pattern, strides)
             found = self._variants[key] = Variant(traced, form, self._state, pattern, strides, self.options, self.target)
             while len(self._variants) > _VARIANTS:

@@ -16,6 +16,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from lamina.core.errors import CompileError
 
 from .aliases import storage, view_of
+from .as_module import Holder
 from .assigned import Assignments
 from .autograd_functions import kept
 from .decompositions import Table, table
@@ -48,7 +49,8 @@ class Traced:
     constants those of the flattened inputs that are no tensors, by number
     grad      whether it was traced in grad mode
     assigned  attributes that forward assigns tensors to, which follow the outputs
-    foreign   modules and tensors that it uses and that are not the module's
+    others    modules that forward calls and that are no submodules of the model
+    foreign   tensors that it uses and that no module holds
     """
 
     module: nn.Module
@@ -58,6 +60,7 @@ class Traced:
     constants: dict[int, Any]
     grad: bool
     assigned: tuple[Place, ...] = ()
+    others: tuple[nn.Module, ...] = ()
     foreign: Foreign = dataclasses.field(repr=False, kw_only=True)
 
 
@@ -83,6 +86,14 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     """
     register((args, dict(kwargs)))
     args, kwargs = _apart(module, args, kwargs)
+    traced = _exported(module, args, kwargs)
+    others = traced.foreign.modules
+    if not others:
+        return traced
+    return dataclasses.replace(_exported(Holder(module, others), args, kwargs), others=tuple(others))  # their state is the model's
+
+
+def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
     leaves = pytree.tree_leaves((args, dict(kwargs)))
     for leaf in leaves:
         if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:

@@ -132,8 +132,9 @@ class Variant:
                 if key not in self._by_autograd:
                     if tuple(t.stride() for t in tensors) != self.strides:
                         raise ValueError("these strides have a variant of their own")
-                    module = _copy(self.traced.program.graph_module)
-                    self._by_autograd[key] = autograd(module, list(args), options=self._options, target=self._target)
+                    module, places = _each_result_once(self.traced.program.graph_module)
+                    run = autograd(module, list(args), options=self._options, target=self._target)
+                    self._by_autograd[key] = run if places is None else _Spread(run, places)
         return self._by_autograd[key]
 
     def _store(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
@@ -146,14 +147,33 @@ class Variant:
         return results[count:]
 
 
-def _copy(gm: fx.GraphModule) -> fx.GraphModule:
-    """The graph for AOTAutograd, whose preparation changes it."""
+def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | None]:
+    """A copy of the graph for AOTAutograd, whose preparation changes it, without results that it gives twice; for each of the
+    results the number of the one that it is, None where it gives each once."""
     graph = fx.Graph()
-    output = graph.output(graph.graph_copy(gm.graph, {}))
-    output.meta = dict(gm.graph.output_node().meta)
+    returned = list(graph.graph_copy(gm.graph, {}))  # type: ignore[arg-type]
+    order = {result: None for result in returned if isinstance(result, fx.Node)}
+    unique = [*order, *(result for result in returned if not isinstance(result, fx.Node))]
+    spread = len(unique) < len(returned)
+    graph.output(tuple(unique if spread else returned)).meta = dict(gm.graph.output_node().meta)
     copy = fx.GraphModule(gm, graph)
     copy.meta = dict(gm.meta)
-    return copy
+    return copy, [_index(unique, result) for result in returned] if spread else None
+
+
+def _index(items: Sequence[Any], item: Any) -> int:
+    return next(i for i, other in enumerate(items) if other is item)
+
+
+class _Spread:
+    """A program with some of its results in several places."""
+
+    def __init__(self, run: Run, places: Sequence[int]) -> None:
+        self._run, self._places = run, places
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        results = self._run(*args)
+        return tuple(results[i] for i in self._places)
 
 
 def _writes_to_arguments(graph: fx.Graph) -> bool:
