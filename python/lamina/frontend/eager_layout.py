@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
+from torch._dispatch.python import no_python_dispatcher
 from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
@@ -69,7 +70,7 @@ def is_composed_by_torch(op: torch._ops.OpOverload) -> bool:
 def _results(op: torch._ops.OpOverload, called: Callable[..., Any], args: Any, kwargs: Any) -> list[Any]:
     """Returns what eager's op gives for these arguments, as fake tensors."""
     args, kwargs = pytree.tree_map_only(Tensor, Tensor.detach, (args, kwargs))
-    with disable_proxy_modes_tracing():
+    with disable_proxy_modes_tracing(), no_python_dispatcher():
         found = pytree.tree_leaves(called(*args, **kwargs))
         if op in _ROW_MAJOR or op.overloadpacket in _ROW_MAJOR:
             return [t.contiguous() if isinstance(t, Tensor) else t for t in found]
