@@ -4,7 +4,7 @@ Half types live in f32 here; only loads and stores know them. Nodes are interned
 the same object.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,6 +169,23 @@ def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]
                 free |= term.free
                 args.append(term)
     return frozenset(free), tuple(args)
+
+
+def missing(root: Expr, known: Container[Expr]) -> list[Expr]:
+    """`root` and the operands below it that are not in `known`, each once, operands first."""
+    found: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        operands = e.operands if isinstance(e, Apply) else ()
+        waiting = [] if e in found or e in known else [x for x in operands if x not in found and x not in known]
+        if waiting:
+            stack += reversed(waiting)
+            continue
+        if e not in known:
+            found[e] = None
+        stack.pop()
+    return list(found)
 
 
 class Interner:
