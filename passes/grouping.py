@@ -90,7 +90,9 @@ def trace_node(real: Realised, value: ir.Value, position: int) -> Node:
             if e.at not in places:
                 places.append(e.at)
     runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
-    return Node(value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts)))
+    return Node(
+        value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))
+    )
 
 
 def _cost(e: Expr) -> int:

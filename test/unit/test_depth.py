@@ -4,17 +4,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-import lamina
 import pytest
 import torch
+from torch import Tensor
+from torch_mlir import ir
+
+import lamina
 from lamina.dialects import context
 from lamina.frontend.stages import keep_kernels
 from lamina.passes.diagnostics import verify
 from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import PassFailure, run
 from lamina.targets import named
-from torch import Tensor
-from torch_mlir import ir
 
 T = "tensor<33x65xf32>"
 MAP = "affine_map<(d0, d1) -> (d0, d1)>"
@@ -174,6 +175,7 @@ def test_recursion_error_is_one_short_line() -> None:
             self.apply()
 
     import traceback
+
     from lamina.passes.pipeline import Step
     from lamina.passes.pipeline_text import PassCall
 

@@ -52,7 +52,7 @@ def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
 
 
 def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule) -> Written | None:
-    """What was found below `scores`, and what is above it, up to the product of queries and keys; the first way that leads there."""
+    """What was found below `scores`, and what is above it, up to the product of queries and keys: the first way there."""
     ways = [(scores, reader, below)]
     while ways:
         at, user, below = ways.pop()
