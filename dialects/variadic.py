@@ -24,11 +24,13 @@ class Op:
 
 
 def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
-    for region in module.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                yield op.operation
-                yield from _ops(op.operation)
+    """All ops below `module`, in the order of the text."""
+    waiting = [module]
+    while waiting:
+        last = waiting.pop()
+        if last is not module:
+            yield last
+        waiting += reversed([op.operation for region in last.regions for block in region.blocks for op in block.operations])
 
 
 def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[str, ...]) -> list[tuple[ir.Operation, str]]:

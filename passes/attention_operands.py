@@ -64,13 +64,13 @@ def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
 
 def drop(op: ir.Operation | None) -> None:
     """Erases an op of @main whose results nobody reads, and what was there for it alone."""
-    if op is None or any(True for result in op.results for _ in result.uses):
-        return
-    sources = [producer(v) for v in op.operands]
-    if op.name == "graph.group" or is_view(op):
-        op.erase()
-        for source in {o.results[0]: o for o in sources if o is not None}.values():
-            drop(source)
+    unread = {} if op is None else {op.results[0]: op}
+    while unread:
+        _, last = unread.popitem()
+        if any(True for result in last.results for _ in result.uses) or not (last.name == "graph.group" or is_view(last)):
+            continue
+        unread.update({made.results[0]: made for made in map(producer, last.operands) if made is not None})
+        last.erase()
 
 
 def _yielded(group: ir.Operation) -> ir.Operation | None:

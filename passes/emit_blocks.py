@@ -12,7 +12,7 @@ from lamina.schedules.contraction import Config
 from .affine import Affine, Axis
 from .contraction import Contraction, extent
 from .emit_scopes import attribute, element
-from .expressions import HALF, Apply, Const, Expr, Load
+from .expressions import HALF, Apply, Const, Expr, Load, missing
 
 Axes = tuple[Axis | None, Axis | None]
 Done = dict[Expr, ir.Value]
@@ -41,10 +41,9 @@ class Blocks:
         return {self.product.merged.axis_of.get(x, x) for x in e.free}
 
     def _value(self, e: Expr) -> ir.Value:
-        found = self.done.get(e)
-        if found is None:
-            found = self.done[e] = self._emit(e)
-        return found
+        for x in missing(e, self.done):
+            self.done[x] = self._emit(x)
+        return self.done[e]
 
     def _emit(self, e: Expr) -> ir.Value:
         if isinstance(e, Const):
@@ -56,7 +55,7 @@ class Blocks:
             raw = self._read(e, (one, two), (self.shape[0] if one else 1, self.shape[1] if two else 1))
             return self._from_memory(raw, self.memory[e.tensor][1])
         assert isinstance(e, Apply), e
-        values = [self._value(x) for x in e.operands]
+        values = [self.done[x] for x in e.operands]
         shape = [max(ir.VectorType(v.type).shape[d] for v in values) for d in range(2)]
         values = [self._broadcast(v, shape) for v in values]
         attributes = {}

@@ -17,7 +17,7 @@ from torch_mlir.dialects import arith, math, scf
 from .affine import Affine, Axis
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
-from .expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce
+from .expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce, missing
 from .space import Space
 from .strips import Strips
 
@@ -202,6 +202,12 @@ class StripProgram:
 
     def _at(self, e: Expr, change: Change) -> Expr:
         """`e` where `change` says what axes are. The rows of the window are those in the image."""
+        moved: dict[Expr, Expr] = {}
+        for x in missing(e, moved):
+            moved[x] = self._moved(x, change, moved)
+        return moved[e]
+
+    def _moved(self, e: Expr, change: Change, moved: dict[Expr, Expr]) -> Expr:
         make = self.make
         match e:
             case Load():
@@ -211,7 +217,7 @@ class StripProgram:
                 guard = self._guard(e.guard, change)
                 return make.const(False, "i1") if guard is None else make.in_bounds(guard)
             case Apply():
-                return make.apply(e.op, tuple(self._at(a, change) for a in e.operands), e.predicate, e.dtype)
+                return make.apply(e.op, tuple(moved[a] for a in e.operands), e.predicate, e.dtype)
             case Reduce():
                 return make.reduce(e.op, self._at(e.arg, change), e.axes)
             case Const():

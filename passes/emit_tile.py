@@ -36,18 +36,31 @@ class Blocks(Scopes):
     # -- where a value belongs
 
     def depth(self, e: Expr) -> int:
-        found = self._depths.get(e)
-        if found is None:
-            for d in range(len(self.stack) - 1, -1, -1):
-                if e in self.stack[d].memo and isinstance(e, Reduce | Scan):
-                    found = d
-                    break
-            else:
-                found = max([self.bound[a][0] for a in self.axes(e)] + [self.depth(a) for a in e.args], default=0)
-                if e in self.kept:
-                    found = len(self.stack) - 1
-            self._depths[e] = found
-        return found
+        """The scope that `e` is emitted in. Those of its operands are found first, so that chains of any length take no stack."""
+        if (known := self._depths.get(e)) is not None:
+            return known
+        stack = [e]
+        while stack:
+            top = stack[-1]
+            if top not in self._depths:
+                found = self._reduced_at(top)
+                if found is None and (waiting := [a for a in top.args if a not in self._depths]):
+                    stack += waiting
+                    continue
+                self._depths[top] = self._depth(top) if found is None else found
+            stack.pop()
+        return self._depths[e]
+
+    def _reduced_at(self, e: Expr) -> int | None:
+        """The scope that holds the result of a reduction or scan, which its loop has left there."""
+        if not isinstance(e, Reduce | Scan):
+            return None
+        return next((d for d in range(len(self.stack) - 1, -1, -1) if e in self.stack[d].memo), None)
+
+    def _depth(self, e: Expr) -> int:
+        if e in self.kept:
+            return len(self.stack) - 1
+        return max([self.bound[a][0] for a in self.axes(e)] + [self._depths[a] for a in e.args], default=0)
 
     # -- indices
 
@@ -92,19 +105,28 @@ class Blocks(Scopes):
     # -- values
 
     def value(self, e: Expr) -> ir.Value:
-        depth = self.depth(e)
-        memo = self.stack[depth].memo
-        if e not in memo:
-            if e in self.kept:
-                memo[e] = self._read_kept(e)
-            else:
-                for a in e.args:
-                    self.value(a)
-                with self.point(depth):
-                    memo[e] = self._emit(e)
-            if e in self.saving:
-                self._save(e, memo[e])
-        return memo[e]
+        """The value of `e`, emitted where it is not yet: operands first, so that chains of any length take no stack."""
+        stack = [e]
+        while stack:
+            top = stack[-1]
+            memo = self.stack[self.depth(top)].memo
+            if top not in memo:
+                waiting = [a for a in reversed(top.args) if a not in self.stack[self.depth(a)].memo] if top not in self.kept else []
+                if waiting:
+                    stack += waiting
+                    continue
+                self._make(top, memo)
+            stack.pop()
+        return self.stack[self.depth(e)].memo[e]
+
+    def _make(self, e: Expr, memo: dict[Any, ir.Value]) -> None:
+        if e in self.kept:
+            memo[e] = self._read_kept(e)
+        else:
+            with self.point(self.depth(e)):
+                memo[e] = self._emit(e)
+        if e in self.saving:
+            self._save(e, memo[e])
 
     def block(self, e: Expr) -> ir.Value:
         """The value of `e` as a vector."""

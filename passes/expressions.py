@@ -4,7 +4,7 @@ Half types live in f32 here; only loads and stores know them. Nodes are interned
 the same object.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,36 @@ class Bound:
     def never(self) -> bool:
         return not self.at.opaque and (self.at.bounds()[1] < self.low or self.at.bounds()[0] >= self.high)
 
+    def implied_by(self, guard: "Guard") -> bool:
+        """Whether this holds wherever `guard` does."""
+        return self.always or any(b.low + k >= self.low and b.high + k <= self.high for b, k in self._alike(guard))
+
+    def excluded_by(self, guard: "Guard") -> bool:
+        """Whether this holds nowhere that `guard` does."""
+        return self.never or any(b.low + k >= self.high or b.high + k <= self.low for b, k in self._alike(guard))
+
+    def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, int]]":
+        """The bounds of the same index but for a constant, and by how much this one's index is larger."""
+        return ((b, self.at.constant - b.at.constant) for b in guard if not b.message and b.at.terms == self.at.terms)
+
 
 Guard = tuple[Bound, ...]
+
+
+def narrowed(guard: Guard, more: Guard) -> Guard:
+    """Both guards as one. Bounds of one index become one, so that guards of nested slices stay short; a check of the user's index
+    stays behind the bounds that say where it is made."""
+    last = max((i for i, b in enumerate(guard) if b.message), default=-1) + 1
+    out = list(guard)
+    for new in more:
+        for i, b in enumerate(out[last:], last):
+            if b.at.terms == new.at.terms:
+                k = new.at.constant - b.at.constant
+                out[i] = Bound(b.at, max(b.low, new.low - k), min(b.high, new.high - k))
+                break
+        else:
+            out.append(new)
+    return tuple(out)
 
 
 def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
@@ -141,6 +169,23 @@ def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]
                 free |= term.free
                 args.append(term)
     return frozenset(free), tuple(args)
+
+
+def missing(root: Expr, known: Container[Expr]) -> list[Expr]:
+    """`root` and the operands below it that are not in `known`, each once, operands first."""
+    found: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        operands = e.operands if isinstance(e, Apply) else ()
+        waiting = [] if e in found or e in known else [x for x in operands if x not in found and x not in known]
+        if waiting:
+            stack += reversed(waiting)
+            continue
+        if e not in known:
+            found[e] = None
+        stack.pop()
+    return list(found)
 
 
 class Interner:

@@ -34,26 +34,29 @@ class Fuse(Pass):
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
-    max_ops  stored values that one group computes at most
-    balance  operations that the machine does while it moves a byte: what the taps of a window are computed again for, rather than
-             stored (0: they are computed again only where that is nearly free)
+    max_ops   stored values that one group computes at most
+    max_cost  operations per element that groups are merged up to: longer ones are bound by computation, so that a value stored in
+              the middle costs nothing, and their code takes longer to compile than that of their parts
+    balance   operations that the machine does while it moves a byte: what the taps of a window are computed again for, rather than
+              stored (0: they are computed again only where that is nearly free)
     """
 
     name: ClassVar[str] = "lamina-fuse"
     max_ops: int = 64
+    max_cost: int = 1024
     balance: int = 0
 
     def run(self, module: ir.Module) -> None:
         for op in module.body.operations:
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
-                _Rewrite(op.operation.regions[0].blocks[0], self.max_ops, self.balance).run()
+                _Rewrite(op.operation.regions[0].blocks[0], self).run()
 
 
-def find_groups(block: ir.Block, max_ops: int, balance: int = 0) -> tuple[Realised, list[Group]]:
+def find_groups(block: ir.Block, given: Fuse) -> tuple[Realised, list[Group]]:
     """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is
     tried again."""
     generics: dict[ir.Operation, Generic] = {}
-    real = Realised(block, generics, balance)
+    real = Realised(block, generics, given.balance)
     position = {op: i for i, op in enumerate(real.ops)}
     nodes: dict[ir.Value, Node] = {}
     pending = list(real.values)
@@ -70,13 +73,13 @@ def find_groups(block: ir.Block, max_ops: int, balance: int = 0) -> tuple[Realis
             stale = [v for v, n in nodes.items() if e.value in n.inlined]
             pending[:0] = [e.value, value, *stale]
     ordered = sorted(nodes.values(), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
-    return real, Grouping(real, ordered, max_ops).groups()
+    return real, Grouping(real, ordered, given.max_ops, given.max_cost).groups()
 
 
 class _Rewrite:
-    def __init__(self, block: ir.Block, max_ops: int, balance: int) -> None:
+    def __init__(self, block: ir.Block, given: Fuse) -> None:
         self.block = block
-        self.real, self.groups = find_groups(block, max_ops, balance)
+        self.real, self.groups = find_groups(block, given)
         self.old = list(self.real.ops)
         self.order = {op: i for i, op in enumerate(self.old)}
         self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}

@@ -11,9 +11,9 @@ from torch_mlir import ir
 
 from .affine import Affine, Axis, refine
 from .axes import Axes, splitting
-from .expressions import Expr, Load, Scan
+from .expressions import Apply, Expr, Load, Scan
 from .reading import Generic, Untraceable, producer, shape_of
-from .realise import Realised, bytes_of
+from .realise import COST, Realised, bytes_of
 from .trace import Tracer
 
 Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbours of a kind merged
@@ -22,7 +22,7 @@ Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbours of a kind m
 @dataclass(eq=False)
 class Node:
     """One realised value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
-    computed in its expression."""
+    computed in its expression. `cost`: operations per element."""
 
     value: ir.Value
     position: int
@@ -33,6 +33,7 @@ class Node:
     runs: Runs | None
     scan: bool
     inlined: frozenset[ir.Value] = frozenset()
+    cost: int = 0
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -82,13 +83,20 @@ def trace_node(real: Realised, value: ir.Value, position: int) -> Node:
     expr, inlined = splitting(build, rows, inner)
     axes, reduced = _loop_order(generic, rows, inner) if is_reduction and generic else (rows.axes, [False] * len(rows.axes))
     reads: dict[ir.Value, list[Affine]] = {}
-    for e in walk(expr):
+    parts = walk(expr)
+    for e in parts:
         if isinstance(e, Load):
             places = reads.setdefault(e.tensor, [])
             if e.at not in places:
                 places.append(e.at)
     runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
-    return Node(value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value})
+    return Node(
+        value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))
+    )
+
+
+def _cost(e: Expr) -> int:
+    return COST.get(e.op, 1) if isinstance(e, Apply) else len(e.guard) if isinstance(e, Load) else 0
 
 
 def _loop_order(g: Generic, rows: Axes, inner: Axes) -> tuple[list[Axis], list[bool]]:
@@ -131,8 +139,8 @@ def _linear(axes: list[Axis]) -> Affine:
 class Grouping:
     """Merges nodes in program order, largest saving first."""
 
-    def __init__(self, real: Realised, nodes: list[Node], max_ops: int) -> None:
-        self.max_ops = max_ops
+    def __init__(self, real: Realised, nodes: list[Node], max_ops: int, max_cost: int) -> None:
+        self.max_ops, self.max_cost = max_ops, max_cost
         self.of: dict[ir.Value, Group] = {}
         self.node_of = {n.value: n for n in nodes}
         self.before = _dependencies(real, nodes)
@@ -171,6 +179,8 @@ class Grouping:
     def _mergeable(self, a: Group, b: Group) -> bool:
         nodes = a.nodes + b.nodes
         if len(nodes) > self.max_ops or any(n.scan for n in nodes) or math.prod(nodes[-1].extents) == 0:
+            return False
+        if sum(n.cost for n in nodes) > self.max_cost:
             return False
         runs = a.runs if a.runs is not None else b.runs
         if not all(_fits(n, nodes, runs) for n in nodes):

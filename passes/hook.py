@@ -14,7 +14,7 @@ from lamina.core.layout import Layout
 from .affine import Affine, Axis, SplitAxis, offset, row_major
 from .base import Pass
 from .contraction import EPILOGUE, Unfit
-from .expressions import HALF, Apply, Const, Expr, Load
+from .expressions import HALF, Apply, Const, Expr, Load, missing
 from .grouped_products import GROUPED
 from .locations import fused, model_ops
 from .product_groups import CHOICE, calls, strides_of
@@ -203,9 +203,8 @@ class _Epilogue:
 
     def _line(self, e: Expr) -> int:
         """The number of an expression's line, behind those that it is made of."""
-        if e not in self.known:
-            line = self._written(e)
-            self.known[e] = self._add(line)
+        for x in missing(e, self.known):
+            self.known[x] = self._add(self._written(x))
         return self.known[e]
 
     def _kept(self) -> int:
@@ -224,7 +223,7 @@ class _Epilogue:
         if isinstance(e, Apply):
             if e.op not in EPILOGUE or (e.op == "arith.cmpi" and e.predicate not in _SIGNED):
                 raise Unfit(e.op)
-            return ["apply", e.op, [self._line(x) for x in e.operands], e.predicate, e.dtype]
+            return ["apply", e.op, [self.known[x] for x in e.operands], e.predicate, e.dtype]
         if e.guard or e.at.opaque:
             raise Unfit("a read under bounds, or where other values say")
         if (stored := element_type(e.tensor)) not in _STORED:

@@ -235,17 +235,22 @@ class Values:
 
 def depends_on(part: Part) -> set[int]:
     """Along which of batch, head, query and key elements may differ."""
-    at = seen_through(part)
-    op = at.op
-    if at.is_tensor or op is None:
-        sizes = shape_of(at.value) if at.is_tensor else ()
-        return {d for d, a in enumerate(at.axes) if a is not None and (not sizes or sizes[a] > 1)}
-    if op.name == "arith.constant":
-        return set()
-    if op.name == "linalg.index":
-        return {d for d, a in enumerate(at.axes) if a == op.attributes["dim"].value}
-    first = 1 if op.name == "tensor.extract" else 0
-    return {d for i in range(first, len(op.operands)) for d in depends_on(at.argument(i))}
+    found, seen, stack = set[int](), set[Part](), [part]
+    while stack:
+        at = seen_through(stack.pop())
+        if at in seen:
+            continue
+        seen.add(at)
+        op = at.op
+        if at.is_tensor or op is None:
+            sizes = shape_of(at.value) if at.is_tensor else ()
+            found |= {d for d, a in enumerate(at.axes) if a is not None and (not sizes or sizes[a] > 1)}
+        elif op.name == "linalg.index":
+            found |= {d for d, a in enumerate(at.axes) if a == op.attributes["dim"].value}
+        elif op.name != "arith.constant":
+            first = 1 if op.name == "tensor.extract" else 0
+            stack += [at.argument(i) for i in range(first, len(op.operands))]
+    return found
 
 
 def _extent(index: ir.Operation, loop: int) -> int:

@@ -102,6 +102,8 @@ def run(
         except Exception as error:
             failure = _failure(error, steps, index, original, watch)
             failure.timings = tuple(timings)
+            if isinstance(error, RecursionError):
+                error.__traceback__ = None  # thousands of frames
             raise failure from error
         timings.append(PassTiming(step.path, perf_counter() - start))
         watch.dump(module, "After", index, step.call.name, step.path)
@@ -170,6 +172,8 @@ def _failure(
         prefix = f"{step.call.name} left wrong IR: " if step.own else f"{step.call.name}: "
         said = tuple(replace(d, message=prefix + d.message) for d in error.diagnostics)
         error = InvalidIR(said)
+    if isinstance(error, RecursionError):
+        error = CompileError(f"{step.call.name}: the module is nested too deeply for Python's stack")
     if not isinstance(error, CompileError):
         error = CompileError(f"{step.call.name} has a fault: {type(error).__name__}: {' '.join(str(error).split())}")
     reproducer, note = "", ""

@@ -16,6 +16,7 @@ from lamina.core.errors import CompileError
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _SPACE = re.compile(r"\s*")
+_DEEPEST = 100  # nests inside one another
 _CLOSERS = {"{": "}", "(": ")", "[": "]"}
 
 
@@ -77,7 +78,7 @@ def error_at(column: int, message: str, remedy: str = "") -> CompileError:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text, self.at, self.depth = text, 0, 0
 
     def peek(self) -> str:
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches the empty string
@@ -109,8 +110,12 @@ class _Parser:
         self.at = name.end()
         token = self.peek()
         if token == "(":
+            if self.depth == _DEEPEST:
+                raise self.fail(f"more than {_DEEPEST} nests inside one another")
             self.at += 1
+            self.depth += 1
             items = self.items(end=")")
+            self.depth -= 1
             self.at += 1
             return Nest(name[0], items, column)
         return PassCall(name[0], self.options() if token == "{" else (), column)

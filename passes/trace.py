@@ -29,6 +29,15 @@ from .reading import (
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
+DEEPEST = 24  # producers that are followed by recursion before the tracer starts over from the one it has come to
+
+
+class _TooDeep(Exception):
+    """Unwinds to the outermost call of a tracer, which runs `compute` for `key` first and then starts over."""
+
+    def __init__(self, key: tuple, compute: Callable[[], Expr]) -> None:
+        super().__init__("too deep")
+        self.key, self.compute = key, compute
 
 
 class Tracer:
@@ -50,6 +59,7 @@ class Tracer:
         self.is_memory, self.strides_of, self.columns = is_memory, strides_of, columns or self._fresh_columns
         self.generics = {} if generics is None else generics
         self._memo: dict[tuple, Expr] = {}
+        self._depth = 0
         self._axes: dict[ir.Operation, tuple[Index, tuple[Axis, ...]]] = {}
 
     def _fresh_columns(self, g: Generic) -> tuple[Index, tuple[Axis, ...]]:
@@ -83,15 +93,48 @@ class Tracer:
             needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
         assert op is not None
-        key = (value, index, guard)
-        found = self._memo.get(key)
-        if found is None:
+        made = op
+
+        def compute() -> Expr:
             try:
-                found = self._memo[key] = self._element(op, value, index, guard)
+                return self._element(made, value, index, guard)
             except NotAffine:
-                culprit = value if self._in_memory(op.operands[0]) else op.operands[0]
-                raise Untraceable(culprit, f"{op.name} whose index is not affine") from None
+                culprit = value if self._in_memory(made.operands[0]) else made.operands[0]
+                raise Untraceable(culprit, f"{made.name} whose index is not affine") from None
+
+        return self._memoised((value, index, guard), compute)
+
+    def _memoised(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
+        """What `compute` returns, once for each key. Chains of any length are followed in a bounded part of Python's stack: where
+        calls are nested DEEPEST deep, the outermost one computes the innermost key by itself and then starts over."""
+        found = self._memo.get(key)
+        if found is not None:
+            return found
+        if self._depth == DEEPEST:
+            raise _TooDeep(key, compute)
+        if self._depth == 0:
+            return self._from_the_top(key, compute)
+        self._depth += 1
+        try:
+            found = self._memo[key] = compute()
+        finally:
+            self._depth -= 1
         return found
+
+    def _from_the_top(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
+        pending = [(key, compute)]
+        try:
+            while pending:
+                self._depth = 1
+                now, make = pending[-1]
+                try:
+                    self._memo[now] = make()
+                    pending.pop()
+                except _TooDeep as deep:
+                    pending.append((deep.key, deep.compute))
+        finally:
+            self._depth = 0
+        return self._memo[key]
 
     def _in_memory(self, value: ir.Value) -> bool:
         return producer(value) is None or self.is_memory(value)
@@ -192,23 +235,22 @@ class Tracer:
         op = producer(v)
         if op is None:
             raise Untraceable(v, "a scalar argument")
-        key = (v, loops, guard)
-        found = self._memo.get(key)
-        if found is not None:
-            return found
+        made = op
+        return self._memoised((v, loops, guard), lambda: self._scalar(made, v, body, loops, guard, g))
+
+    def _scalar(
+        self, op: ir.Operation, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None
+    ) -> Expr:
         dtype = str(v.type)
         if op.name == "arith.constant":
-            out = self._const(op.attributes["value"], dtype)
-        elif op.name == "linalg.index":
-            out = self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
-        elif op.name == "tensor.extract":
-            out = self._extracted(op, body, loops, guard, g)
-        elif op.name.startswith(("arith.", "math.", "random.")) and len(op.results) == 1:
-            out = self._applied(op, [self.scalar(x, body, loops, guard, g) for x in op.operands], dtype)
-        else:
-            raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")
-        self._memo[key] = out
-        return out
+            return self._const(op.attributes["value"], dtype)
+        if op.name == "linalg.index":
+            return self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
+        if op.name == "tensor.extract":
+            return self._extracted(op, body, loops, guard, g)
+        if op.name.startswith(("arith.", "math.", "random.")) and len(op.results) == 1:
+            return self._applied(op, [self.scalar(x, body, loops, guard, g) for x in op.operands], dtype)
+        raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")
 
     def _applied(self, op: ir.Operation, xs: list[Expr], dtype: str) -> Expr:
         target = compute_type(dtype)

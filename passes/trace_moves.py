@@ -4,26 +4,28 @@ Each takes the tracer, the op, the index of the element that is asked for and th
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from .expressions import Bound, Const, Expr, Guard, Load
+from .expressions import Bound, Const, Expr, Guard, Load, narrowed
 from .reading import REDUCERS, Index, Untraceable, neutral, shape_of, static
 
 if TYPE_CHECKING:
     from .trace import Tracer
 
 
-def where(t: "Tracer", inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
-    if any(b.never for b in inside):
+def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
+    """`yes` where every bound of `inside` holds, `no` elsewhere, as far as that is open where `guard` holds."""
+    if any(b.excluded_by(guard) for b in inside):
         return no()
-    needed = tuple(b for b in inside if not b.always)
+    needed = tuple(b for b in inside if not b.implied_by(guard))
     if not needed:
         return yes()
     a, otherwise = yes(), no()
     zero = isinstance(otherwise, Const) and repr(otherwise.value) in ("0", "0.0")
-    if zero and isinstance(a, Load) and set(needed) <= set(a.guard):
+    if zero and isinstance(a, Load) and all(b.implied_by(a.guard) for b in needed):
         return a  # 0 where its guard fails
     return t.make.apply("arith.select", (t.make.in_bounds(needed), a, otherwise), None, a.dtype)
 
@@ -40,8 +42,9 @@ def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     inside = tuple(Bound(at, s, s + n) for at, s, n in zip(index, starts, sizes, strict=True))
     return where(
         t,
+        guard,
         inside,
-        lambda: t.element(op.operands[0], tuple(local), guard + inside),
+        lambda: t.element(op.operands[0], tuple(local), narrowed(guard, inside)),
         lambda: t.element(op.operands[1], index, guard),
     )
 
@@ -66,25 +69,30 @@ def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
     return where(
         t,
+        guard,
         inside,
-        lambda: t.element(op.operands[0], tuple(at + -lo for at, lo in zip(index, low, strict=True)), guard + inside),
+        lambda: t.element(op.operands[0], tuple(at + -lo for at, lo in zip(index, low, strict=True)), narrowed(guard, inside)),
         lambda: t.scalar(filler, {}, (), guard),
     )
 
 
 def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
-    d, parts = ir.IntegerAttr(op.attributes["dim"]).value, []
-    start = 0
+    d, begin = ir.IntegerAttr(op.attributes["dim"]).value, 0
+    wanted: list[tuple[Bound, Index, ir.Value]] = []
     for part in op.operands:
-        parts.append((start, shape_of(part)[d], part))
-        start += shape_of(part)[d]
+        n = shape_of(part)[d]
+        inside = Bound(index[d], begin, begin + n)
+        if not inside.excluded_by(guard):
+            wanted.append((inside, (*index[:d], index[d] + -begin, *index[d + 1 :]), part))
+        if inside.implied_by(guard):
+            break
+        begin += n
+    inside, local, part = wanted.pop()
+    out = t.element(part, local, narrowed(guard, (inside,)))
+    for inside, local, part in reversed(wanted):
+        out = where(t, guard, (inside,), partial(t.element, part, local, narrowed(guard, (inside,))), partial(_given, out))
+    return out
 
-    def rest(i: int) -> Expr:
-        begin, n, part = parts[i]
-        local = (*index[:d], index[d] + -begin, *index[d + 1 :])
-        inside = (Bound(index[d], begin, begin + n),)
-        if i == len(parts) - 1:
-            return t.element(part, local, guard + inside)
-        return where(t, inside, lambda: t.element(part, local, guard + inside), lambda: rest(i + 1))
 
-    return rest(0)
+def _given(e: Expr) -> Expr:
+    return e

@@ -77,6 +77,8 @@ def guarded(arguments: Arguments, data: bytes) -> int:
 
 def complain(error: Exception, arguments: Arguments | None) -> int:
     """Prints an error as one line; what is not a CompileError is a fault of ours and says so."""
+    if isinstance(error, RecursionError):
+        error = CompileError("the input is nested too deeply for Python's stack").with_traceback(None)
     if not isinstance(error, CompileError):
         fault = CompileError(f"a fault in Lamina: {type(error).__name__}: {error}", remedy="--traceback shows where")
         fault.__cause__ = error

@@ -18,6 +18,7 @@ _SUM = {"arith.addf", "arith.subf"}
 _CASTS = {"arith.extf", "arith.truncf"}
 _NEUTRAL = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -math.inf, "arith.minimumf": math.inf}
 NONE: frozenset[ir.Value] = frozenset()
+MOST = 32  # scalars that a product or sum is put together from: patterns have a few, and what is left over is taken as it is
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Sum:
-    """constant + sum(sign * term)."""
+    """constant + sum(sign * term); `seen` as in Product."""
 
     constant: float
     terms: tuple[tuple[Ref, float], ...]
@@ -133,7 +134,7 @@ class Forms:
                 sizes += int(e)
             elif number is not None and (number > 0 or (number < 0 and e == int(e))):
                 coefficient *= number**e
-            elif at.value in opaque or node is None or e != int(e) or node.name not in _PRODUCT:
+            elif len(seen) > MOST or at.value in opaque or node is None or e != int(e) or node.name not in _PRODUCT:
                 factors[at] = factors.get(at, 0.0) + e
             elif node.name == "arith.mulf":
                 waiting += [(node.args[1], e), (node.args[0], e)]
@@ -160,7 +161,7 @@ class Forms:
             number = None if node is not None or at.value in opaque else self.scalars.number(at)
             if number is not None:
                 constant += sign * number
-            elif at.value in opaque or node is None or node.name not in (*_SUM, "arith.negf"):
+            elif len(seen) > MOST or at.value in opaque or node is None or node.name not in (*_SUM, "arith.negf"):
                 terms.append((at, sign))
             elif node.name == "arith.negf":
                 waiting.append((node.args[0], -sign))

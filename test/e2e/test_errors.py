@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -249,3 +250,12 @@ def test_options_of_the_backend() -> None:
     torch._dynamo.reset()
     with pytest.raises(CompileError, match="unknown option 'strickt'.*'strict'"):
         torch.compile(Scale(), backend=BACKEND, options={"strickt": True})(torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("door", [lamina.compile, lamina.explain])
+def test_what_is_no_model_or_target_is_a_type_error(door: Callable[..., Any]) -> None:
+    x = torch.ones(3)
+    with pytest.raises(TypeError, match="model must be a module or a function, not int"):
+        door(3, (x,))
+    with pytest.raises(TypeError, match="target must be a name or None, not int"):
+        door(torch.sin, (x,), target=5)

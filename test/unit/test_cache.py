@@ -1,14 +1,21 @@
 """The on-disk cache: what it keeps, what it drops, and what it refuses."""
 
+import json
 import logging
 import multiprocessing
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+import lamina
+from lamina.report import roofline
+from lamina.report.explanation import Peaks
 from lamina.runtime import cache as module
 from lamina.runtime.cache import Cache, Entry, cache_key, default_root
 
@@ -66,6 +73,117 @@ def test_a_damaged_entry_is_dropped(tmp_path: Path, damage: str, caplog: pytest.
     assert len(caplog.records) == 1 and "damaged" in caplog.text
     assert not path.exists()
     assert cache.put("k", ENTRY) and cache.get("k") == ENTRY
+
+
+def test_an_entry_under_another_name_is_dropped(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.put("k", ENTRY)
+    entry_file(tmp_path).rename(tmp_path / "other.lamina")
+    assert cache.get("other") is None and not list(tmp_path.glob("*.lamina"))
+
+
+@pytest.mark.parametrize("what", ["of another user", "open to others", "a link", "a pipe", "a folder"])
+def test_a_file_of_somebody_else_is_not_read(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one may be that was put there while the folder was open to all."""
+    root = tmp_path / "c"
+    cache = Cache(root)
+    cache.put("k", ENTRY)
+    path = entry_file(root)
+    if what == "of another user":
+        real = os.fstat
+
+        def fstat(file: int) -> os.stat_result:
+            found = list(real(file))
+            if stat.S_ISREG(found[stat.ST_MODE]):
+                found[stat.ST_UID] += 1
+            return os.stat_result(found)
+
+        monkeypatch.setattr(os, "fstat", fstat)
+    elif what == "open to others":
+        path.chmod(0o666)
+    else:
+        path.rename(tmp_path / "elsewhere")
+        if what == "a link":
+            path.symlink_to(tmp_path / "elsewhere")
+        elif what == "a pipe":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+    with caplog.at_level(logging.WARNING, "lamina"):
+        assert cache.get("k") is None
+    assert "somebody else" in caplog.text
+    monkeypatch.undo()
+    assert what == "a folder" or (cache.put("k", ENTRY) and cache.get("k") == ENTRY)
+
+
+@pytest.mark.parametrize(
+    "file", ["{}", '{"format": 1, "peaks": {"device": "x", "threads": 1, "bandwidth": "1", "flops": 2}}', "[" * 9999]
+)
+def test_peaks_that_read_wrong_are_measured_again(tmp_path: Path, file: str) -> None:
+    (tmp_path / "peaks.json").write_text(file)
+    assert roofline.read(tmp_path / "peaks.json") is None
+
+
+def test_peaks_of_somebody_else_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "peaks.json"
+    roofline.write(path, Peaks("x", 1, 1.0, 2.0))
+    assert roofline.read(path) == Peaks("x", 1, 1.0, 2.0)
+    path.chmod(0o666)
+    assert roofline.read(path) is None
+
+
+# What is wrong with the metadata of an entry whose hash is right, by the name of what is changed.
+CHANGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+    "no interface": lambda meta, program: meta.pop("interface"),
+    "no kernels": lambda meta, program: meta.pop("kernels"),
+    "a kernel that is a number": lambda meta, program: meta.update(kernels=[3]),
+    "kernels as one text": lambda meta, program: meta.update(kernels="add"),
+    "another kernel": lambda meta, program: meta.update(kernels=["other"]),
+    "no kernel": lambda meta, program: meta.update(kernels=[]),
+    "interface of numbers": lambda meta, program: meta.update(interface=7),
+    "no choices": lambda meta, program: meta.update(choices=None),
+    "a target that is none": lambda meta, program: meta.update(target=[]),
+    "another number of arguments": lambda meta, program: meta["interface"].__setitem__(0, 5),
+    "an argument that is not there": lambda meta, program: meta["interface"].__setitem__(1, [9]),
+    "a captured tensor that is not there": lambda meta, program: meta["interface"].__setitem__(2, ["nothing"]),
+    "no results": lambda meta, program: meta["interface"].__setitem__(3, []),
+    "a program of another version": lambda meta, program: program.update(version=0),
+    "a program without steps": lambda meta, program: program.pop("steps"),
+    "a step of another kernel": lambda meta, program: program["steps"][0].update(kernel="other"),
+    "an argument in no buffer": lambda meta, program: program["steps"][0]["args"][0].__setitem__(0, 99),
+    "a result beyond its buffer": lambda meta, program: program["outputs"][0].__setitem__(1, 1 << 20),
+    "inputs of another shape": lambda meta, program: program["inputs"][0].__setitem__(1, [2, 2]),
+}
+
+
+@pytest.mark.parametrize("what", [*CHANGES, "code that is none", "a program that is no JSON"])
+def test_an_entry_that_fits_nothing_is_compiled_again(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    x = torch.randn(7, 5)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) + 1
+
+    lamina.compile(model, (x,))
+    path = entry_file(tmp_path)
+    key = path.name.removesuffix(".lamina")
+    whole = path.read_bytes()
+    entry = Cache().get(key)
+    assert entry is not None
+    meta, program, code = json.loads(json.dumps(dict(entry.meta))), json.loads(entry.program_json), entry.object
+    if what in CHANGES:
+        CHANGES[what](meta, program)
+    text = "[" if what == "a program that is no JSON" else json.dumps(program)
+    assert Cache().put(key, Entry(text, code[:50] if what == "code that is none" else code, meta))
+    with caplog.at_level(logging.WARNING, "lamina"):
+        got = lamina.compile(model, (x,))(x)
+    assert (got - torch.sin(x.double()) - 1).abs().max() < 1e-6
+    assert "dropped a damaged entry" in caplog.text
+    assert path.read_bytes() == whole  # compiled again
 
 
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:

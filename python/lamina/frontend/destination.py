@@ -45,7 +45,7 @@ class Destination:
 
 
 def check_name(target: str | None) -> None:
-    """CompileError for what is no target's name."""
+    """CompileError for what is no target's name, TypeError for what is no name."""
     if target is not None:
         _identity(target)
 
@@ -170,6 +170,8 @@ def _architecture(gpu: int) -> str:
 
 
 def _identity(target: str) -> str:
+    if not isinstance(target, str):
+        raise TypeError(f"target must be a name or None, not {type(target).__name__} ({_TARGETS})")
     kind, _, name = target.partition(":")
     if kind == "cpu":
         return (Cpu.named(name) if name else host()).identity

@@ -21,6 +21,7 @@ from lamina.report.unfused import count
 
 from .backend_error import passed_on
 from .custom.substitute import with_registered
+from .destination import check_name
 from .dynamo import autograd
 from .export import split_inputs
 from .per_size import per_size
@@ -52,6 +53,9 @@ def explain(
     The model's state stays as it is. As with torch._dynamo.explain, functions that torch.compile made compile again at their next
     call.
     """
+    if not callable(model):
+        raise TypeError(f"model must be a module or a function, not {type(model).__name__}")
+    check_name(target)
     recorder = _Recorder(with_registered(replace(Options.of(options), cache=False)), target)
     torch._dynamo.reset()
     earlier = _metrics()  # torch keeps the last few, so that their number may stay the same

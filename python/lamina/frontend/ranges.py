@@ -32,14 +32,44 @@ def constant(arg: object, gm: fx.GraphModule) -> float | None:
 
 def bounds(arg: Any, gm: fx.GraphModule) -> Range | None:
     """Finite numbers between which all elements of a floating or boolean tensor lie; None where they may be anything."""
-    if not isinstance(arg, fx.Node):
+    known: dict[fx.Node, Range | None] = {}
+    waiting = [arg] if isinstance(arg, fx.Node) else []
+    while waiting:
+        node = waiting[-1]
+        more = [a for a in _sources(node) if isinstance(a, fx.Node) and a not in known]
+        if more and node not in known:
+            waiting += more
+            continue
+        known[waiting.pop()] = known[node] if node in known else _of(node, known, gm)
+    return _of(arg, known, gm)
+
+
+def _of(arg: Any, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
+    if isinstance(arg, fx.Node):
+        found = known[arg] if arg in known else _of_node(arg, known, gm)
+    else:
         number = constant(arg, gm)
-        return None if number is None else _finite((number, number), arg)
-    found = _of_node(arg, gm)
+        found = None if number is None else (number, number)
     return None if found is None else _finite(found, arg)
 
 
-def _of_node(node: fx.Node, gm: fx.GraphModule) -> Range | None:
+def _sources(node: fx.Node) -> tuple[Any, ...]:
+    """What the elements of a node lie between the bounds of, or are computed from by arithmetic."""
+    told, kind = value(node), name(node)
+    if told is None or told.dtype is torch.bool or kind in _LIKE:
+        return ()
+    if kind in _VIEWS:
+        return node.args[:1]
+    if kind == "where":
+        args = given(node, "condition", "input", "other")
+        return args.get("input"), args.get("other")
+    if kind == "masked_fill":
+        args = given(node, "input", "mask", "value")
+        return args.get("input"), args.get("value")
+    return node.args if kind in ("add", "sub", "rsub", "mul") and len(node.args) == 2 and not node.kwargs else ()
+
+
+def _of_node(node: fx.Node, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
     told, kind = value(node), name(node)
     if told is None:
         return None
@@ -47,16 +77,10 @@ def _of_node(node: fx.Node, gm: fx.GraphModule) -> Range | None:
         return 0.0, 1.0
     if kind in _LIKE:
         return _LIKE[kind], _LIKE[kind]
-    if kind in _VIEWS:
-        return bounds(node.args[0], gm)
-    if kind == "where":
-        args = given(node, "condition", "input", "other")
-        return _hull(bounds(args.get("input"), gm), bounds(args.get("other"), gm))
-    if kind == "masked_fill":
-        args = given(node, "input", "mask", "value")
-        return _hull(bounds(args.get("input"), gm), bounds(args.get("value"), gm))
-    if kind in ("add", "sub", "rsub", "mul") and len(node.args) == 2 and not node.kwargs:
-        return _arithmetic(kind, bounds(node.args[0], gm), bounds(node.args[1], gm))
+    if sources := [_of(a, known, gm) for a in _sources(node)]:
+        if kind in _VIEWS:
+            return sources[0]
+        return _hull(*sources) if kind in ("where", "masked_fill") else _arithmetic(kind, *sources)
     found = concrete(node, gm)
     return None if found is None or not found.numel() else (float(found.min()), float(found.max()))
 

@@ -18,9 +18,10 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
 from lamina.core.program_needs import with_needs
-from lamina.runtime.cache import Cache, Entry, cache_key
+from lamina.runtime.cache import Cache, cache_key
 from lamina.tune.choice import Choice
 
+from . import stored
 from .aliases import View
 from .custom.patterns import with_patterns
 from .custom.substitute import with_kernels
@@ -53,7 +54,7 @@ class Built:
     code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
     gpu        the number of the GPU that the graph's tensors are on; None where they are on the CPU
     interface  how the graph's arguments and outputs are made of the program's
-    cached     it came out of the cache
+    cached     it came out of the cache, where it is called `key`
     seconds    time of each stage and pass
     choices    what tuning knew of the graph's hot ops
     """
@@ -68,6 +69,7 @@ class Built:
     cached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
+    key: str = ""
 
 
 def compile_graph(
@@ -88,14 +90,26 @@ def compile_graph(
     from .call import adapt
 
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
+    try:
+        executable = _loaded(built, options or Options(), frozen)
+    except Exception:
+        if not built.cached:
+            raise
+        Cache().drop(built.key)  # code that does not load: the entry is compiled again
+        built = build(gm, example_inputs, options=options, target=target, watch=watch)
+        executable = _loaded(built, options or Options(), frozen)
     if listener is not None:
         listener(built)
     captured = built.interface.tensors(gm)
-    with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
-        if built.gpu is not None:
+    if built.gpu is not None:
+        with unset_fake_temporarily():
             captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
-        executable = load(built, options or Options(), frozen)
     return adapt(executable, built.interface, captured)
+
+
+def _loaded(built: Built, options: Options, frozen: Collection[int]) -> Any:
+    with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
+        return load(built, options, frozen)
 
 
 def build(
@@ -119,19 +133,18 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
     cache, graph = Cache() if options.cache else None, b""
     if cache is not None:
         graph = fingerprint(gm)
-        entry = cache.get(_key(graph, options, goal))
-        if entry is not None and (found := _from_entry(entry)) is not None:
-            return replace(found, gpu=goal.gpu, cached=True, seconds={"cache": time.perf_counter() - start})
+        key = _key(graph, options, goal)
+        entry = cache.get(key)
+        found = None if entry is None else stored.read(entry, gm)
+        if found is not None:
+            seconds = {"cache": time.perf_counter() - start}
+            return Built(**found._asdict(), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
+        if entry is not None:
+            cache.drop(key)
     built = _compile(normalise(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
-        meta = {
-            "kernels": built.kernels,
-            "messages": built.messages,
-            "target": built.target,
-            "interface": built.interface.to_json(),
-            "choices": [choice.to_json() for choice in built.choices],
-        }
-        cache.put(_key(graph, options, goal), Entry(built.program.to_json(), built.code, meta))
+        parts = {name: getattr(built, name) for name in stored.Stored._fields}
+        cache.put(_key(graph, options, goal), stored.entry_of(stored.Stored(**parts)))
     return built
 
 
@@ -290,14 +303,3 @@ def _output(program: Program, view: View) -> Ref:
         if buffer.kind == "input" and buffer.index == view.index:
             return Ref(index, view.offset * item, dtype, view.shape, view.strides)
     raise CompileError(f"the program has no buffer for its input {view.index}")
-
-
-def _from_entry(entry: Entry) -> Built | None:
-    try:
-        program = Program.from_json(entry.program_json)
-    except CompileError:
-        return None
-    meta = entry.meta
-    interface = Interface.from_json(meta["interface"])
-    choices = tuple(map(Choice.from_json, meta["choices"]))
-    return Built(program, entry.object, tuple(meta["kernels"]), tuple(meta["messages"]), meta["target"], interface, choices=choices)

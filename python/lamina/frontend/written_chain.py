@@ -51,28 +51,29 @@ def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
     return _scores(scores, at, Written(node, last, (*chain, at), last, (), 1.0, (), dropout), gm)
 
 
-def _scores(at: fx.Node, user: fx.Node, found: Written, gm: fx.GraphModule) -> Written | None:
-    """What was found below `at`, and what is above it, up to the product of queries and keys."""
-    if users(at) != [user] or value(at) is None:
-        return None
-    below, found = found, replace(found, chain=(*found.chain, at))
-    first = product(at)
-    if first is not None and not first.order:
-        if first.added is not None:
-            found = _with(found, Term(first.added), at) or below
-        if found is not below:
-            return replace(found, first=first, scale=found.scale * first.scale, shape=found.shape or shape(at))
-        return None
-    times, same = scaled(at), same_elements(at)
-    if times is not None and times[1] > 0:
-        return _scores(times[0], at, replace(found, scale=found.scale * times[1]), gm)
-    if same is not None and shape(same)[-2:] == shape(at)[-2:]:
-        return _scores(same, at, found, gm)
-    for scores, term in terms(at, gm):
-        more = _with(found, term, at)
-        whole = None if more is None else _scores(scores, at, more, gm)
-        if whole is not None:
-            return whole
+def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule) -> Written | None:
+    """What was found below `scores`, and what is above it, up to the product of queries and keys: the first way there."""
+    ways = [(scores, reader, below)]
+    while ways:
+        at, user, below = ways.pop()
+        if users(at) != [user] or value(at) is None:
+            continue
+        found = replace(below, chain=(*below.chain, at))
+        first = product(at)
+        if first is not None and not first.order:
+            if first.added is not None:
+                found = _with(found, Term(first.added), at) or below
+            if found is not below:
+                return replace(found, first=first, scale=found.scale * first.scale, shape=found.shape or shape(at))
+            continue
+        times, same = scaled(at), same_elements(at)
+        if times is not None and times[1] > 0:
+            ways.append((times[0], at, replace(found, scale=found.scale * times[1])))
+        elif same is not None and shape(same)[-2:] == shape(at)[-2:]:
+            ways.append((same, at, found))
+        else:
+            more = [(source, at, _with(found, term, at)) for source, term in terms(at, gm)]
+            ways += [(source, user, whole) for source, user, whole in reversed(more) if whole is not None]
     return None
 
 

@@ -6,6 +6,7 @@ registers, by a loop made for it here. Each takes the best of several runs: a ro
 
 import ctypes
 import json
+import math
 import os
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 import torch
 
 from lamina.core.device import Cpu, host
+from lamina.runtime import owned
 from lamina.runtime.cache import default_root
 
 from .explanation import Peaks
@@ -123,10 +125,14 @@ def _timed(run: Callable[[], object]) -> float:
 def read(file: Path) -> Peaks | None:
     """What `write` has kept; None where there is nothing, or nothing that this version wrote."""
     try:
-        data = json.loads(file.read_text())
-        return Peaks(**data["peaks"]) if data["format"] == _FORMAT else None
-    except (OSError, ValueError, KeyError, TypeError):
+        with owned.folder(file.parent) as opened:
+            data = json.loads(owned.read(opened, file.name))
+        found = Peaks(**data["peaks"]) if data["format"] == _FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+    if found is None or not all(isinstance(n, int | float) and math.isfinite(n) and n > 0 for n in (found.bandwidth, found.flops)):
+        return None
+    return found
 
 
 def write(file: Path, found: Peaks) -> None:

@@ -1,18 +1,18 @@
 """Compiled programs on disk, found by what they were made from.
 
-One file an entry, `<root>/<key>.lamina`: a line with the format and the SHA-256 of the rest, a line of JSON with sizes and `meta`,
-the program's JSON, the object file. Nothing in it is executed before the hash has been checked, and nothing is pickled. Files are
-written beside and renamed, so readers and writers in other processes see whole entries only. An entry that does not read right
-is dropped and compiled again.
+One file an entry, `<root>/<key>.lamina`: a line with the format and the SHA-256 of the key and the rest, a line of JSON with sizes
+and `meta`, the program's JSON, the object file. Nothing in it is executed before the hash has been checked, and nothing is pickled.
+Files are written beside and renamed, so readers and writers in other processes see whole entries only. An entry that does not read
+right is dropped and compiled again.
 
-The folder holds machine code that will run as this user: it is of mode 0700, and one that belongs to somebody else is not used.
+The folder holds machine code that will run as this user: it is of mode 0700, and one that belongs to somebody else is not used. A
+file that somebody else owns or may write to, put there while the folder was open to all, is dropped, as is one that was renamed.
 """
 
 import hashlib
 import json
 import logging
 import os
-import stat
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,8 +25,10 @@ from typing import Any
 
 import platformdirs
 
+from . import owned
+
 LIMIT_BYTES = 1 << 30
-_FORMAT = b"lamina-cache-1"
+_FORMAT = b"lamina-cache-2"
 _SUFFIX = ".lamina"
 _STALE_SECONDS = 3600  # a temporary file this old belongs to a process that died
 _TOOLCHAIN = ("lamina", "torch", "torch-mlir", "llvmlite", "triton")
@@ -93,41 +95,53 @@ class Cache:
         """The entry, or None when there is none that reads right."""
         path = self._path(key)
         try:
-            if not self._is_ours():
-                return None
-            data = path.read_bytes()
+            with owned.folder(self.root) as opened:
+                found = self._read(opened, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._warn("cannot be read", error)
+            self._warn("is not used" if isinstance(error, owned.NotOwned) else "cannot be read", error)
             return None
-        entry = _decode(data)
+        entry = _decode(key, found) if found else None
         if entry is None:
-            _log.warning("lamina: dropped a damaged entry of the cache, %s", path)
-            _remove(path)
+            self.drop(key)
             return None
         with suppress(OSError):  # a folder that is only read keeps its order
             os.utime(path)  # used now
         return entry
 
+    @staticmethod
+    def _read(opened: int, path: Path) -> bytes | None:
+        """None for what somebody else may have written."""
+        try:
+            return owned.read(opened, path.name)
+        except owned.NotOwned as error:
+            _log.warning("lamina: an entry of the cache may be somebody else's, %s: %s", path, error.strerror)
+            return None
+
+    def drop(self, key: str) -> None:
+        """Removes an entry that does not read right, with a warning."""
+        path = self._path(key)
+        _log.warning("lamina: dropped a damaged entry of the cache, %s", path)
+        _remove(path)
+
     def put(self, key: str, entry: Entry) -> bool:
         """Stores the entry; False, after one warning, when the folder takes none."""
-        data = _encode(entry)
+        data = _encode(key, entry)
         if len(data) > self.limit_bytes:
             return False
         temporary = None
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._is_ours():
-                return False
-            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self.root)
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, self._path(key))
+            with owned.folder(self.root):
+                handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self.root)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                os.replace(temporary, self._path(key))
         except OSError as error:
             if temporary:
                 _remove(Path(temporary))
-            self._warn("cannot be written", error)
+            self._warn("is not used" if isinstance(error, owned.NotOwned) else "cannot be written", error)
             return False
         self._shrink()
         return True
@@ -145,16 +159,6 @@ class Cache:
         if not key.isalnum():
             raise ValueError(f"{key!r} is not a key that cache_key made")
         return self.root / f"{key}{_SUFFIX}"
-
-    def _is_ours(self) -> bool:
-        """Whether nobody else can put code here. A folder of ours that others may write to is closed to them."""
-        status = os.stat(self.root)
-        if status.st_uid != os.getuid():
-            self._warn("is not used", f"it belongs to user {status.st_uid}")
-            return False
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            os.chmod(self.root, 0o700)
-        return True
 
     def _files(self) -> list[Path]:
         try:
@@ -182,25 +186,30 @@ class Cache:
             _log.warning("lamina: the cache folder %s %s (%s): set LAMINA_CACHE_DIR to another one", self.root, what, reason)
 
 
-def _encode(entry: Entry) -> bytes:
+def _encode(key: str, entry: Entry) -> bytes:
     program = entry.program_json.encode()
     head = json.dumps({"program": len(program), "object": len(entry.object), "meta": dict(entry.meta)}).encode()
     body = b"\n".join((head, program + entry.object))
-    return b"%s %s\n%s" % (_FORMAT, hashlib.sha256(body).hexdigest().encode(), body)
+    return b"%s %s\n%s" % (_FORMAT, _hash(key, body), body)
 
 
-def _decode(data: bytes) -> Entry | None:
+def _hash(key: str, body: bytes) -> bytes:
+    """Of an entry and its key, so that a file that was renamed is no entry."""
+    return hashlib.sha256(b"%s\n%s" % (key.encode(), body)).hexdigest().encode()
+
+
+def _decode(key: str, data: bytes) -> Entry | None:
     first, _, body = data.partition(b"\n")
-    if first != b"%s %s" % (_FORMAT, hashlib.sha256(body).hexdigest().encode()):
+    if first != b"%s %s" % (_FORMAT, _hash(key, body)):
         return None
     try:
         head, _, rest = body.partition(b"\n")
         sizes = json.loads(head)
         split = int(sizes["program"])
-        if len(rest) != split + int(sizes["object"]):
+        if split < 0 or len(rest) != split + int(sizes["object"]) or not isinstance(sizes["meta"], dict):
             return None
         return Entry(rest[:split].decode(), rest[split:], sizes["meta"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

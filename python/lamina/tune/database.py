@@ -34,6 +34,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
         raise CompileError("it holds text, no store", where=str(path), remedy="lamina tune merge FILE takes an export in")
     uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if create else 'rw'}"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+        connection.execute("PRAGMA trusted_schema = OFF")  # views and triggers of a file that somebody else wrote run no functions
         connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")  # one state of the file for all that is read
         if _is_new(connection, path):
             if not create:

@@ -1,61 +1,99 @@
-"""Which kernels of ours a measurement was of: answers hold for those alone."""
+"""Which kernels a measurement was of: answers hold for those alone.
 
+The modules that write kernels are found by what they import, from the passes between the graph level and tile programs and from the
+GPU's target on. Their syntax trees are hashed without docstrings, so that no edit of code is forgotten and none of prose counts.
+"""
+
+import ast
 import hashlib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-_GENERATORS = (  # in the package
-    "kernels/attention/*.py",
-    "kernels/products/*.py",
-    "passes/*attention*.py",
-    "passes/*product*.py",
-    "passes/column_sums.py",
-    "passes/contraction.py",
+_ENTRIES = (  # in the package: what a choice is made by, what makes programs of it, and what makes code of those
+    "kernels/**/*.py",  # Triton reads them as text
+    "passes/choose_attention.py",
+    "passes/choose.py",
     "passes/depthwise.py",
-    "passes/emit_blocks.py",
-    "passes/emit_convolution.py",
-    "passes/emit_dot.py",
-    "passes/emit_moments.py",
-    "passes/emit_strips.py",
     "passes/hook.py",
-    "passes/library_epilogues.py",
-    "passes/mask_*.py",
-    "passes/prologues.py",
-    "passes/row_sums.py",
-    "passes/split_groups.py",
-    "passes/strips.py",
-    "passes/windows.py",
-    "schedules/attention*.py",
-    "schedules/contraction.py",
-    "schedules/nvvm.py",
-    "targets/grouped_products.py",
-    "targets/attention*.py",
-    "targets/triton_*.py",
+    "passes/plan.py",
+    "passes/tile.py",
+    "passes/horizontal.py",
+    "targets/nvvm.py",
+    "passes/distribute.py",  # the target's own passes, by name
+    "passes/expand_math.py",
+    "passes/gpu_to_nvvm.py",
 )
-
-ROWS = (  # what writes those that reduce rows
-    "passes/accumulators.py",
-    "passes/by_triton.py",
-    "passes/distribution/*.py",
-    "passes/emit_*.py",
-    "passes/gpu_math/*.py",
-    "passes/nests.py",
-    "passes/online.py",
-    "passes/row_programs.py",
-    "passes/schedule*.py",
-    "passes/widths.py",
-    "schedules/nvvm.py",
-    "schedules/rows.py",
-    "targets/triton_*.py",
-)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def revision(package: Path = Path(__file__).parents[1], generators: tuple[str, ...] = _GENERATORS) -> str:
-    """Of what writes kernels, those of products and attention unless others are named: of the text of its sources, so that no edit
-    is forgotten."""
+def revision(package: Path = Path(__file__).parents[1]) -> str:
+    """A digest of the code of `modules`."""
     digest = hashlib.sha256()
-    for pattern in generators:
-        for file in sorted(package.glob(pattern)):
-            digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
+    for name, tree in sorted(modules(package).items()):
+        parts: list[str] = []
+        _write(tree, parts)
+        digest.update(f"{name}\0{' '.join(parts)}\0".encode())
     return digest.hexdigest()[:16]
+
+
+def modules(package: Path) -> dict[str, ast.Module]:
+    """The syntax trees of what writes kernels, by path in the package."""
+    found: dict[str, ast.Module] = {}
+    waiting = [str(file.relative_to(package)) for pattern in _ENTRIES for file in package.glob(pattern)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = ast.parse((package / name).read_bytes())
+            waiting += _imported(found[name], name, package)
+    return found
+
+
+def _imported(tree: ast.Module, name: str, package: Path) -> Iterator[str]:
+    """The files of the package that a module imports, in functions too."""
+    for node in _statements(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ["lamina", *Path(name).parts[:-1]]
+            above = above[: len(above) + 1 - node.level] if node.level else []
+            whole = ".".join([*above, *([node.module] if node.module else [])])
+            names = [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for full in names:
+            first, *rest = full.split(".")
+            if first == "lamina" and rest:
+                files = (Path(*rest).with_suffix(".py"), Path(*rest, "__init__.py"))
+                yield from (str(file) for file in files if (package / file).is_file())
+
+
+def _statements(block: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node, wherever they stand."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(block, name, None)
+        for statement in inner if isinstance(inner, list) else ():
+            yield statement
+            yield from _statements(statement)
+
+
+def _write(value: Any, parts: list[str]) -> None:
+    """A syntax tree as text, without places, docstrings and what is absent."""
+    if isinstance(value, ast.AST):
+        parts.append(type(value).__name__)
+        for name in value._fields:
+            inner = getattr(value, name, None)
+            if name == "body" and isinstance(value, _DOCUMENTED) and ast.get_docstring(value, clean=False) is not None:
+                inner = value.body[1:]
+            if inner is not None and inner != []:
+                parts.append(name)
+                _write(inner, parts)
+        parts.append(")")
+    elif isinstance(value, list):
+        for item in value:
+            _write(item, parts)
+        parts.append("]")
+    else:
+        parts.append(repr(value))

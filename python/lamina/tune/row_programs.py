@@ -21,7 +21,6 @@ from lamina.targets import Target
 from .cut import DTYPES, plain_name
 from .products import Asking, Heard, ask, may_answer
 from .question import Question
-from .revision import ROWS as GENERATORS
 from .revision import revision
 from .store import Store
 from .trial import Watch
@@ -60,7 +59,7 @@ class RowPart:
         self.what = f"{name} {'x'.join(map(str, largest.shape))} {largest.element_type}"
         strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(given)]]
         self.inputs = [(ir.RankedTensorType(t), s) for t, s in zip(tensors, strides, strict=False)]
-        self.key = f"{self.what} {_digest(self.text, str(rounds), revision(generators=GENERATORS))}"
+        self.key = f"{self.what} {_digest(self.text, str(rounds), revision())}"
 
     def settle(self, inputs: Sequence[torch.Tensor]) -> None:
         """Random numbers are what they are."""

@@ -1,0 +1,78 @@
+"""Whether a program that was read from disk holds together: what it refers to is there, and lies within its memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from .program import ITEM_BYTES, Buffer, Call, Launch, Program, Ref
+from .size import Size, SizeLike
+
+KINDS = ("input", "arena", "output", "constant", "owned")
+
+
+def fault(program: Program, kernels: tuple[str, ...]) -> str:
+    """What is wrong with a program whose code has these kernels, "" for nothing. Sizes that depend on the call are not checked."""
+    return next(_faults(program, kernels), "")
+
+
+def _faults(p: Program, kernels: tuple[str, ...]) -> Iterator[str]:
+    for number, b in enumerate(p.buffers):
+        yield from (f"buffer {number}: {why}" for why in _of_buffer(p, b))
+    for number, step in enumerate(p.steps):
+        if isinstance(step, Launch):
+            if step.kernel not in kernels:
+                yield f"step {number} launches {step.kernel}, which the code does not have"
+            if not 0 <= step.n_out <= len(step.args) or (_is_known(step.grid) and not step.grid >= 0):
+                yield f"step {number} is launched on a grid of {step.grid} with {step.n_out} results"
+            if any(not 0 <= at < len(step.args) for pair in step.inplace for at in pair):
+                yield f"step {number} has no such arguments as share memory"
+        for ref in _refs(step):
+            yield from (f"step {number}: {why}" for why in _of_ref(p, ref))
+    for ref in p.outputs:
+        yield from (f"a result: {why}" for why in _of_ref(p, ref))
+
+
+def _of_buffer(p: Program, b: Buffer) -> Iterator[str]:
+    count = {"input": len(p.inputs), "constant": len(p.constants)}.get(b.kind)
+    if b.kind not in KINDS:
+        yield f"no memory is {b.kind!r}"
+    elif b.index < 0 or (count is not None and b.index >= count):
+        yield f"there is no {b.kind} {b.index}"
+    elif not -1 <= b.last < max(len(p.steps), 1):
+        yield f"there is no step {b.last}"
+    elif b.kind == "constant" and _is_known(b.bytes) and b.bytes > len(p.constants[b.index].data):
+        yield "it is larger than its constant"
+    elif _is_known(b.offset) and _is_known(b.bytes) and (b.offset < 0 or b.bytes < 0):
+        yield "its place or size is negative"
+    elif b.kind == "arena" and all(map(_is_known, (b.offset, b.bytes, p.arena_bytes))) and b.offset + b.bytes > p.arena_bytes:
+        yield "it ends beyond the arena"
+
+
+def _of_ref(p: Program, ref: Ref) -> Iterator[str]:
+    if not 0 <= ref.buffer < len(p.buffers):
+        yield f"there is no buffer {ref.buffer}"
+        return
+    whole = p.buffers[ref.buffer].bytes
+    if len(ref.shape) != len(ref.strides):
+        yield f"a shape of {len(ref.shape)} dimensions with {len(ref.strides)} strides"
+    elif all(map(_is_known, (*ref.shape, *ref.strides, ref.offset, whole))) and 0 not in ref.shape:
+        reach = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
+        first = ref.offset + sum(min(r, 0) for r in reach) * ITEM_BYTES[ref.dtype]
+        last = ref.offset + (sum(max(r, 0) for r in reach) + 1) * ITEM_BYTES[ref.dtype]
+        if min(ref.shape) < 0 or first < 0 or (p.buffers[ref.buffer].kind != "input" and last > whole):
+            yield f"a tensor lies from {first} to {last} in {whole} bytes"
+
+
+def _refs(value: Any) -> Iterator[Ref]:
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, Launch):
+        yield from _refs((*value.args, *value.scratch))
+    elif isinstance(value, Call):
+        yield from _refs((value.args, tuple(v for _, v in value.kwargs), value.outs, value.owned))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _refs(part)
+
+
+def _is_known(size: SizeLike) -> bool:
+    return not isinstance(size, Size)

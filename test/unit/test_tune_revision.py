@@ -1,0 +1,82 @@
+"""Answers of tuning hold for the code that writes kernels: for all of it, and not for its prose."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lamina
+from lamina.passes.levels import pipeline
+from lamina.passes.pipeline_text import parse
+from lamina.passes.registry import PASSES
+from lamina.tune.revision import modules, revision
+
+HERE = Path(lamina.__file__).parent
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the sources."""
+    shutil.copytree(HERE, tmp_path / "lamina", ignore=shutil.ignore_patterns("__pycache__", "*.so", "native"))
+    assert revision(tmp_path / "lamina") == revision()
+    revision.cache_clear()
+    return tmp_path / "lamina"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "passes/distribution/runs.py",
+        "passes/emit_dot.py",
+        "passes/expressions.py",
+        "passes/gpu_math/exponential.py",
+        "passes/polynomials/exponential.py",
+        "passes/philox.py",
+        "schedules/base.py",
+        "targets/llvm_text.py",
+        "targets/triton_turns.py",
+        "kernels/products/turns.py",
+        "core/gpu.py",
+    ],
+)
+def test_an_edit_of_code_counts(package: Path, file: str) -> None:
+    with open(package / file, "a") as source:
+        source.write("\nANOTHER = 1\n")
+    assert revision(package) != revision()
+
+
+def test_a_number_counts(package: Path) -> None:
+    file = package / "passes/distribution/divisors.py"
+    text = file.read_text()
+    assert "MOST = 64" in text
+    file.write_text(text.replace("MOST = 64", "MOST = 32"))
+    assert revision(package) != revision()
+
+
+def test_prose_does_not_count(package: Path) -> None:
+    file = package / "passes/distribution/runs.py"
+    first, rest = file.read_text().split('"""', 2)[1:]
+    text = '"""Another ' + first + '"""  # a comment\n\n\n' + rest
+    assert '        """' in text or '    """' in text
+    file.write_text(text.replace('    """', '    """In other words: '))
+    assert revision(package) == revision()
+
+
+def test_a_module_that_writes_no_kernels_does_not_count(package: Path) -> None:
+    (package / "frontend/dynamo.py").write_text("another = 1")
+    (package / "tools/opt_driver.py").write_text("another = 1")
+    assert revision(package) == revision()
+
+
+def test_every_pass_on_the_way_counts() -> None:
+    """The passes between the graph level and code are named in pipelines, not imported."""
+    found = modules(HERE)
+    names = {call.name for _, call in parse(pipeline("graph", "tile", target="nvvm:sm_90a")).calls()}
+    names |= {
+        n for file in found if file.startswith("targets/") for n in re.findall(r"lamina-[a-z-]+\b", (HERE / file).read_text())
+    }
+    assert {"lamina-tile", "lamina-distribute", "lamina-gpu-to-nvvm"} <= names
+    for name in names & PASSES.keys():
+        module, _, _ = PASSES[name].partition(":")
+        assert f"{module.removeprefix('lamina.').replace('.', '/')}.py" in found, name
