@@ -11,6 +11,8 @@ A function on tensors after `lamina-fuse` holds only `graph.group`, `graph.exter
                                   strides = [array<i64: 8, 1>]} : ...
 """
 
+from collections.abc import Iterable, Iterator
+
 from torch_mlir import ir
 
 from .variadic import Op
@@ -31,6 +33,18 @@ class Group(Op):
     ATTRIBUTES = {"sym_name": ir.StringAttr}
     REGIONS = 1
     PURE = True
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        blocks = list(op.regions[0].blocks)
+        if len(blocks) != 1 or not len(blocks[0].operations):
+            yield "expects one block of ops"
+            return
+        if [a.type for a in blocks[0].arguments] != [v.type for v in op.operands]:
+            yield "expects a block argument of the same type for each operand"
+        end = list(blocks[0].operations)[-1].operation
+        if end.name != Yield.OPERATION_NAME or [v.type for v in end.operands] != [r.type for r in op.results]:
+            yield "expects to end in a graph.yield of its results' types"
 
 
 class Extern(Op):
@@ -57,6 +71,40 @@ class Extern(Op):
         "strides": ir.ArrayAttr,
     }  # fmt: skip
     PURE = True
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        ranks = [len(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
+        if ranks != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
+            yield "expects strides for every dimension of every result, which are tensors"
+        if (told := _tensors([*op.attributes["args"], *(named.attr for named in op.attributes["kwargs"])])) != len(op.operands):
+            yield f"expects as many operands as its arguments have units, {told}, but has {len(op.operands)}"
+
+
+def _tensors(arguments: Iterable[ir.Attribute]) -> int:
+    """How many of the arguments of a call, and of lists among them, are tensors."""
+    waiting, count = list(arguments), 0
+    while waiting:
+        last = waiting.pop()
+        count += isinstance(last, ir.UnitAttr)
+        waiting += last if isinstance(last, ir.ArrayAttr) else ()
+    return count
+
+
+def captured(op: ir.Operation) -> ir.Value | None:
+    """A value that a group uses from outside and that is no constant; None where it has none."""
+    own: set[ir.Value] = set()
+    used: list[ir.Value] = []
+    waiting = [op]
+    while waiting:
+        for region in waiting.pop().regions:
+            for block in region.blocks:
+                own.update(block.arguments)
+                for inner in block.operations:
+                    own.update(inner.operation.results)
+                    used += inner.operation.operands
+                    waiting.append(inner.operation)
+    return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
 OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (Yield, Group, Extern)}

@@ -22,6 +22,11 @@ class Op:
     REGIONS: ClassVar[int] = 0
     PURE: ClassVar[bool] = False
 
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """What else is wrong with an op that has all that it must have."""
+        yield from ()
+
 
 def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
     """All ops below `module`, in the order of the text."""
@@ -44,6 +49,7 @@ def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[s
             near = ", ".join(sorted(n for n in known if n.split(".")[0] == op.name.split(".")[0]))
             wrong.append((op, f"unknown op {op.name}: expected one of {near}"))
             continue
+        before = len(wrong)
         for what, expected, given in (
             ("operands", declared.OPERANDS, len(op.operands)),
             ("results", declared.RESULTS, len(op.results)),
@@ -56,4 +62,6 @@ def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[s
                 wrong.append((op, f"{op.name} expects the attribute {name}"))
             elif not isinstance(op.attributes[name], kind):
                 wrong.append((op, f"{op.name} expects {name} to be a {kind.__name__}, but it is {op.attributes[name]}"))
+        if len(wrong) == before:
+            wrong += [(op, f"{op.name} {fault}") for fault in declared.faults(op)]
     return wrong

@@ -7,6 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.dialects import graph
 from lamina.dialects import verify as verify_ours
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
@@ -63,6 +64,21 @@ def verify(module: ir.Module) -> None:
         raise InvalidIR(of_error(error)) from error
     if wrong := verify_ours(module.operation):
         raise InvalidIR(tuple(Diagnostic("error", text, *place(op.location)) for op, text in wrong))
+
+
+def verify_input(module: ir.Module) -> None:
+    """The same for what a user wrote, and that groups use nothing from outside, which the passes between levels see to."""
+    verify(module)
+    wrong: list[Diagnostic] = []
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if op.name == graph.Group.OPERATION_NAME and graph.captured(op) is not None:
+            wrong.append(Diagnostic("error", "graph.group uses a value from outside that is no operand of it", *place(op.location)))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    if wrong:
+        raise InvalidIR(tuple(wrong))
 
 
 def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:

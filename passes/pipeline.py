@@ -30,6 +30,12 @@ from .pipeline_text import Nest, PassCall, error_at, parse
 from .registry import PASSES, load
 from .upstream import explain_rejection, refuse_if_fatal
 
+_UNREADABLE = (
+    "non-existent attribute",
+    "Cannot cast attribute",
+    "Cannot cast type",
+)  # the bindings, of another op
+
 
 class PassFailure(CompileError):
     """A pass that failed.
@@ -172,6 +178,9 @@ def _failure(
         prefix = f"{step.call.name} left wrong IR: " if step.own else f"{step.call.name}: "
         said = tuple(replace(d, message=prefix + d.message) for d in error.diagnostics)
         error = InvalidIR(said)
+    if isinstance(error, KeyError | ValueError) and any(text in str(error) for text in _UNREADABLE):
+        said_so = " ".join(str(error).split()).strip("'")
+        error = CompileError(f"{step.call.name} cannot read the module, which is not what it takes: {said_so}")
     if isinstance(error, RecursionError):
         error = CompileError(f"{step.call.name}: the module is nested too deeply for Python's stack")
     if not isinstance(error, CompileError):

@@ -70,7 +70,7 @@ def bundles(module: ir.Module) -> Iterator[Bundle]:
     """The calls of products that kernels of ours may compute, each in one bundle, in their order. Each is looked for when it is
     asked for: what became of those before may be in its place."""
     ops = calls(module)
-    number = {op.results[0]: i for i, op in enumerate(ops)}  # an op's hash changes with its operands
+    number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
     taken: set[int] = set()
     for i, op in enumerate(ops):
         if i not in taken and computed(op) is not None:

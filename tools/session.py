@@ -11,7 +11,7 @@ from torch_mlir._mlir_libs import _torchMlir
 
 from lamina.core.errors import CompileError
 from lamina.dialects import context as lamina_context
-from lamina.passes.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify
+from lamina.passes.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify_input
 from lamina.passes.instrumentation import Instrumentation, PassTiming, report
 from lamina.passes.pipeline import PassFailure, Step, prepare, write_reproducer
 from lamina.passes.pipeline import run as run_pipeline
@@ -82,7 +82,7 @@ class Session:
         self.board.write("the verifier")
         if not self.arguments.allow_unregistered_dialect and (unknown := unknown_ops(module)):
             raise InvalidIR(unknown)
-        verify(module)
+        verify_input(module)
         return module
 
     def piece(self, number: int, first: int, text: bytes) -> str | None:

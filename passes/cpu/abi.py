@@ -11,6 +11,7 @@ from torch_mlir.dialects import func, scf
 from lamina.core.errors import CompileError
 
 from ..emit import Emit
+from ..locations import where
 from .memory import root
 
 BODY_SUFFIX = ".body"
@@ -47,7 +48,7 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
     if not isinstance(of, ir.MemRefType) or not of.has_static_shape:
         raise CompileError(
             f"tile program @{name} takes {of}: only memrefs of static shape can be launched",
-            where=str(function.location),
+            where=where(function.location),
             remedy="give the kernel's operands static shapes",
         )
     return of

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 
 from ..emit import Emit
+from ..locations import where
 from .arithmetic import rounded, widened
 
 MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
@@ -50,7 +51,7 @@ def store_as_integers(function: ir.Operation) -> None:
     function.walk(collect)
     for op in found:
         if op.name in ("vector.reduction", "vector.multi_reduction", "vector.contract") and _is_bf16(op.operands[0].type):
-            raise CompileError(f"{op.name} of bf16", where=str(op.location), remedy="extend to f32 first")
+            raise CompileError(f"{op.name} of bf16", where=where(op.location), remedy="extend to f32 first")
         for region in op.regions:
             for block in region.blocks:
                 for argument in block.arguments:
@@ -94,7 +95,7 @@ def _constant(op: ir.Operation) -> None:
         bits = ir.IntegerAttr.get(i16, _bits(attribute.get_splat_value().value))
         op.attributes["value"] = ir.DenseElementsAttr.get_splat(_as_integer(of), bits)
     else:
-        raise CompileError("a bf16 constant with different lanes", where=str(op.location), remedy="make it f32 and truncate it")
+        raise CompileError("a bf16 constant with different lanes", where=where(op.location), remedy="make it f32 and truncate it")
 
 
 def _bits(value: float) -> int:

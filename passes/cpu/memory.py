@@ -7,6 +7,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 
 from ..emit import Emit
+from ..locations import where
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
 FEW = 4  # up to this stride, loading everything and picking lanes beats a gather
@@ -33,7 +34,7 @@ def flat(e: Emit, memory: ir.Value) -> ir.Value:
     if offset == ir.ShapedType.get_dynamic_stride_or_offset():
         raise CompileError(
             f"{of} starts at an offset that is not known",
-            where=str(e.loc),
+            where=where(e.loc),
             remedy="add the offset to the indices instead of giving it to the memref",
         )
     wanted = ir.MemRefType.get([span], of.element_type)
@@ -165,6 +166,6 @@ def _require_dense(e: Emit, of: ir.MemRefType) -> None:
     if any(have != want and extent != 1 for have, want, extent in zip(strides(of), expected, of.shape, strict=True)):
         raise CompileError(
             f"tile.gather from {of}, which is not contiguous",
-            where=str(e.loc),
+            where=where(e.loc),
             remedy="gather from a one-dimensional memref, strided if need be",
         )

@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
-from ..locations import leaves
+from ..locations import leaves, where
 from . import scans, square, windows
 from .divisors import constant
 from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
@@ -53,7 +53,7 @@ def create_mask(k: "Kernel", op: ir.Operation) -> None:
     shape, known = k.shape, constant(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
-        raise CompileError(f"accesses of {shape.vec} elements would be cut by the mask {op}", where=str(op.location))
+        raise CompileError(f"accesses of {shape.vec} elements would be cut by the mask {op}", where=where(op.location))
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
         last = (shape.cluster - 1) * shape.chunks + c + 1

@@ -7,6 +7,7 @@ from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 
+from ..locations import where
 from . import blocks, control, online, random, runs
 from .cluster import start
 from .divisors import Divisors
@@ -120,7 +121,7 @@ class Kernel:
             self.scalar(op)
         else:
             raise CompileError(
-                f"lamina-distribute does not know {op.name} on blocks: {op}", where=str(op.location),
+                f"lamina-distribute does not know {op.name} on blocks: {op}", where=where(op.location),
                 remedy="lower it before, or give it a rule in passes/distribution",
             )  # fmt: skip
 

@@ -13,6 +13,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 
+from ..locations import where
 from .memory import Mask
 from .values import Bound, Spread, Window, as_spread, element_of, elements, together, vector_type
 
@@ -77,7 +78,7 @@ def read_shared(k: "Kernel", op: ir.Operation) -> None:
     source, first, start, inside = op.operands
     length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
     if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
-        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=str(op.location))
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
     buffer, count, wanted = k.uniform(source), len(op.results), None if _is_true(inside) else k.uniform(inside)
     shared: list[list[ir.Value]] = []
     for own in k.offsets:
@@ -95,7 +96,7 @@ def read_shared(k: "Kernel", op: ir.Operation) -> None:
 def write(k: "Kernel", op: ir.Operation) -> None:
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
-        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=str(op.location))
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
     places = [_place(k, op, 1, own) for own in k.offsets]
     k.memory.write(k.spread(value), k.uniform(target), places, _divisor(k, op, first), k.mask(mask))
 

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.errors import CompileError
+
 from ..index_ranges import Ranges
+from ..locations import where
 
 WARP = 32
+_REMEDY = "lamina-tile for a GPU says how its programs are spread"
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,10 @@ class Shape:
     @staticmethod
     def of(function: ir.Operation) -> "Shape":
         def number(name: str) -> int:
-            return int(ir.IntegerAttr(function.attributes[f"tile.{name}"]).value)
+            key = f"tile.{name}"
+            if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
+                raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)
+            return int(ir.IntegerAttr(function.attributes[key]).value)
 
         return Shape(*(number(n) for n in ("threads", "vec", "chunks", "pack", "teams", "cluster")))
 

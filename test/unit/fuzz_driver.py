@@ -68,7 +68,10 @@ def mutants(seed: int) -> Iterator[Case]:
         else:
             text = mutated(text, random)
         if random.random() < 0.1:
-            arguments = (*arguments, random.choice(("--emit=llvm", "--emit=asm", "--mlir-print-op-generic", "--mlir-print-debuginfo")))
+            arguments = (
+                *arguments,
+                random.choice(("--emit=llvm", "--emit=asm", "--mlir-print-op-generic", "--mlir-print-debuginfo")),
+            )
         yield Case(text, arguments)
 
 

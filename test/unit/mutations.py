@@ -7,7 +7,22 @@ from random import Random
 from typing import Any
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#^!]?[A-Za-z_][\w.$-]*|\d+\.\d+(?:[eE][+-]?\d+)?|\d+|->|\s+|.', re.DOTALL)
-_NUMBERS = ("0", "1", "-1", "2", "3", "7", "64", "127", "1000", "4294967296", "9223372036854775807", "99999999999999999999", "1.5", "1e39")
+_NUMBERS = (
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "7",
+    "64",
+    "127",
+    "1000",
+    "4294967296",
+    "9223372036854775807",
+    "99999999999999999999",
+    "1.5",
+    "1e39",
+)
 _TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "index", "complex<f32>", "none", "vector<4xf32>", "f8E4M3FN")
 _TYPE = re.compile(r"f\d+|bf16|i\d+|index")
 _NOISE = ("\0", "\xff", "é", '"', "{", "}", "(", ")", "<", ">", "%", "//", "\\", "'", "=", ",", "\n")
@@ -59,7 +74,7 @@ def _type(tokens: list[str], random: Random) -> None:
 
 def _name(tokens: list[str], random: Random) -> None:
     """One name in the place of another of its kind."""
-    names = [i for i, t in enumerate(tokens) if t[0] in "%@#^" and len(t) > 1 or (t[0].isalpha() and "." in t)]
+    names = [i for i, t in enumerate(tokens) if (t[0] in "%@#^" and len(t) > 1) or (t[0].isalpha() and "." in t)]
     if names:
         at = random.choice(names)
         alike = [tokens[i] for i in names if tokens[i][0] == tokens[at][0] or tokens[i][0].isalpha() == tokens[at][0].isalpha()]

@@ -8,6 +8,7 @@
 All kernels of a module go through one pipeline and into one object: each stage has a fixed cost that is paid once.
 """
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch_mlir.passmanager import PassManager
 from lamina.core.device import Cpu, host
 from lamina.core.errors import CompileError
 from lamina.passes.expand_math import ExpandMath
+from lamina.passes.locations import where
 from lamina.passes.tile_to_cpu import CHECKS, TileToCpu
 
 from . import llvm_text
@@ -127,8 +129,8 @@ def check_converted(module: ir.Module) -> None:
     module.operation.walk(visit)
     for name, op in left.items():
         raise CompileError(
-            f"{name} did not lower to LLVM on the CPU: {op}",
-            where=str(op.location),
+            f"{name} did not lower to LLVM on the CPU: {textwrap.shorten(str(op), 200, placeholder=' ...')}",
+            where=where(op.location),
             remedy="a tile program for the CPU may use vectors of rank 1 and 2, scalars and memrefs of static shape",
         )
 
