@@ -21,7 +21,7 @@ def _faults(p: Program, kernels: tuple[str, ...]) -> Iterator[str]:
         if isinstance(step, Launch):
             if step.kernel not in kernels:
                 yield f"step {number} launches {step.kernel}, which the code does not have"
-            if not 0 <= step.n_out <= len(step.args) or (_is_known(step.grid) and not step.grid >= 0):
+            if not 0 <= step.n_out <= len(step.args) or (isinstance(step.grid, int) and step.grid < 0):
                 yield f"step {number} is launched on a grid of {step.grid} with {step.n_out} results"
             if any(not 0 <= at < len(step.args) for pair in step.inplace for at in pair):
                 yield f"step {number} has no such arguments as share memory"
@@ -39,26 +39,31 @@ def _of_buffer(p: Program, b: Buffer) -> Iterator[str]:
         yield f"there is no {b.kind} {b.index}"
     elif not -1 <= b.last < max(len(p.steps), 1):
         yield f"there is no step {b.last}"
-    elif b.kind == "constant" and _is_known(b.bytes) and b.bytes > len(p.constants[b.index].data):
-        yield "it is larger than its constant"
-    elif _is_known(b.offset) and _is_known(b.bytes) and (b.offset < 0 or b.bytes < 0):
-        yield "its place or size is negative"
-    elif b.kind == "arena" and all(map(_is_known, (b.offset, b.bytes, p.arena_bytes))) and b.offset + b.bytes > p.arena_bytes:
-        yield "it ends beyond the arena"
+    elif known := _known(b.offset, b.bytes):
+        offset, size = known
+        (whole,) = _known(p.arena_bytes) or (offset + size,)
+        if b.kind == "constant" and size > len(p.constants[b.index].data):
+            yield "it is larger than its constant"
+        elif offset < 0 or size < 0:
+            yield "its place or size is negative"
+        elif b.kind == "arena" and offset + size > whole:
+            yield "it ends beyond the arena"
 
 
 def _of_ref(p: Program, ref: Ref) -> Iterator[str]:
     if not 0 <= ref.buffer < len(p.buffers):
         yield f"there is no buffer {ref.buffer}"
         return
-    whole = p.buffers[ref.buffer].bytes
     if len(ref.shape) != len(ref.strides):
         yield f"a shape of {len(ref.shape)} dimensions with {len(ref.strides)} strides"
-    elif all(map(_is_known, (*ref.shape, *ref.strides, ref.offset, whole))) and 0 not in ref.shape:
-        reach = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
-        first = ref.offset + sum(min(r, 0) for r in reach) * ITEM_BYTES[ref.dtype]
-        last = ref.offset + (sum(max(r, 0) for r in reach) + 1) * ITEM_BYTES[ref.dtype]
-        if min(ref.shape) < 0 or first < 0 or (p.buffers[ref.buffer].kind != "input" and last > whole):
+        return
+    place, shape, strides = _known(ref.offset, p.buffers[ref.buffer].bytes), _known(*ref.shape), _known(*ref.strides)
+    if place is not None and shape is not None and strides is not None and 0 not in shape:
+        offset, whole = place
+        reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+        first = offset + sum(min(r, 0) for r in reach) * ITEM_BYTES[ref.dtype]
+        last = offset + (sum(max(r, 0) for r in reach) + 1) * ITEM_BYTES[ref.dtype]
+        if min(shape, default=0) < 0 or first < 0 or (p.buffers[ref.buffer].kind != "input" and last > whole):
             yield f"a tensor lies from {first} to {last} in {whole} bytes"
 
 
@@ -74,5 +79,7 @@ def _refs(value: Any) -> Iterator[Ref]:
             yield from _refs(part)
 
 
-def _is_known(size: SizeLike) -> bool:
-    return not isinstance(size, Size)
+def _known(*sizes: SizeLike) -> tuple[int, ...] | None:
+    """Sizes that do not depend on the call; None where one does."""
+    known = tuple(size for size in sizes if not isinstance(size, Size))
+    return known if len(known) == len(sizes) else None
