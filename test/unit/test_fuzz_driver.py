@@ -1,0 +1,97 @@
+"""opt-driver and the cache of programs on mutated inputs, with a seed that LAMINA_FUZZ_SEED gives, else a new one in every run."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import pytest
+import torch
+from mutations import damaged, restructured
+from torch import Tensor, fx
+
+from lamina.core.options import Options
+from lamina.frontend import stages
+from lamina.frontend.export import inference_graph
+from lamina.runtime.cache import Cache, Entry
+
+SEED = int(os.environ.get("LAMINA_FUZZ_SEED") or SystemRandom().randrange(1 << 32))
+
+
+def test_opt_driver_answers_in_lines() -> None:
+    """Errors are one line each, and no process dies: what is wrong is printed with the case that shows it."""
+    script = Path(__file__).with_name("fuzz_driver.py")
+    command = [sys.executable, str(script), f"--seed={SEED}", "--cases=250", "--seconds=20"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, f"{' '.join(command[1:])}\n{done.stdout}{done.stderr}"
+
+
+def driver(*arguments: str, text: str = "") -> tuple[int, str]:
+    command = [sys.executable, "-m", "lamina.tools.opt_driver", *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_regions_nest_as_deep_as_the_parser_reads() -> None:
+    text = "func.func @f(%c: i1) {\n" + "scf.if %c {\n" * 3000 + "}\n" * 3000 + "return\n}\n"
+    pipeline = "lamina-demote-f64,lamina-fold-constants,lamina-simplify,lamina-cse,lamina-dce,lamina-fuse"
+    status, said = driver("-", "-o", os.devnull, f"--pass-pipeline={pipeline}", text=text)
+    assert (status, said) == (0, "")
+
+
+def test_nests_of_a_pipeline_are_counted() -> None:
+    pipeline = "func.func(" * 1500 + "cse" + ")" * 1500
+    status, said = driver("-", f"--pass-pipeline={pipeline}", text="func.func @f() { return }")
+    assert (status, said) == (1, "<pipeline>:1:1010: error: more than 100 nests inside one another\n")
+
+
+def rows(x: Tensor, w: Tensor) -> Tensor:
+    return torch.softmax(x @ w, -1) + 1
+
+
+def several(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.sin(x) * y, x.t(), (x + y).sum(0)
+
+
+@pytest.fixture
+def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fx.GraphModule, tuple[Tensor, ...], list[Tensor], Path]]:
+    """Graphs with inputs, right results and their entries."""
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    found = []
+    for function, inputs in ((rows, (torch.randn(7, 5), torch.randn(5, 9))), (several, (torch.randn(7, 5), torch.randn(7, 5)))):
+        gm = inference_graph(function, inputs)
+        before = set(tmp_path.glob("*.lamina"))
+        results = list(stages.compile_graph(gm, inputs)(*inputs))
+        (path,) = set(tmp_path.glob("*.lamina")) - before
+        found.append((gm, inputs, results, path))
+    return found
+
+
+def test_broken_entries_make_no_wrong_result(graphs: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that are lost or changed, and metadata of other types under a right hash."""
+    random = Random(SEED)
+    caplog.set_level(logging.ERROR, "lamina")
+    for number in range(60):
+        gm, inputs, right, path = random.choice(graphs)
+        whole, key = path.read_bytes(), path.name.removesuffix(".lamina")
+        if random.random() < 0.4:
+            path.write_bytes(damaged(whole, random))
+        else:
+            entry = Cache().get(key)
+            assert entry is not None
+            change: Callable[[Any], Any] = lambda value: restructured(value, random)  # noqa: E731
+            meta, program = dict(entry.meta), entry.program_json
+            if random.random() < 0.5:
+                meta = change(meta)
+            else:
+                program = json.dumps(change(json.loads(program)))
+            Cache().put(key, Entry(program, entry.object, meta))
+        got = stages.compile_graph(gm, inputs, options=Options())(*inputs)
+        for a, b in zip(got, right, strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride(), f"case {number} of LAMINA_FUZZ_SEED={SEED}"
+        path.write_bytes(whole)
