@@ -186,7 +186,8 @@ def test_backward_gets_seeds_and_no_masks() -> None:
 
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.2))
     x = torch.randn(16, 8)
-    compiled = torch.compile(model, backend=functools.partial(dynamo.autograd, options=STRICT, compile=keep))
+    torch._dynamo.reset()  # what other tests compiled makes numbers of modules symbols
+    compiled = torch.compile(model, backend=functools.partial(dynamo.autograd, options=STRICT, compile=keep), dynamic=False)
     compiled(x).sum().backward()
     forward, backward = graphs
     saved = [n.meta["val"] for n in forward.graph.output_node().args[0]]

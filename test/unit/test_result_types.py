@@ -34,6 +34,7 @@ C = x(4)
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
+    aten.as_strided_scatter.default: [call(x(12), x(2, 3), [2, 3], [6, 1], 1)],
     aten._fused_rms_norm.default: [call(ROW, [3], x(3), 1e-5), call(ROW, [3], None, None)],
     aten._log_softmax.default: [call(ROW, 1, False)],
     aten._native_batch_norm_legit.no_stats: [call(PLANE, C, C, True, 0.1, 1e-5)],

@@ -74,8 +74,8 @@ def autograd(
         return compile(graph, inputs, options=options, target=target)
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        frozen = _weights() if options.freeze_weights else set()
-        return compile(leave_room(graph), inputs, options=options, target=target, frozen=frozen)
+        given = {"frozen": _weights()} if options.freeze_weights else {}
+        return compile(leave_room(graph), inputs, options=options, target=target, **given)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)

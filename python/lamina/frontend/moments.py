@@ -14,7 +14,7 @@ from torch import Tensor
 from .half import wide
 
 SHORT = 256  # elements below which the roundings of f32 do not average out
-LONG = 131072  # elements from which on rows do not stay in a cache
+LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
 LONG_COLUMN = 4096  # likewise, where neighbours in memory are of different results
 PART, COLUMN_PART = 8192, 128  # elements of one part, at most
 
@@ -54,7 +54,7 @@ def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     """Whether `moments` cuts the rows into parts. On a GPU, columns are left to lamina-split-reductions, which knows how many
     programs there is room for."""
     if _along_memory(x, dims):
-        return _count(x, dims) >= LONG
+        return _count(x, dims) > LONG
     return on_cpu(x) and _count(x, dims) >= LONG_COLUMN
 
 
