@@ -212,7 +212,16 @@ def to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> An
     return torch.ops.prims.convert_element_type.default(torch.where(x.abs() > _LARGEST, torch.nan, x), dtype)
 
 
+def copysign(x: Tensor, sign: Tensor) -> Any:
+    """Operands of other shapes or layouts are made alike: torch's kernel for fake tensors tells a wrong layout for them."""
+    if x.shape == sign.shape or (x.is_contiguous() and sign.is_contiguous()):
+        return NotImplemented
+    shape = torch.broadcast_shapes(x.shape, sign.shape)
+    return aten.copysign.Tensor(x.expand(shape).contiguous(), sign.expand(shape).contiguous())
+
+
 POINTWISE: dict[Any, Callable[..., Any]] = {
+    aten.copysign.Tensor: copysign,
     aten._to_copy.default: to_copy,
     aten.add.Tensor: _scalar_op(torch.add),
     aten.sub.Tensor: _scalar_op(torch.sub),

@@ -22,14 +22,17 @@ aten = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 # Ops whose kernels for fake tensors tell other layouts than eager's have, by the packet of their overloads: the first give
-# row-major results, of the second the first result has its channels last where the input has, and is row-major otherwise.
+# row-major results, of the second the first result has its channels last where the input has, and is row-major otherwise. The
+# results of the third lie as a product of the same tensors: their kernels for fake tensors expand the tensors first.
 _ROW_MAJOR = (
     aten.rrelu, aten.rrelu_with_noise, aten.rrelu_with_noise_functional, aten.log_sigmoid_forward, aten.pow.Scalar,
+    aten.upsample_nearest1d, aten._upsample_nearest_exact1d,
 )  # fmt: skip
 _CHANNELS_LAST_OR_ROW_MAJOR = (
     aten.roll, aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
     aten._native_batch_norm_legit_no_training, aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
 )  # fmt: skip
+_AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
 
 
 def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,6 +62,8 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
 def _in_eager(op: torch._ops.OpOverload) -> Callable[..., Any]:
     """Returns what computes the results of `op` in eager: of a composite op C++'s own decomposition, as torch.export puts ours in
     its place while it traces."""
+    if op in _AS_PRODUCTS:
+        return lambda a, b, **_: torch.mul(a, b)
     return partial(op._op_dk, _COMPOSITE) if is_composed_by_torch(op) else op
 
 
