@@ -85,8 +85,8 @@ def through_uint16(x: Tensor) -> Tensor:
     return (x * 2).abs().to(torch.uint16).to(torch.int32) + 1
 
 
-def from_uint32(x: Tensor) -> Any:
-    return x.to(torch.int64) + 1, (x.to(torch.int64) * 2).to(torch.uint32), x
+def dtypes_without_code(x: Tensor, n: Tensor) -> Any:
+    return through_complex32(x), through_uint16(x), n.to(torch.int64) + 1, (n.to(torch.int64) * 2).to(torch.uint32), n
 
 
 def looks_up(table: Tensor, ids: Tensor) -> Tensor:
@@ -106,11 +106,8 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "scan": (scans, lambda: (normal(5, 3, grad=False),)),
     "complex scalar": (lambda z: z * (1 + 2j) + 1, lambda: (normal(4, dtype=torch.complex64),)),
     "angle": (lambda z: (z * z).angle() * 2, lambda: (normal(4, dtype=torch.complex64),)),
-    "complex32": (through_complex32, lambda: (normal(4, grad=False),)),
-    "uint16": (through_uint16, lambda: (normal(4, grad=False) * 10,)),
-    "uint32": (from_uint32, lambda: (torch.arange(4).to(torch.uint32),)),
-    "sparse gradients": (looks_up, lambda: (normal(10, 3), torch.tensor([1, 2, 2, 5]))),
-    "sparse gradients inside": (lambda w, i: looks_up(w * 2, i), lambda: (normal(10, 3), torch.tensor([1, 2, 2, 5]))),
+    "complex32, uint16, uint32": (dtypes_without_code, lambda: (normal(4, grad=False) * 10, torch.arange(4).to(torch.uint32))),
+    "sparse gradients": (lambda w, i: looks_up(w * 2, i), lambda: (normal(10, 3), torch.tensor([1, 2, 2, 5]))),
 }
 
 

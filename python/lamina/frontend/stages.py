@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from lamina.targets.base import Target
 
-
 ONE_BY_ONE = Options(cuda_graphs=False)
 
 Watch = Callable[[str, "ir.Module"], None]
@@ -82,11 +81,7 @@ def compile_graph(
     watch: Watch | None = None,
     frozen: Collection[int] = (),
 ) -> Callable[..., Any]:
-    """A callable for a functional aten graph on static shapes, with AOTAutograd's boxed convention: it takes the graph's arguments
-    in one list, which it empties, or one by one, and returns a tuple of the graph's outputs.
-
-    frozen  the arguments whose elements do not change in place
-    """
+    """A callable for a graph that one program holds: see split.compile_graph, which front doors call."""
     from .call import adapt
 
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
