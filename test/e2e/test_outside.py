@@ -8,7 +8,7 @@ import pytest
 import torch
 from doors import BACKEND, NO_CACHE
 from functorch.experimental.control_flow import map as torch_map
-from torch import Tensor
+from torch import Tensor, fx
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -17,6 +17,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from torch.utils import _pytree as pytree
 
 import lamina
+from lamina.frontend.outside import why_outside
 from lamina.report.explanation import Peaks
 
 
@@ -164,3 +165,15 @@ def test_explain_lists_what_runs_between_compiled_parts(monkeypatch: pytest.Monk
     assert (call.callee, call.why) == ("map_impl", "a higher-order op")
     assert call.where == (f"{__file__}:{maps.__code__.co_firstlineno + 1}",)
     assert "fallback: a higher-order op" in str(found) and "runs eagerly, between compiled parts" in str(found)
+
+
+def test_numbers_beside_tensors_stay_inside() -> None:
+    """Attention on a GPU returns the lengths of its longest sequences."""
+    graph = fx.Graph()
+    q = graph.placeholder("q")
+    q.meta["val"] = torch.empty(1, 1, 2, 8)
+    node = graph.call_function(torch.ops.aten._scaled_dot_product_flash_attention.default, (q, q, q))
+    node.meta["val"] = (q.meta["val"], torch.empty(1, 1, 2), None, None, 2, 2, torch.empty(2), torch.empty(0), torch.empty(0))
+    assert why_outside(node, fx.GraphModule({}, graph)) is None
+    node.meta["val"] = 3
+    assert "type int" in str(why_outside(node, fx.GraphModule({}, graph)))

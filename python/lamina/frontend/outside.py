@@ -30,13 +30,16 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
     for arg in (*args, *node.kwargs.values()):
         if (found := _why_argument(arg, gm)) is not None:
             return found
-    return why_value(_results(node), result=True)
+    results = _results(node)
+    if isinstance(results, list | tuple):  # numbers beside tensors, such as attention's longest sequences, are known
+        return why_value(results)
+    return why_value(results, result=True)
 
 
 def why_value(value: Any, result: bool = False) -> str | None:
     """Returns why a program cannot take or return a value. result: of a call, which cannot be a number."""
     if isinstance(value, list | tuple):
-        return next((found for v in value if (found := why_value(v, result)) is not None), None)
+        return next((found for v in value if (found := why_value(v)) is not None), None)
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return "a number that depends on tensors' values"
     if not isinstance(value, Tensor):

@@ -187,7 +187,8 @@ def _attention(kind: str, *args: Any, **kwargs: Any) -> Any:
 
 def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     with set_original_aten_op(target):
-        return own()[target](*args, **kwargs)
+        made = own()[target](*args, **kwargs)
+        return target.decompose(*args, **kwargs) if made is NotImplemented else made
 
 
 def _where_it_was(run: Callable[..., Any], changed: Tensor, *args: Any, **kwargs: Any) -> Any:
