@@ -122,7 +122,8 @@ def damaged(data: bytes, random: Random) -> bytes:
 
 
 def restructured(value: Any, random: Random) -> Any:
-    """JSON in which one value is of another type, or one field of an object is missing."""
+    """JSON in which one value is of another type, or one field of an object is missing. Arguments of calls stay as they are: they
+    may be of any type."""
     copy = json.loads(json.dumps(value))
     places = list(_places(copy))
     holder, key = random.choice(places)
@@ -138,5 +139,6 @@ def restructured(value: Any, random: Random) -> Any:
 def _places(value: Any) -> Any:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
-        yield value, key
-        yield from _places(inner)
+        if key not in ("args", "kwargs") or "callee" not in value:
+            yield value, key
+            yield from _places(inner)

@@ -59,20 +59,22 @@ def _program_to_json(p: Program) -> dict[str, Any]:
 
 def _program_from_json(d: dict[str, Any]) -> Program:
     return Program(
-        name=str(d["name"]),
+        name=_text(d["name"]),
         device=_device(d["device"]),
         arena_bytes=_size(d["arena_bytes"]),
         sum_bytes=_size(d["sum_bytes"]),
         lower_bound=_size(d["lower_bound"]),
-        symbols=tuple(SymbolSource(str(n), int(i), int(k)) for n, i, k in d["symbols"]),
-        inputs=tuple(TensorSpec(_dtype(t), _sizes(shape), _sizes(strides)) for t, shape, strides in d["inputs"]),
-        buffers=tuple(Buffer(k, int(i), _size(o), _size(b), int(last)) for k, i, o, b, last in d["buffers"]),
-        constants=tuple(
-            Constant(_dtype(t), tuple(map(int, shape)), base64.b64decode(data, validate=True)) for t, shape, data in d["constants"]
-        ),
-        steps=tuple(_step_from_json(s) for s in d["steps"]),
-        outputs=tuple(_ref_from_json(r) for r in d["outputs"]),
+        symbols=tuple(SymbolSource(_text(n), _int(i), _int(k)) for n, i, k in _list(d["symbols"])),
+        inputs=tuple(TensorSpec(_dtype(t), _sizes(shape), _sizes(strides)) for t, shape, strides in _list(d["inputs"])),
+        buffers=tuple(Buffer(k, _int(i), _size(o), _size(b), _int(last)) for k, i, o, b, last in _list(d["buffers"])),
+        constants=tuple(_constant(*parts) for parts in _list(d["constants"])),
+        steps=tuple(_step_from_json(s) for s in _list(d["steps"])),
+        outputs=tuple(_ref_from_json(r) for r in _list(d["outputs"])),
     )
+
+
+def _constant(dtype: Any, shape: Any, data: Any) -> Constant:
+    return Constant(_dtype(dtype), tuple(map(_int, _list(shape))), base64.b64decode(data, validate=True))
 
 
 def _step_to_json(s: Step) -> dict[str, Any]:
@@ -111,33 +113,33 @@ def _step_to_json(s: Step) -> dict[str, Any]:
 def _step_from_json(d: dict[str, Any]) -> Step:
     if "kernel" in d:
         return Launch(
-            kernel=str(d["kernel"]),
-            args=tuple(_ref_from_json(r) for r in d["args"]),
-            n_out=int(d["n_out"]),
+            kernel=_text(d["kernel"]),
+            args=tuple(_ref_from_json(r) for r in _list(d["args"])),
+            n_out=_int(d["n_out"]),
             grid=_size(d["grid"]),
             grid_yz=_pair(d["grid_yz"]),
             bytes=_size(d["bytes"]),
             flops=_size(d["flops"]),
-            name=str(d["name"]),
-            where=tuple(map(str, d["where"])),
-            ops=tuple(map(str, d["ops"])),
-            inplace=tuple((int(i), int(o)) for i, o in d["inplace"]),
-            threads=int(d["threads"]),
+            name=_text(d["name"]),
+            where=tuple(map(_text, _list(d["where"]))),
+            ops=tuple(map(_text, _list(d["ops"]))),
+            inplace=tuple((_int(i), _int(o)) for i, o in _list(d["inplace"])),
+            threads=_int(d["threads"]),
             threads_yz=_pair(d["threads_yz"]),
-            cluster=int(d["cluster"]),
-            shared=int(d["shared"]),
-            dependent=bool(d["dependent"]),
-            scratch=tuple(_ref_from_json(r) for r in d["scratch"]),
+            cluster=_int(d["cluster"]),
+            shared=_int(d["shared"]),
+            dependent=_flag(d["dependent"]),
+            scratch=tuple(_ref_from_json(r) for r in _list(d["scratch"])),
         )
     return Call(
-        callee=str(d["callee"]),
-        reason=str(d["reason"]),
-        args=tuple(_arg_from_json(a) for a in d["args"]),
-        kwargs=tuple((str(name), _arg_from_json(a)) for name, a in d["kwargs"]),
-        outs=tuple(_ref_from_json(r) for r in d["outs"]),
-        owned=tuple(None if r is None else _ref_from_json(r) for r in d["owned"]),
-        name=str(d["name"]),
-        where=tuple(map(str, d["where"])),
+        callee=_text(d["callee"]),
+        reason=_text(d["reason"]),
+        args=tuple(_arg_from_json(a) for a in _list(d["args"])),
+        kwargs=tuple((_text(name), _arg_from_json(a)) for name, a in _list(d["kwargs"])),
+        outs=tuple(_ref_from_json(r) for r in _list(d["outs"])),
+        owned=tuple(None if r is None else _ref_from_json(r) for r in _list(d["owned"])),
+        name=_text(d["name"]),
+        where=tuple(map(_text, _list(d["where"]))),
     )
 
 
@@ -146,8 +148,8 @@ def _ref_to_json(r: Ref) -> list[Any]:
 
 
 def _ref_from_json(data: Any) -> Ref:
-    buffer, offset, dtype, shape, strides = data
-    return Ref(int(buffer), _size(offset), _dtype(dtype), _sizes(shape), _sizes(strides))
+    buffer, offset, dtype, shape, strides = _list(data)
+    return Ref(_int(buffer), _size(offset), _dtype(dtype), _sizes(shape), _sizes(strides))
 
 
 def _arg_to_json(a: Arg) -> Any:
@@ -170,9 +172,33 @@ def _arg_from_json(a: Any) -> Arg:
     raise TypeError(f"an argument of type {type(a).__name__}")
 
 
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no integer")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is no flag")
+    return value
+
+
 def _pair(data: Any) -> tuple[int, int]:
-    first, second = data
-    return int(first), int(second)
+    first, second = _list(data)
+    return _int(first), _int(second)
 
 
 def _device(name: Any) -> Device:
@@ -193,4 +219,4 @@ def _sizes_js(sizes: tuple[Any, ...]) -> list[Any]:
 
 
 def _sizes(data: Any) -> tuple[Any, ...]:
-    return tuple(_size(s) for s in data)
+    return tuple(_size(s) for s in _list(data))

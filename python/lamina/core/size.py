@@ -64,4 +64,7 @@ def size_to_json(size: SizeLike) -> Any:
 def size_from_json(data: Any) -> SizeLike:
     if isinstance(data, int) and not isinstance(data, bool):
         return data
-    return _normal(int(data["const"]), {str(symbol): int(k) for symbol, k in data["terms"].items()})
+    const, terms = data["const"], data["terms"]
+    if not all(type(number) is int for number in (const, *terms.values())):
+        raise TypeError(f"{data!r} is no size")
+    return _normal(const, terms)
