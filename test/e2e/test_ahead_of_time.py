@@ -451,6 +451,18 @@ def test_tensors_that_other_modules_assign(grad: bool) -> None:
         same([inner.h, inner.seen, _GLOBAL.h, _GLOBAL.seen], [twin.h, twin.seen, other.h, other.seen])
 
 
+def test_a_buffer_that_was_assigned_keeps_its_old_memory() -> None:
+    model, twin = Grows(), Grows()
+    with torch.no_grad():
+        compiled = ahead(model, x(4))
+        for _ in range(3):
+            old, a = model.h, x(4)
+            kept = old.clone()
+            same(compiled(a), twin(a))
+            assert model.h is not old
+            same(old, kept)
+
+
 def test_a_result_that_is_given_twice() -> None:
     model = nn.Linear(4, 4)
     compiled = ahead(lambda a: (b := model(a), b, b + 1, 3), x(3, 4).requires_grad_())

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -112,8 +112,19 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
     foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))
     slots = _slots(program, module, foreign)
+    _drop_copies(program.graph, slots, found.places)
     spec = program.call_spec.out_spec
     return Traced(module, program, slots, spec, constants, grad, tuple(found.places), foreign=foreign)
+
+
+def _drop_copies(graph: fx.Graph, slots: Sequence[Slot], places: Sequence[Place]) -> None:
+    """Removes torch.export's copies into buffers of what is assigned to them: eager leaves the memory of the old ones alone."""
+    new = dict(zip(((id(held), name) for held, name in places), _returned(graph)[-len(places) :], strict=True)) if places else {}
+    owners = {node: slot.owner for node, slot in zip(_placeholders(graph), slots, strict=True) if slot.owner is not None}
+    for node in reversed(list(graph.nodes)):
+        owner = owners.get(node.args[0]) if node.target is torch.ops.aten.copy_.default and not node.users else None
+        if owner is not None and new.get((id(owner[0]), owner[1])) is node.args[1]:
+            graph.erase_node(node)
 
 
 def _apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
