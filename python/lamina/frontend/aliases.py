@@ -109,7 +109,7 @@ def storage(value: Tensor) -> int:
 
 def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outputs:
     """`inputs`: the placeholders that are tensors, in the order of the compiled graph's arguments."""
-    viewed = _viewed(graph, inputs)
+    viewed = _viewed(graph, inputs, outputs)
     producers = _producers(graph)
     shared = _shared(outputs)
     bases: list[fx.Node] = []
@@ -135,15 +135,19 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
     return Outputs(tuple(bases), tuple(found))
 
 
-def _viewed(graph: fx.Graph, inputs: list[fx.Node]) -> dict[fx.Node, int]:
+def _viewed(graph: fx.Graph, inputs: list[fx.Node], outputs: list[Any]) -> dict[fx.Node, int]:
     """For the nodes that view an input, which one: by the ops between them, as inputs that shared memory when they were traced need
-    not share it at a call."""
+    not share it at a call. Results without elements have lost these ops, and go by their memory."""
     found = {node: i for i, node in enumerate(inputs)}
     for node in graph.nodes:
         memory = _memory(node)
         source = next((arg for arg in node.all_input_nodes if arg in found and _memory(arg) & memory), None)
         if source is not None and node.op == "call_function":
             found[node] = found[source]
+    for output in outputs:
+        value = output.meta.get("val") if isinstance(output, fx.Node) else None
+        if isinstance(value, Tensor) and not value.numel() and output not in found:
+            found.update((output, i) for i, node in reversed(list(enumerate(inputs))) if _memory(node) == {storage(value)})
     return found
 
 
