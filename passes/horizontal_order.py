@@ -105,5 +105,5 @@ class _Order:
 def _candidate(op: ir.Operation, kernels: Mapping[str, Kernel]) -> Kernel | None:
     if op.name != "plan.launch":
         return None
-    kernel = kernels[ir.FlatSymbolRefAttr(op.attributes["kernel"]).value]
-    return None if kernel.alone else kernel
+    kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is no tile program any more
+    return None if kernel is None or kernel.alone else kernel

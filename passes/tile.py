@@ -74,6 +74,8 @@ class Tile(Pass):
             f = op.operation
             if f.name == "func.func" and "graph.kernel" in f.attributes:
                 name = ir.StringAttr(f.attributes["sym_name"]).value
+                if not len(f.regions[0].blocks):
+                    raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 types = launched.get(name) or _contiguous(f)
                 aligned = alignments.get(name, [ALIGNED] * len(types))
                 with f.location:
@@ -188,7 +190,7 @@ def _lower(
         chosen = chosen_rows(f)
         plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], chosen)
     except (Untraceable, Unfit) as e:
-        raise CompileError(f"kernel @{name} cannot be tiled: {e}", where=where(f)) from None
+        raise CompileError(f"kernel @{name} cannot be tiled: {e}", where=where(f.location)) from None
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         body = new.add_entry_block()
@@ -214,7 +216,7 @@ def _lower_product(
     try:
         made = lower_product(f, name, types, config, round_half)
     except Unfit as e:
-        raise CompileError(f"kernel @{name} is no product that {config} could compute: {e}", where=where(f)) from None
+        raise CompileError(f"kernel @{name} is no product that {config} could compute: {e}", where=where(f.location)) from None
     new, grid = made.function, made.grid
     new.attributes["tile.triton"] = ir.StringAttr.get(str(config))
     ctas = min(grid, _gpu(target).sm_count * config.resident) if config.resident else grid
@@ -234,7 +236,7 @@ def _lower_strips(
     try:
         plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
     except NoStrips as e:
-        raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f)) from None
+        raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f.location)) from None
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         body = new.add_entry_block()

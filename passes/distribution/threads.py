@@ -11,6 +11,9 @@ from ..index_ranges import Ranges
 from ..locations import where
 
 WARP = 32
+MOST_THREADS = 1024  # of a CTA
+MOST_CTAS = 16  # of a cluster
+MOST_EACH = 4096  # elements of a block that a thread has
 _REMEDY = "lamina-tile for a GPU says how its programs are spread"
 
 
@@ -34,7 +37,15 @@ class Shape:
                 raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)
             return int(ir.IntegerAttr(function.attributes[key]).value)
 
-        return Shape(*(number(n) for n in ("threads", "vec", "chunks", "pack", "teams", "cluster")))
+        shape = Shape(*(number(n) for n in ("threads", "vec", "chunks", "pack", "teams", "cluster")))
+        if (
+            min(vars(shape).values()) < 1
+            or shape.cta > MOST_THREADS
+            or shape.cluster > MOST_CTAS
+            or shape.vec * shape.chunks > MOST_EACH
+        ):
+            raise CompileError(f"no GPU runs a program that is spread so: {shape}", where=where(function.location), remedy=_REMEDY)
+        return shape
 
     @property
     def cta(self) -> int:
