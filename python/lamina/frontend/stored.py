@@ -66,6 +66,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _fits(interface: Interface, program: Program, gm: fx.GraphModule) -> bool:
     """Whether arguments, results and captured tensors are those of the graph, as far as its nodes say."""
     arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if not all(type(i) is int and 0 <= i < len(interface.inputs) for i in interface.moved):
+        return False
+    if interface.moved and program.device != "cuda":
+        return False
     (results,) = (node.args[0] for node in gm.graph.nodes if node.op == "output")
     results = list(results) if isinstance(results, list | tuple) else [results]
     if interface.arguments != len(arguments) or len(interface.outputs) != len(results):
