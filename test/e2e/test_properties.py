@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from lamina import CompileError
 
-COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "24"))
+COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "12"))
 
 
 class Refused(Exception):
