@@ -7,10 +7,9 @@ from typing import Any
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects import graph, plan
+from lamina.dialects import graph
 from lamina.dialects import verify as verify_ours
 
-_ENDS = (graph.Yield.OPERATION_NAME, plan.Return.OPERATION_NAME)
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
 
@@ -76,10 +75,10 @@ def verify_input(module: ir.Module) -> None:
     def look(op: ir.Operation) -> ir.WalkResult:
         if op.name == graph.Group.OPERATION_NAME and graph.captured(op) is not None:
             wrong.append(Diagnostic("error", "graph.group uses a value from outside that is no operand of it", *place(op.location)))
-        for block in (block for region in op.regions for block in region.blocks if len(block.operations)):
+        for block in op.regions[0].blocks if op.name == "func.func" else ():
             end = block.operations[len(block.operations) - 1].operation
-            if end.name.startswith(("graph.", "plan.")) and end.name not in _ENDS:
-                wrong.append(Diagnostic("error", f"{end.name} ends a block, which wants a terminator", *place(end.location)))
+            if end.name.startswith(("graph.", "plan.")):
+                wrong.append(Diagnostic("error", f"{end.name} ends a function, which wants a terminator", *place(end.location)))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)

@@ -249,3 +249,28 @@ func.func @same(%scale: tensor<8xf32>, %x: tensor<8xbf16>) -> tensor<8xbf16> {
   } -> tensor<8xbf16>
   return %b : tensor<8xbf16>
 }
+
+// -----
+// Groups are merged up to a number of operations: what is longer is bound by them, and its values cost nothing to store.
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-fuse{max-cost=12})' | FileCheck %s --check-prefix=COST
+// CHECK-LABEL: @long
+// CHECK-COUNT-1: "graph.group"
+// CHECK-NOT: "graph.group"
+// CHECK: return
+// COST-LABEL: @long
+// COST-COUNT-2: "graph.group"
+#one = affine_map<(d0) -> (d0)>
+func.func @long(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %e = tensor.empty() : tensor<64xf32>
+  %a = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]} ins(%x : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%in: f32, %acc: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %b = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]} ins(%a : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%in: f32, %acc: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %a, %b : tensor<64xf32>, tensor<64xf32>
+}

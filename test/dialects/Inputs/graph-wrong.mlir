@@ -19,3 +19,37 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 // expected-error @+1 {{no dialect declares the op 'grahp.group'}}
 "grahp.group"() : () -> ()
+// -----
+// What a call declares does not fit its results and arguments.
+func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+2 {{graph.extern expects strides for every dimension of every result}}
+  // expected-error @+1 {{graph.extern expects as many operands as its arguments have units, 2, but has 1}}
+  %0 = "graph.extern"(%a) {callee = "aten.relu.default", reason = "library", args = [unit, [unit]], kwargs = {}, strides = []} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+// -----
+// A group whose block has arguments and results of other types.
+func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+2 {{graph.group expects a block argument of the same type for each operand}}
+  // expected-error @+1 {{graph.group expects to end in a graph.yield of its results' types}}
+  %0 = "graph.group"(%a) ({
+  ^bb0(%b: tensor<3xf32>):
+    "graph.yield"(%b) : (tensor<3xf32>) -> ()
+  }) {sym_name = "f"} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+// -----
+// A group that uses what is no operand of it.
+func.func @f(%a: tensor<2xf32>, %x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{graph.group uses a value from outside that is no operand of it}}
+  %0 = "graph.group"(%a) ({
+  ^bb0(%b: tensor<2xf32>):
+    "graph.yield"(%x) : (tensor<2xf32>) -> ()
+  }) {sym_name = "f"} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+// -----
+func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{graph.extern ends a function, which wants a terminator}}
+  %0 = "graph.extern"(%a) {callee = "aten.relu.default", reason = "library", args = [unit], kwargs = {}, strides = [array<i64: 1>]} : (tensor<2xf32>) -> tensor<2xf32>
+}
