@@ -1,14 +1,16 @@
 """Seeds of random tests: one number repeats a run, or any part of it.
 
 torch, numpy and random are seeded before each test, and before each module is imported, from the seed of the session and the id of
-the test or the module. What a test draws therefore depends neither on the tests before it nor on the process that it runs in. The
-seed is fresh for each session unless `--seed` or LAMINA_TEST_SEED gives one. It is printed at the start and with each failure.
+the test or the module. What a test draws therefore depends neither on the tests before it nor on the process that it runs in. Unless
+`--seed` or LAMINA_TEST_SEED gives one, the seed is a hash of the sources: each change of the project draws new inputs, and the same
+sources draw the same on every machine. `--seed=random` draws a new one. It is printed at the start and with each failure.
 """
 
 import hashlib
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,13 @@ import pytest
 import torch
 
 _SEED = pytest.StashKey[int]()
+_ROOT = Path(__file__).resolve().parents[1]
+_SOURCES = (".py", ".cpp", ".h", ".mlir")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, help="repeats the random inputs of the run that printed this seed (or LAMINA_TEST_SEED)")
+    text = "the seed of random inputs, as a run printed it, or `random` for a new one (or LAMINA_TEST_SEED); by default a hash of the sources"
+    parser.addoption("--seed", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,9 +35,20 @@ def _chosen(config: pytest.Config) -> int:
     """The seed of this session. A process of pytest-xdist is given that of the process that started it."""
     if hasattr(config, "workerinput"):
         return int(config.workerinput["seed"])
-    if config.option.seed is not None:
-        return int(config.option.seed)
-    return int(os.environ.get("LAMINA_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+    given = config.option.seed or os.environ.get("LAMINA_TEST_SEED")
+    if given == "random":
+        return random.SystemRandom().randrange(1 << 32)
+    return int(given) if given else _of_sources()
+
+
+def _of_sources() -> int:
+    """32 bits of a hash of what is compiled, run and tested."""
+    digest = hashlib.sha256()
+    for folder in ("dialects", "passes", "python", "test"):
+        for path in sorted((_ROOT / folder).rglob("*")):
+            if path.suffix in _SOURCES and "Output" not in path.parts:  # that is what lit writes
+                digest.update(path.read_bytes())
+    return int.from_bytes(digest.digest()[:4], "little")
 
 
 @pytest.hookimpl(optionalhook=True)

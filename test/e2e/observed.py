@@ -108,8 +108,9 @@ def agree(got: Observed, want: Observed, tolerance: float = 0.0) -> None:
     shared, wanted = sharing(got.tensors), sharing(want.tensors)
     assert shared == wanted, f"memory is shared by {_differing(shared, wanted)}, in eager by {_differing(wanted, shared)}"
     assert got.gradients.keys() == want.gradients.keys(), "other tensors need gradients"
+    scale = max((_largest(gradient) for gradient in want.gradients.values() if gradient is not None), default=0.0)
     for name, gradient in want.gradients.items():
-        _same_gradient(f"gradient of {name}", got.gradients[name], gradient, tolerance)
+        _same_gradient(f"gradient of {name}", got.gradients[name], gradient, tolerance, scale)
 
 
 def _same_tensor(name: str, got: Tensor, want: Tensor, tolerance: float) -> None:
@@ -121,7 +122,8 @@ def _same_tensor(name: str, got: Tensor, want: Tensor, tolerance: float) -> None
     _close(name, got, want, tolerance)
 
 
-def _same_gradient(name: str, got: Tensor | None, want: Tensor | None, tolerance: float) -> None:
+def _same_gradient(name: str, got: Tensor | None, want: Tensor | None, tolerance: float, scale: float) -> None:
+    """scale  the largest gradient of the call: what cancels in one tensor, as a bias before a BatchNorm, was as large in others"""
     if got is None or want is None:  # zeros where eager has none: torch's own back ends do so too
         assert got is None or not got.any(), f"{name} is not None"
         assert want is None or not want.any(), f"{name} is None"
@@ -129,17 +131,21 @@ def _same_gradient(name: str, got: Tensor | None, want: Tensor | None, tolerance
     assert got.dtype == want.dtype and got.shape == want.shape, (
         f"{name} is {got.dtype}{[*got.shape]}, not {want.dtype}{[*want.shape]}"
     )
-    _close(name, got, want, tolerance)
+    _close(name, got, want, tolerance, scale)
 
 
-def _close(name: str, got: Tensor, want: Tensor, least: float) -> None:
+def _largest(t: Tensor) -> float:
+    finite = t.detach().abs()[t.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0
+
+
+def _close(name: str, got: Tensor, want: Tensor, least: float, scale: float = 0.0) -> None:
     got, want = got.detach(), want.detach()
     if want.dtype not in CLOSE:
         assert torch.equal(got, want), f"{name} is {_some(got)}, not {_some(want)}"
         return
     tolerance = max(CLOSE[want.dtype], least)
-    finite = want.abs()[want.isfinite()]
-    largest = max(0.1, float(finite.max())) if finite.numel() else 0.1
+    largest = max(0.1, scale, _largest(want))
     right = torch.isclose(got, want, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
     assert right.all(), (
         f"{name} is {_some(got[~right])}, not {_some(want[~right])}, at {int((~right).sum())} of {right.numel()} places"

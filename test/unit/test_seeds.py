@@ -45,8 +45,12 @@ def drawn(said: str) -> set[str]:
     return set(re.findall(r"^drawn .*", said, re.MULTILINE))
 
 
+def test_the_same_sources_draw_the_same(tmp_path: Path) -> None:
+    assert drawn(session(tmp_path)) == drawn(session(tmp_path)) != drawn(session(tmp_path, "--seed=random"))
+
+
 def test_a_seed_repeats_a_session(tmp_path: Path) -> None:
-    first = session(tmp_path)
+    first = session(tmp_path, "--seed=random")
     given = re.findall(r"--seed=(\d+) repeats them", first)
     assert len(given) == 2 and len(set(given)) == 1, "at the start, and with the test that failed"
     assert len(drawn(first)) == 4
