@@ -71,24 +71,30 @@ def test_conversions_to_eight_bits() -> None:
         assert torch.equal(found.float(), want.float())
 
 
-@pytest.mark.parametrize("schedule", [str(s) for s in SCHEDULES])
-def test_groups(schedule: str) -> None:
-    """Of no rows, of one, and of many; each matrix is transposed in memory."""
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("schedules here are for sm_90")
+def expert(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    return F.silu(torch._grouped_mm(x, w, ends))
 
-    def expert(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
-        return F.silu(torch._grouped_mm(x, w, ends))
 
-    ends = torch.tensor([0, 1, 300, 300, 700, 1000], device="cuda", dtype=torch.int32)
-    x, w = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((1000, 512), (6, 264, 512)))
-    gpu, inputs = Gpu.named("sm_90a"), (x, w.mT, ends)
+def by_schedule(schedule: str, *inputs: Tensor) -> Tensor:
+    """The expert by a kernel of groups, traced on the CPU."""
+    gpu = Gpu.named("sm_90a")
     module, program = tiled(expert, [t.cpu() for t in inputs], products=schedule)
     program, ready = take(program, {}, gpu)
     artifact = NvvmTarget(gpu).compile(module, ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     (found,) = run(*inputs)
+    return found
+
+
+@pytest.mark.parametrize("schedule", [str(s) for s in SCHEDULES])
+def test_groups(schedule: str) -> None:
+    """Of no rows, of one, and of many; each matrix is transposed in memory."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("schedules here are for sm_90")
+    ends = torch.tensor([0, 1, 300, 300, 700, 1000], device="cuda", dtype=torch.int32)
+    x, w = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((1000, 512), (6, 264, 512)))
+    found = by_schedule(schedule, x, w.mT, ends)
     rows = zip([0, *ends.tolist()[:-1]], ends.tolist(), strict=True)
     want = F.silu(torch.cat([x[a:b].double() @ w[g].double().T for g, (a, b) in enumerate(rows)]))
     assert (found.double() - want).norm() < 5e-3 * want.norm()

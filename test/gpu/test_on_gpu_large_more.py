@@ -1,0 +1,101 @@
+"""Tensors of more than 2**31 elements in kernels that are chosen for: attention's gradients, groups, users' kernels, merged launches."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from attention_training import backward, exact_gradients, exact_sums
+from custom_kernels import scaled_add
+from doors import by_export
+from test_on_gpu_attention_backward import computed, gpu, near
+from test_on_gpu_large import FAR, GIB, HALF, SIDE, filled
+from test_on_gpu_products_more import by_schedule
+from torch import Tensor
+
+import lamina
+from lamina.passes.grouped_products import SCHEDULES
+from lamina.schedules.attention_backward_cost import candidates
+from lamina.schedules.attention_cost import Work
+
+
+@pytest.fixture(autouse=True)
+def _room() -> Iterator[None]:
+    if torch.cuda.mem_get_info()[0] < 96 * GIB:
+        pytest.skip("needs 96 GiB of a GPU's memory")
+    with torch.no_grad():
+        yield
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_attention_gradients(number: int) -> None:
+    """Of one batch, repeated until its elements pass 2**31."""
+    few = [torch.randn(2, 8, 512, 64, device="cuda", dtype=HALF) for _ in range(4)]
+    grad, q, k, v = few
+    sums = exact_sums(q, k, causal=True)
+    out = ((q.double() @ k.double().mT / 8 - sums[..., None]).exp().tril() @ v.double()).to(HALF)
+
+    def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
+        seed = torch.zeros((), dtype=torch.int64)
+        return backward("flash", grad, q, k, v, (out, sums, seed, seed), None, True)
+
+    many = [t.repeat(520, 8, *[1] * (t.dim() - 2)) for t in (*few, out, sums.float())]
+    batch, heads = many[0].shape[:2]
+    assert many[0].numel() > 1 << 31
+    config = candidates(Work(batch, heads, heads, 512, 512, 64, 64, causal=True), gpu())[number]
+    for found, want in zip(computed(fn, many, str(config)), exact_gradients(grad, q, k, v, None, True), strict=True):
+        near(found[-2:, -8:], want)
+        near(found[:2, :8], want)
+
+
+@pytest.mark.parametrize("schedule", [str(s) for s in SCHEDULES[:2]])
+def test_groups(schedule: str) -> None:
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("schedules here are for sm_90")
+    x, w = filled(SIDE * SIDE // 32 + 100, 64, dtype=HALF), torch.randn(3, 96, 64, device="cuda", dtype=HALF)
+    ends = torch.tensor([100, len(x) - 50, len(x)], device="cuda", dtype=torch.int32)
+    found = by_schedule(schedule, x, w.mT, ends)
+    for rows, group in ((slice(0, 100), 0), (slice(-150, -50), 1), (slice(-50, None), 2)):
+        near(found[rows], F.silu(x[rows].double() @ w[group].double().T))
+
+
+@triton.jit
+def far_kernel(x_ptr, y_ptr, out_ptr, alpha, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x_ptr + at, mask=at < n, other=0.0) + alpha * tl.load(y_ptr + at, mask=at < n, other=0.0)
+    tl.store(out_ptr + at, total, mask=at < n)
+
+
+def test_users_kernels() -> None:
+    """The number of elements does not fit in the kernel's argument of 32 bits; a kernel of Lamina's stands on either side."""
+    kernel = lamina.custom_kernel(
+        torch.ops.lamina_test.scaled_add.default,
+        kernel=far_kernel,
+        when=lambda x, y, alpha: x.is_contiguous() and y.is_contiguous(),
+        arguments=lambda x, y, alpha, out: (x, y, out, alpha, x.numel(), 4096),
+        grid=lambda x: triton.cdiv(x.numel(), 4096),
+    )
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return torch.relu(scaled_add(x * 2, y, 0.5))
+
+    x, y = (filled(SIDE * 2 + 2, SIDE, dtype=HALF) for _ in range(2))
+    found = lamina.compile(fn, (x, y), options={"strict": True, "kernels": [kernel]})(x, y)
+    for rows in (FAR, slice(0, 3)):
+        near(found[rows], torch.relu(x[rows].double() * 2.5))
+
+
+def test_launches_that_are_merged() -> None:
+    """Small reads at the far ends of large tensors, which one launch makes."""
+    tables = [filled(SIDE * 2 + 2, SIDE, dtype=HALF) for _ in range(3)]
+
+    def fn(*tables: Tensor) -> list[Tensor]:
+        return [torch.sin(t[-5 - i :, 1 + i :] * (1 + i)) for i, t in enumerate(tables)]
+
+    for found, want in zip(by_export(fn, tuple(tables))(*tables), fn(*tables), strict=True):
+        near(found, want.double())
