@@ -1,0 +1,135 @@
+"""What was found, as lines of JSON in a file, and as tables."""
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+BOUNDS = {"float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
+"""A relative error from which on, if eager's is a quarter of it, a result is wrong."""
+
+
+@dataclass
+class Finding:
+    """One graph, measured.
+
+    seed      what draws it
+    text      the graph in one line
+    graph     the graph as data
+    seconds   of a call, by contender
+    errors    from float64, by contender
+    failures  why a contender did not finish, by contender
+    again     ratios of later measurements, in processes of their own
+    smaller   the smallest graph that is slow too, as data and text, with its ratio
+    note      what was done about it
+    """
+
+    seed: str
+    text: str = ""
+    graph: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    compile_seconds: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    failed: str = ""
+    again: list[float] = field(default_factory=list)
+    smaller: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Lamina's time to that of the fastest other; the least of all measurements. Infinite where Lamina alone has none."""
+        return min([self.first, *self.again])
+
+    @property
+    def first(self) -> float:
+        others = [s for name, s in self.seconds.items() if name != "lamina"]
+        mine = self.seconds.get("lamina")
+        return math.inf if mine is None or not others else mine / min(others)
+
+    @property
+    def best(self) -> str:
+        """The fastest other."""
+        return min((name for name in self.seconds if name != "lamina"), key=self.seconds.__getitem__, default="")
+
+    @property
+    def wrong(self) -> bool:
+        mine, eager = self.errors.get("lamina", 0.0), self.errors.get("eager", 0.0)
+        return mine > BOUNDS.get(self.graph.get("dtype", ""), 1e-2) and mine > 4 * eager
+
+
+def load(path: Path) -> dict[str, Finding]:
+    """Findings by seed; later lines replace earlier ones."""
+    found: dict[str, Finding] = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            one = Finding(**json.loads(line))
+            found[one.seed] = one
+    return found
+
+
+def append(path: Path, finding: Finding) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(finding)) + "\n")
+
+
+def summary(found: Sequence[Finding]) -> dict[str, float]:
+    """Of the graphs that eager runs: how many, the geometric mean of ratios, the shares above 1.05 and 1.15, the worst."""
+    ratios = [f.ratio for f in found if not f.failed]
+    finite = [r for r in ratios if math.isfinite(r)]
+    return {
+        "graphs": len(ratios),
+        "geometric mean": math.exp(statistics.fmean(map(math.log, finite))) if finite else math.nan,
+        "above 1.05": sum(r > 1.05 for r in ratios) / max(1, len(ratios)),
+        "above 1.15": sum(r > 1.15 for r in ratios),
+        "worst": max(ratios, default=math.nan),
+        "failed or wrong": sum("lamina" in f.failures or f.wrong for f in found),
+    }
+
+
+def by_operation(found: Sequence[Finding]) -> list[tuple[str, int, float, float]]:
+    """For each operation that graphs have: how many have it, their geometric mean, the worst; the slowest first."""
+    ratios: dict[str, list[float]] = {}
+    for f in found:
+        if not f.failed and math.isfinite(f.ratio):
+            for name in {_operation(node) for node in f.graph["nodes"]}:
+                ratios.setdefault(name, []).append(f.ratio)
+    rows = [(name, len(each), math.exp(statistics.fmean(map(math.log, each))), max(each)) for name, each in ratios.items()]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def _operation(node: dict[str, Any]) -> str:
+    module: str = node["module"]
+    if module:
+        name = module.partition("(")[0].removeprefix("nn.")
+        return f"depthwise {name}" if name.startswith("Conv") and "groups=" in module else name
+    expression: str = node["expression"]
+    return (
+        expression.replace("{0}", "x").replace("{1}", "y").partition("(")[0]
+        if expression[0] in "Ft"
+        else expression.format("x", "y", m="m")[:24]
+    )
+
+
+def markdown(found: Sequence[Finding], worst: int = 25) -> str:
+    """The summary, and the worst graphs with what was done about each."""
+    numbers = summary(found)
+    lines = [
+        f"{numbers['graphs']:.0f} graphs: geometric mean {numbers['geometric mean']:.2f} of the best other, {numbers['above 1.05']:.0%} above 1.05,"
+        f" {numbers['above 1.15']:.0f} above 1.15, the worst {numbers['worst']:.2f}, {numbers['failed or wrong']:.0f} failed or wrong.",
+        "",
+        "| seed | ratio | best other | us | Lamina us | graph, or the smallest that is slow | note |",
+        "| --- | ---: | --- | ---: | ---: | --- | --- |",
+    ]
+    for f in sorted(found, key=lambda f: -f.ratio if not f.failed else 0)[:worst]:
+        if f.failed or f.ratio <= 1.05:
+            continue
+        text = (f.smaller or {"text": f.text})["text"].replace("|", "\\|")
+        best = f.seconds.get(f.best, math.nan) * 1e6
+        lines.append(
+            f"| {f.seed} | {f.ratio:.2f} | {f.best} | {best:.0f} | {f.seconds.get('lamina', math.nan) * 1e6:.0f} | `{text[:300]}` | {f.note} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,151 @@
+"""A graph as plain data: it can be stored as JSON, printed as Python source, run, and cut down."""
+
+import importlib
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+LAYOUTS = ("contiguous", "channels_last", "transposed", "sliced")
+MODES = ("inference", "training", "gradients")
+"""inference: eval mode without gradients; training: training mode without gradients; gradients: training mode, forward and backward."""
+
+
+def first(result: Any) -> Tensor:
+    """The first tensor of what a model returns."""
+    leaf: Tensor = next(
+        t for t in pytree.tree_leaves(list(result.values()) if isinstance(result, dict) else result) if isinstance(t, Tensor)
+    )
+    return leaf
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor that a graph is called with.
+
+    shape   its sizes
+    dtype   the name of its torch dtype; integers are indices below `below`
+    layout  one of LAYOUTS
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    layout: str = "contiguous"
+    below: int = 0
+
+    def make(self, generator: torch.Generator, device: str) -> Tensor:
+        """Draws the tensor, normally distributed or as indices, on the CPU and moves it to the device with its strides."""
+        dtype = getattr(torch, self.dtype)
+        if self.below:
+            return torch.randint(self.below, self.shape, generator=generator, dtype=dtype).to(device)
+        return _laid_out(torch.randn(self.shape, generator=generator).to(dtype).to(device), self.layout)
+
+
+def _laid_out(x: Tensor, layout: str) -> Tensor:
+    """A tensor with the same elements in another layout."""
+    if layout == "channels_last" and x.dim() == 4:
+        return x.to(memory_format=torch.channels_last)
+    if layout == "transposed" and x.dim() > 1:
+        return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if layout == "sliced":
+        wide = x.new_zeros((*x.shape[:-1], x.shape[-1] + 3))
+        wide[..., 1:-2] = x
+        return wide[..., 1:-2]
+    return x
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation.
+
+    expression  Python, where {0}, {1} stand for operands and {m} for the module
+    operands    values by number: inputs first, then nodes
+    module      what constructs the module; "" for none
+    """
+
+    expression: str
+    operands: tuple[int, ...]
+    module: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model and its arguments. The result is the last node's, or the last input where there is none."""
+
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    mode: str = "inference"
+    dtype: str = "float32"
+
+    @property
+    def source(self) -> str:
+        """A module in Python."""
+        count = len(self.inputs)
+        members = [f"        self.m{i} = {n.module}" for i, n in enumerate(self.nodes) if n.module]
+        lines = []
+        for i, node in enumerate(self.nodes):
+            values = [f"v{v}" for v in node.operands]
+            lines.append(f"        v{count + i} = " + node.expression.format(*values, m=f"self.m{i}"))
+        arguments = ", ".join(f"v{i}" for i in range(count))
+        return "\n".join(
+            [
+                "class Model(nn.Module):",
+                "    def __init__(self):",
+                "        super().__init__()",
+                *members,
+                f"    def forward(self, {arguments}):",
+                *lines,
+                f"        return v{count + len(self.nodes) - 1}",
+            ]
+        )
+
+    def model(self, seed: int, device: str) -> nn.Module:
+        """The module with random weights, in the graph's dtype and mode."""
+        torch.manual_seed(seed)
+        names: dict[str, Any] = {"torch": torch, "nn": nn, "F": F, "first": first}
+        names |= {
+            package: importlib.import_module(package) for package in ("transformers", "torchvision") if f"{package}." in self.source
+        }
+        exec(compile(self.source, "<cliff>", "exec"), names)
+        made: nn.Module = names["Model"]()
+        for module in made.modules():  # what is dropped at random is another thing each time
+            for name in [
+                n for n, v in vars(module).items() if isinstance(v, float) and ("dropout" in n or n == "p" or "drop_path" in n)
+            ]:
+                setattr(module, name, 0.0)
+        return made.to(device, getattr(torch, self.dtype)).train(self.mode != "inference")
+
+    def arguments(self, seed: int, device: str) -> tuple[Tensor, ...]:
+        generator = torch.Generator().manual_seed(seed)
+        return tuple(given.make(generator, device) for given in self.inputs)
+
+    def used(self) -> "Graph":
+        """The graph without the inputs and nodes that its result does not depend on."""
+        count = len(self.inputs)
+        wanted, waiting = set(), [count + len(self.nodes) - 1]
+        while waiting:
+            value = waiting.pop()
+            if value not in wanted:
+                wanted.add(value)
+                waiting += self.nodes[value - count].operands if value >= count else ()
+        new = {value: i for i, value in enumerate(sorted(wanted))}
+        nodes = [replace(n, operands=tuple(new[v] for v in n.operands)) for i, n in enumerate(self.nodes) if count + i in wanted]
+        return replace(self, inputs=tuple(g for i, g in enumerate(self.inputs) if i in wanted), nodes=tuple(nodes))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(given: dict[str, Any]) -> "Graph":
+        inputs = tuple(Input(**{**i, "shape": tuple(i["shape"])}) for i in given["inputs"])
+        nodes = tuple(Node(n["expression"], tuple(n["operands"]), n["module"]) for n in given["nodes"])
+        return Graph(inputs, nodes, given["mode"], given["dtype"])
+
+    def __str__(self) -> str:
+        """One line: the operations in order, the inputs, the mode."""
+        ops = [n.module or n.expression.format(*["_"] * len(n.operands)) for n in self.nodes]
+        given = [f"{i.dtype}{list(i.shape)}{'' if i.layout == 'contiguous' else ' ' + i.layout}" for i in self.inputs]
+        return f"{' > '.join(ops)} on {', '.join(given)}, {self.mode}"

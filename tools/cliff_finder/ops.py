@@ -1,0 +1,257 @@
+"""Operations by the kind of value that they take: each draws its parameters for a shape, or None where it does not fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+Shape = tuple[int, ...]
+Drawn = tuple[str, str] | None
+"""An expression, and the constructor of its module ("" for none)."""
+
+IMAGE, SIGNAL, SEQUENCE, MATRIX = "image", "signal", "sequence", "matrix"
+"""Kinds of value: N C H W, N C L, N S D, N D."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """draw    the operation for a shape
+    group    what kind of operation it is, for the orders in which they occur
+    gives    the kind of its result
+    weight   how often it is drawn, beside others
+    operands 1, or 2 where an earlier value of the same shape is the second
+    """
+
+    draw: Callable[[Random, Shape], Drawn]
+    group: str
+    gives: str
+    weight: float = 1.0
+    operands: int = 1
+
+
+def _said(*expressions: str) -> Callable[[Random, Shape], Drawn]:
+    return lambda rng, shape: (rng.choice(expressions), "")
+
+
+ACTIVATION = _said(
+    "F.relu({0})", "F.gelu({0})", "F.gelu({0}, approximate='tanh')", "F.silu({0})", "torch.sigmoid({0})", "torch.tanh({0})", "F.leaky_relu({0}, 0.1)",
+    "F.hardswish({0})", "F.hardsigmoid({0})", "F.softplus({0})", "F.mish({0})", "F.elu({0})", "F.relu6({0})", "torch.clamp({0}, -1.0, 1.0)",
+)  # fmt: skip
+POINTWISE = _said("{0} * 2 + 1", "{0} * {0}", "torch.exp(-{0}.abs())", "{0} / 3.0", "torch.sqrt({0}.abs() + 1)", "-{0}", "{0}.square() - 1", "torch.where({0} > 0, {0}, {0} * 0.5)")  # fmt: skip
+
+
+def _channels(rng: Random, now: int) -> int:
+    return rng.choice([now, now, now * 2, max(1, now // 2), 16, 24, 32, 48, 64, 96, 128, 192, 256, 320, 512, rng.randint(1, 96)])
+
+
+def convolution(rank: int) -> Callable[[Random, Shape], Drawn]:
+    def draw(rng: Random, shape: Shape) -> Drawn:
+        now, sizes = shape[1], shape[2:]
+        kernel = [rng.choice([1, 1, 3, 3, 3, 5, 7])] * rank
+        if rank == 2 and rng.random() < 0.15:
+            kernel = rng.choice([[1, 7], [7, 1], [3, 1], [1, 3], [5, 3], [1, 11]])
+        dilation = rng.choice([1] * 9 + [2, 4])
+        if any((k - 1) * dilation + 1 > s + 2 * (k // 2) for k, s in zip(kernel, sizes, strict=True)):
+            return None
+        stride = rng.choice([1, 1, 1, 2]) if min(sizes) >= 8 else 1
+        out, groups = _channels(rng, now), 1
+        what = rng.random()
+        if what < 0.2:
+            out, groups = now, now
+        elif what < 0.3 and now % 8 == 0:
+            out, groups = now, rng.choice([2, 4, 8])
+        padding = [k // 2 * dilation for k in kernel]
+        more = (
+            f", dilation={dilation}" * (dilation > 1) + f", groups={groups}" * (groups > 1) + ", bias=False" * (rng.random() < 0.4)
+        )
+        return "{m}({0})", f"nn.Conv{rank}d({now}, {out}, {tuple(kernel)}, stride={stride}, padding={tuple(padding)}{more})"
+
+    return draw
+
+
+def transposed_convolution(rng: Random, shape: Shape) -> Drawn:
+    kernel, stride, padding = rng.choice([(2, 2, 0), (4, 2, 1), (3, 1, 1), (3, 2, 1)])
+    if max(shape[2:]) > 128:
+        return None
+    return "{m}({0})", f"nn.ConvTranspose2d({shape[1]}, {_channels(rng, shape[1])}, {kernel}, stride={stride}, padding={padding})"
+
+
+def normalised(rank: int) -> Callable[[Random, Shape], Drawn]:
+    """Norms of what has channels in its second dimension."""
+
+    def draw(rng: Random, shape: Shape) -> Drawn:
+        c = shape[1]
+        groups = rng.choice([g for g in (1, 2, 4, 8, 16, 32) if c % g == 0])
+        over = f"{{0}} * torch.rsqrt({{0}}.square().mean(1, keepdim=True) + 1e-6) * {{m}}.weight.view(1, -1{', 1' * rank})"
+        choices: list[tuple[str, str]] = [("{m}({0})", f"nn.BatchNorm{rank}d({c})")] * 4
+        choices += [("{m}({0})", f"nn.GroupNorm({groups}, {c})"), (over, f"nn.RMSNorm({c})")]
+        if shape[2] * shape[-1] > 1:
+            choices.append(("{m}({0})", f"nn.InstanceNorm{rank}d({c}, affine={rng.choice([True, False])})"))
+        if rank == 2:
+            choices.append(("{m}({0}.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)", f"nn.LayerNorm({c})"))
+        return rng.choice(choices)
+
+    return draw
+
+
+def row_norm(rng: Random, shape: Shape) -> Drawn:
+    return "{m}({0})", f"nn.{rng.choice(['LayerNorm', 'LayerNorm', 'RMSNorm'])}({shape[-1]})"
+
+
+def pooling(rank: int) -> Callable[[Random, Shape], Drawn]:
+    def draw(rng: Random, shape: Shape) -> Drawn:
+        kernel, stride, padding = rng.choice([(2, 2, 0), (3, 2, 1), (3, 1, 1)])
+        if min(shape[2:]) < kernel:
+            return None
+        return f"F.{rng.choice(['max', 'max', 'avg'])}_pool{rank}d({{0}}, {kernel}, {stride}, {padding})", ""
+
+    return draw
+
+
+def resized(rng: Random, shape: Shape) -> Drawn:
+    if max(shape[2:]) > 96:
+        return None
+    mode = rng.choice(["mode='nearest'", "mode='bilinear', align_corners=False"])
+    return f"F.interpolate({{0}}, scale_factor=2, {mode})", ""
+
+
+def shuffled(rng: Random, shape: Shape) -> Drawn:
+    return ("F.pixel_shuffle({0}, 2)", "") if shape[1] % 4 == 0 else None
+
+
+def gated(dim: int) -> Callable[[Random, Shape], Drawn]:
+    """Half of the channels by an activation of the other half."""
+
+    def draw(rng: Random, shape: Shape) -> Drawn:
+        if shape[dim] % 2:
+            return None
+        gate = rng.choice(["F.silu", "F.gelu", "torch.sigmoid"])
+        return f"{gate}({{0}}.chunk(2, {dim})[0]) * {{0}}.chunk(2, {dim})[1]", ""
+
+    return draw
+
+
+def squeezed(rng: Random, shape: Shape) -> Drawn:
+    """Squeeze and excitation."""
+    c = shape[1]
+    inner = max(1, c // 4)
+    made = (
+        f"nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d({c}, {inner}, 1), nn.ReLU(), nn.Conv2d({inner}, {c}, 1), nn.Sigmoid())"
+    )
+    return "{0} * {m}({0})", made
+
+
+def reduced(rng: Random, shape: Shape) -> Drawn:
+    """A reduction over some dimensions; the first stays."""
+    dims = sorted(rng.sample(range(1, len(shape)), rng.randint(1, len(shape) - 1)))
+    return _reduction(rng, dims, keep=True)
+
+
+def reduced_to_matrix(rng: Random, shape: Shape) -> Drawn:
+    return _reduction(rng, list(range(2, len(shape))), keep=False)
+
+
+def reduced_columns(rng: Random, shape: Shape) -> Drawn:
+    return _reduction(rng, [0], keep=True)
+
+
+def _reduction(rng: Random, dims: list[int], keep: bool) -> Drawn:
+    options = f"{tuple(dims)}, keepdim={keep}"
+    ways = [
+        f"{{0}}.mean({options})",
+        f"{{0}}.sum({options})",
+        f"{{0}}.amax({options})",
+        f"torch.logsumexp({{0}}, {options})",
+        f"{{0}}.norm(dim={options})",
+    ]
+    ways.append(f"{{0}}.var({tuple(dims)}, unbiased=False, keepdim={keep})")
+    return rng.choice(ways), ""
+
+
+def tokens(rng: Random, shape: Shape) -> Drawn:
+    return ("{0}.flatten(2).transpose(1, 2)", "") if shape[2] * shape[3] > 1 else None
+
+
+def linear(rng: Random, shape: Shape) -> Drawn:
+    d = shape[-1]
+    out = rng.choice([d, d, 2 * d, 4 * d, max(1, d // 4), 64, 256, 384, 512, 768, 1000, 1024, rng.randint(1, 300)])
+    return "{m}({0})", f"nn.Linear({d}, {min(out, 8192)}, bias={rng.random() < 0.7})"
+
+
+def attention(rng: Random, shape: Shape) -> Drawn:
+    """Self-attention whose inputs are one product."""
+    d = shape[-1]
+    heads = [h for h in (1, 2, 4, 8, 12, 16) if d % h == 0 and d // h in (16, 32, 64, 80, 96, 128)]
+    if not heads or shape[1] > 4096:
+        return None
+    h, causal = rng.choice(heads), rng.random() < 0.4
+    n, s = shape[:2]
+    split = f".view({n}, {s}, 3, {h}, {d // h}).permute(2, 0, 3, 1, 4)"
+    return (
+        f"F.scaled_dot_product_attention(*{{m}}({{0}}){split}, is_causal={causal}).transpose(1, 2).reshape({n}, {s}, {d})",
+        f"nn.Linear({d}, {3 * d})",
+    )
+
+
+def encoder_layer(rng: Random, shape: Shape) -> Drawn:
+    d = shape[-1]
+    heads = [h for h in (2, 4, 8, 12) if d % h == 0]
+    if not heads or shape[1] > 1024 or d > 1024:
+        return None
+    inner = f"nn.TransformerEncoderLayer({d}, {rng.choice(heads)}, {rng.choice([2, 4]) * d}, dropout=0.0, batch_first=True"
+    return "{m}({0})", f"{inner}, norm_first={rng.random() < 0.5}, activation={rng.choice(['relu', 'gelu'])!r})"
+
+
+def across(rng: Random, shape: Shape) -> Drawn:
+    """Products of a sequence with itself: one row for each pair."""
+    return ("torch.softmax({0} @ {0}.transpose(1, 2) * 0.1, -1) @ {0}", "") if shape[1] <= 2048 else None
+
+
+def last_token(rng: Random, shape: Shape) -> Drawn:
+    return rng.choice(["{0}[:, 0]", "{0}[:, -1]", "{0}.mean(1)", "{0}.amax(1)"]), ""
+
+
+def scanned(rng: Random, shape: Shape) -> Drawn:
+    return rng.choice(["{0}.cumsum(1)", "{0}.cumsum(-1)"]), ""
+
+
+SOFTMAX = _said("torch.softmax({0}, -1)", "torch.log_softmax({0}, -1)", "torch.softmax({0}, 1)")
+JOINED = _said("{0} + {1}", "{0} + {1}", "{0} + {1}", "{0} * {1}", "{0} - {1}", "F.relu({0} + {1})")
+CONCATENATED = _said("torch.cat([{0}, {1}], 1)")
+SLICED = _said("{0}[..., 1:]", "{0}[:, ::2]", "F.pad({0}, (1, 2))", "{0}.flip(-1)", "torch.roll({0}, 1, -1)")
+
+OPS: dict[str, list[Op]] = {
+    IMAGE: [
+        Op(convolution(2), "product", IMAGE, 5), Op(transposed_convolution, "product", IMAGE, 0.6), Op(normalised(2), "norm", IMAGE, 2),
+        Op(ACTIVATION, "activation", IMAGE, 2), Op(POINTWISE, "activation", IMAGE, 0.7), Op(pooling(2), "pool", IMAGE, 0.8),
+        Op(resized, "pool", IMAGE, 0.3), Op(shuffled, "pool", IMAGE, 0.15), Op(gated(1), "activation", IMAGE, 0.3),
+        Op(squeezed, "pool", IMAGE, 0.4), Op(reduced, "reduction", IMAGE, 0.3), Op(reduced_to_matrix, "reduction", MATRIX, 0.4),
+        Op(JOINED, "join", IMAGE, 1, 2), Op(CONCATENATED, "join", IMAGE, 0.3, 2), Op(tokens, "move", SEQUENCE, 0.3),
+        Op(SLICED, "move", IMAGE, 0.2), Op(SOFTMAX, "norm", IMAGE, 0.15),
+    ],
+    SIGNAL: [
+        Op(convolution(1), "product", SIGNAL, 4), Op(normalised(1), "norm", SIGNAL, 1.5), Op(ACTIVATION, "activation", SIGNAL, 2),
+        Op(pooling(1), "pool", SIGNAL, 0.6), Op(gated(1), "activation", SIGNAL, 0.5), Op(reduced, "reduction", SIGNAL, 0.3),
+        Op(JOINED, "join", SIGNAL, 1, 2), Op(_said("{0}.transpose(1, 2)"), "move", SEQUENCE, 0.4), Op(SLICED, "move", SIGNAL, 0.2),
+    ],
+    SEQUENCE: [
+        Op(linear, "product", SEQUENCE, 4), Op(attention, "attention", SEQUENCE, 1), Op(encoder_layer, "attention", SEQUENCE, 0.3),
+        Op(across, "attention", SEQUENCE, 0.2), Op(row_norm, "norm", SEQUENCE, 2), Op(ACTIVATION, "activation", SEQUENCE, 2),
+        Op(POINTWISE, "activation", SEQUENCE, 0.7), Op(gated(2), "activation", SEQUENCE, 0.6), Op(SOFTMAX, "norm", SEQUENCE, 0.4),
+        Op(reduced, "reduction", SEQUENCE, 0.4), Op(last_token, "reduction", MATRIX, 0.4), Op(scanned, "reduction", SEQUENCE, 0.15),
+        Op(JOINED, "join", SEQUENCE, 1.5, 2), Op(_said("{0}.transpose(1, 2)"), "move", SIGNAL, 0.15), Op(SLICED, "move", SEQUENCE, 0.2),
+    ],
+    MATRIX: [
+        Op(linear, "product", MATRIX, 4), Op(row_norm, "norm", MATRIX, 1), Op(ACTIVATION, "activation", MATRIX, 2),
+        Op(POINTWISE, "activation", MATRIX, 0.7), Op(SOFTMAX, "norm", MATRIX, 0.6), Op(reduced, "reduction", MATRIX, 0.5),
+        Op(reduced_columns, "reduction", MATRIX, 0.3), Op(scanned, "reduction", MATRIX, 0.15), Op(JOINED, "join", MATRIX, 1, 2),
+        Op(_said("{0} @ {0}.t()"), "product", MATRIX, 0.15), Op(_said("{0}.t()"), "move", MATRIX, 0.1), Op(SLICED, "move", MATRIX, 0.15),
+    ],
+}  # fmt: skip
+"""Operations by the kind of value that they take."""
+
+FOLLOWS = {
+    "product": {"norm": 4.0, "activation": 2.0, "join": 2.0}, "norm": {"activation": 3.0, "product": 2.0, "attention": 3.0, "norm": 0.1},
+    "activation": {"product": 3.0, "pool": 1.5, "activation": 0.3}, "join": {"norm": 3.0, "activation": 2.0}, "pool": {"product": 2.0},
+    "attention": {"join": 6.0, "norm": 2.0}, "move": {"move": 0.2},
+}  # fmt: skip
+"""How much likelier a group is after another than its weights say, as real models order them."""

@@ -1,0 +1,94 @@
+"""Worker processes that answer lines of JSON, and are started anew when they die or take too long."""
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+_PATIENCE = 400.0  # seconds for one graph
+_LIFE = 25  # graphs after which a worker is replaced: compilers leave memory behind
+
+
+class Worker:
+    """One process. Not shared between threads."""
+
+    def __init__(self, lock: Path, seconds: float, log: Path) -> None:
+        self._command = [sys.executable, "-m", "lamina.tools.cliff_finder.worker", f"--lock={lock}", f"--seconds={seconds}"]
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+        self._answered = 0
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The answer, or what kept the worker from giving one as `failed`."""
+        if self._process is None or self._answered >= _LIFE:
+            self.close()
+            self._start()
+        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
+        timer = threading.Timer(_PATIENCE, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            timer.cancel()
+        self._answered += 1
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        status = self._process.wait()
+        self._process = None
+        return {"failed": f"the worker ended with status {status}"}
+
+    def _start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._answered = 0
+
+    def close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait()
+        self._process = None
+
+
+def answers(
+    questions: Iterable[dict[str, Any]],
+    jobs: int,
+    folder: Path,
+    seconds: float,
+    say: Callable[[dict[str, Any], dict[str, Any]], None],
+) -> None:
+    """Asks `jobs` workers; calls `say(question, answer)` for each, in one thread, as they come."""
+    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[dict[str, Any], dict[str, Any]] | None] = queue.SimpleQueue()
+    for question in questions:
+        waiting.put(question)
+
+    def serve() -> None:
+        worker = Worker(folder / "lock", seconds, folder / "workers.log")
+        try:
+            while True:
+                question = waiting.get_nowait()
+                done.put((question, worker.ask(question)))
+        except queue.Empty:
+            pass
+        finally:
+            worker.close()
+            done.put(None)
+
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    running = jobs
+    while running:
+        if (one := done.get()) is None:
+            running -= 1
+        else:
+            say(*one)

@@ -1,0 +1,189 @@
+"""Measures graphs, one for each line of JSON on standard input, in one line of JSON each on standard output.
+
+    {"seed": "7 12", "device": "cpu"}            draws the graph
+    {"graph": {...}, "device": "cuda"}           measures a given one
+
+A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the same
+module on the same arguments, called in turns. Others may compile at the same time; one alone measures, by a lock that all share.
+"""
+
+import argparse
+import fcntl
+import gc
+import json
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from lamina.tools.timing import interleaved
+
+from .blocks import draw_block
+from .grammar import draw
+from .graph import Graph
+
+PEERS = {
+    "eager": None,
+    "torch.compile": {"backend": "inductor"},
+    "reduce-overhead": {"backend": "inductor", "mode": "reduce-overhead"},
+    "lamina": {"backend": "lamina", "options": {"cache": False}},
+}
+"""What torch.compile is given, by contender; None for eager."""
+SETTLED = 5  # calls after which CUDA graphs are recorded
+
+Run = Callable[[], Any]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lock", type=Path, required=True, help="the file that all workers lock")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of measured calls for each graph")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    with arguments.lock.open("a") as lock:
+        for line in sys.stdin:
+            print(json.dumps(_answer(json.loads(line), lock.fileno(), arguments.seconds)), file=answers, flush=True)
+    return 0
+
+
+def _answer(asked: dict[str, Any], lock: int, budget: float) -> dict[str, Any]:
+    device = asked["device"]
+    with locked(lock, alone=False):
+        if "graph" in asked:
+            graph = Graph.from_json(asked["graph"])
+        else:
+            graph = (draw_block if asked.get("blocks") else draw)(asked["seed"], device)
+    found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
+    try:
+        found |= measure(graph, device, asked.get("seed", "0"), lock, budget)
+    except Exception as error:
+        found["failed"] = _reason(error)
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
+
+
+@contextmanager
+def locked(lock: int, *, alone: bool) -> Iterator[None]:
+    """Holds the lock: shared with others that compile, or alone for who measures."""
+    fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def measure(graph: Graph, device: str, seed: str, lock: int, budget: float) -> dict[str, Any]:
+    """Compiles, checks and times every contender.
+
+    Raises what eager raises. A contender that fails is named in `failures`, and counts as never finished.
+    """
+    torch._dynamo.reset()
+    number = sum(map(ord, seed))
+    exact = _results(_double(graph.model(number, device)), graph.arguments(number, device), graph.mode, wide=True)
+    runs: dict[str, Run] = {}
+    found: dict[str, Any] = {"errors": {}, "compile_seconds": {}, "failures": {}}
+    for name, options in PEERS.items():
+        if name == "reduce-overhead" and device == "cpu":
+            continue
+        model, arguments = graph.model(number, device), graph.arguments(number, device)
+        compiled = model if options is None else torch.compile(model, dynamic=False, **options)  # type: ignore[call-overload]
+        run = _run(compiled, model, arguments, graph.mode)
+        try:
+            with locked(lock, alone=False):
+                start = time.perf_counter()
+                found["errors"][name] = _error(run(), exact)
+                found["compile_seconds"][name] = time.perf_counter() - start
+                for _ in range(SETTLED):
+                    run()
+        except Exception as error:
+            if name == "eager":
+                raise
+            found["failures"][name] = _reason(error)
+        else:
+            runs[name] = run
+    del exact
+    with locked(lock, alone=True):
+        found["seconds"] = _in_turns(runs, budget) if device == "cuda" else interleaved(runs, budget=budget, rounds=9)
+    return found
+
+
+def _double(model: nn.Module) -> nn.Module:
+    return model.double()
+
+
+def _run(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor, ...], mode: str) -> Run:
+    """A call without arguments: of the forward pass, or of it and all gradients."""
+    if mode != "gradients":
+
+        def forward() -> Any:
+            with torch.no_grad():
+                return compiled(*arguments)
+
+        return forward
+    leaves = [t.requires_grad_() for t in arguments if t.is_floating_point()]
+    leaves += [p for p in model.parameters() if p.requires_grad]
+    weights: list[Tensor] = []
+
+    def both() -> Any:
+        result = compiled(*arguments)
+        if not weights:
+            generator = torch.Generator().manual_seed(0)
+            weights.append(torch.randn(result.shape, generator=generator).to(result))
+        return result, *torch.autograd.grad(result, leaves, weights[0], allow_unused=True)
+
+    return both
+
+
+def _results(model: nn.Module, arguments: tuple[Tensor, ...], mode: str, *, wide: bool) -> Any:
+    given = tuple(t.detach().double() if wide and t.is_floating_point() else t for t in arguments)
+    return pytree.tree_map_only(Tensor, lambda t: t.detach(), _run(model, model, given, mode)())
+
+
+def _error(found: Any, exact: Any) -> float:
+    """The largest difference of any result from float64, relative to the largest of that result; infinite where it has no number."""
+    worst = 0.0
+    for mine, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(exact), strict=True):
+        if isinstance(right, Tensor) and right.numel():
+            scale = right.abs().max().clamp(min=1e-30)
+            worst = max(worst, float(((mine.detach().double() - right).abs().max() / scale).nan_to_num(float("inf"))))
+    return worst
+
+
+def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
+    """Median seconds of a call as a caller sees them, of calls in a row, the contenders in turns."""
+
+    def settled(run: Run, calls: int) -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / calls
+
+    calls = {name: max(1, min(200, int(4e-3 / max(settled(run, 2), 1e-6)))) for name, run in runs.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    start = time.perf_counter()
+    while len(times["eager"]) < 7 or time.perf_counter() - start < budget:
+        for name, run in runs.items():
+            times[name].append(settled(run, calls[name]))
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Finds graphs on which Lamina is slower than its peers: `make cliffs`, or `python tools/cliffs.py --help`.
+
+python tools/cliffs.py run --graphs 150 --seed 7           # resumes where an earlier run of this seed ended
+python tools/cliffs.py again --seed 7 --above 1.05         # measures slow graphs three times more, in processes of their own
+python tools/cliffs.py shrink --seed 7 --worst 10          # reduces the worst ones
+python tools/cliffs.py show --seed 7                       # tables; --source SEED prints a module
+python tools/cliffs.py note --seed 7 "7 12" "layout of f32 convolutions"
+"""
+
+import argparse
+import math
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from lamina.tools.cliff_finder.classes import classes
+from lamina.tools.cliff_finder.findings import Finding, append, by_operation, load, markdown, summary
+from lamina.tools.cliff_finder.graph import Graph
+from lamina.tools.cliff_finder.pool import Worker, answers
+from lamina.tools.cliff_finder.shrink import shrink
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--seed", type=int, help="of the run (default: a new one, printed)")
+    shared.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where (default: cpu)")
+    shared.add_argument(
+        "--what", choices=("graphs", "blocks", "classes"), default="graphs", help="drawn graphs, shallow models, or classes"
+    )
+    shared.add_argument("--folder", type=Path, default=ROOT / "build/cliffs", help="where findings are kept (default: %(default)s)")
+    shared.add_argument("--jobs", type=int, default=2, help="graphs compiled at the same time (default: 2)")
+    shared.add_argument("--seconds", type=float, default=1.0, help="of measured calls for each graph (default: 1)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", parents=[shared], help="measure graphs that were not measured before")
+    run.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
+    again = commands.add_parser("again", parents=[shared], help="measure slow ones again")
+    again.add_argument("--above", type=float, default=1.05, help="ratios from which on (default: 1.05)")
+    again.add_argument("--times", type=int, default=3, help="how often (default: 3)")
+    less = commands.add_parser("shrink", parents=[shared], help="reduce the worst graphs")
+    less.add_argument("--worst", type=int, default=10, help="how many (default: 10)")
+    less.add_argument("--above", type=float, default=1.1, help="a graph is slow above this ratio (default: 1.1)")
+    show = commands.add_parser("show", parents=[shared], help="print tables")
+    show.add_argument("--source", metavar="GRAPH", help="print the module of this graph instead")
+    note = commands.add_parser("note", parents=[shared], help="say what was done about a graph")
+    note.add_argument("graph", help="its seed")
+    note.add_argument("text", help="what was done")
+    arguments = parser.parse_args()
+    if arguments.seed is None:
+        arguments.seed = random.SystemRandom().randrange(1 << 16)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    found = load(_file(arguments))
+    return {"run": _run, "again": _again, "shrink": _shrink, "show": _show, "note": _note}[arguments.command](
+        arguments, found, Console()
+    )
+
+
+def _file(arguments: argparse.Namespace) -> Path:
+    folder: Path = arguments.folder
+    return folder / f"{arguments.device}-{arguments.what}-{arguments.seed}.jsonl"
+
+
+def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    shared: dict[str, Any] = {"device": arguments.device}
+    if arguments.what == "classes":
+        questions = [{"seed": name, "graph": graph.to_json(), **shared} for name, graph in classes(arguments.device).items()]
+    else:
+        shared["blocks"] = arguments.what == "blocks"
+        questions = [{"seed": f"{arguments.seed} {i}", **shared} for i in range(arguments.graphs)]
+    questions = [question for question in questions if question["seed"] not in found]
+
+    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+        append(_file(arguments), Finding(question["seed"], **answer))
+
+    _ask(arguments, questions, keep, console)
+    return _show(arguments, load(_file(arguments)), console)
+
+
+def _again(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    slow = [f for f in found.values() if not f.failed and math.isfinite(f.ratio) and f.ratio > arguments.above]
+    questions = [{"seed": f.seed, "graph": f.graph, "device": arguments.device} for f in slow for _ in range(arguments.times)]
+
+    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+        if "failed" not in answer:
+            known = found[question["seed"]]
+            known.again.append(Finding(known.seed, **answer).first)
+            append(_file(arguments), known)
+
+    _ask(arguments, questions, keep, console)
+    return _show(arguments, found, console)
+
+
+def _ask(arguments: argparse.Namespace, questions: Sequence[dict[str, Any]], keep: Any, console: Console) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(f"seed {arguments.seed}", total=len(questions))
+
+        def say(question: dict[str, Any], answer: dict[str, Any]) -> None:
+            keep(question, answer)
+            progress.advance(task)
+
+        answers(questions, arguments.jobs, arguments.folder, arguments.seconds, say)
+
+
+def _shrink(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    worker = Worker(arguments.folder / "lock", arguments.seconds, arguments.folder / "workers.log")
+    slow = [f for f in found.values() if not f.failed and f.ratio > arguments.above and math.isfinite(f.ratio) and not f.smaller]
+    for f in sorted(slow, key=lambda f: -f.ratio)[: arguments.worst]:
+
+        def is_slow(graph: Graph, seed: str = f.seed) -> bool:
+            answer = worker.ask({"seed": seed, "graph": graph.to_json(), "device": arguments.device})
+            return "failed" not in answer and arguments.above < Finding(seed, **answer).first < math.inf
+
+        least = shrink(Graph.from_json(f.graph), is_slow)
+        f.smaller = {"graph": least.to_json(), "text": str(least)}
+        append(_file(arguments), f)
+        console.print(f"{f.seed}: {f.ratio:.2f} {least}", highlight=False, markup=False, soft_wrap=True)
+    worker.close()
+    return 0
+
+
+def _show(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    source = getattr(arguments, "source", None)
+    if source:
+        console.print(Graph.from_json(found[source].graph).source, highlight=False, markup=False, soft_wrap=True)
+        return 0
+    findings = list(found.values())
+    console.print(markdown(findings), highlight=False, markup=False, soft_wrap=True)
+    for name, count, mean, worst in by_operation(findings)[:12]:
+        console.print(f"{mean:6.2f} {worst:6.2f} {count:4d}  {name}", highlight=False, markup=False)
+    for f in findings:
+        if f.wrong or "lamina" in f.failures:
+            why = f.failures.get("lamina", f"error {f.errors.get('lamina'):.1e}, eager's {f.errors.get('eager'):.1e}")
+            console.print(f"{f.seed}: {why} in {f.text}", highlight=False, markup=False, soft_wrap=True)
+    numbers = summary(findings)
+    return 1 if numbers["failed or wrong"] else 0
+
+
+def _note(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    append(_file(arguments), replace(found[arguments.graph], note=arguments.text))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
