@@ -106,20 +106,16 @@ def _operation(node: dict[str, Any]) -> str:
     if module:
         name = module.partition("(")[0].removeprefix("nn.")
         return f"depthwise {name}" if name.startswith("Conv") and "groups=" in module else name
-    expression: str = node["expression"]
-    return (
-        expression.replace("{0}", "x").replace("{1}", "y").partition("(")[0]
-        if expression[0] in "Ft"
-        else expression.format("x", "y", m="m")[:24]
-    )
+    text: str = node["expression"].format("x", "y", m="m")
+    return text.partition("(")[0] if text[0] in "Ft" else text[:24]
 
 
 def markdown(found: Sequence[Finding], worst: int = 25) -> str:
     """The summary, and the worst graphs with what was done about each."""
-    numbers = summary(found)
+    n = summary(found)
     lines = [
-        f"{numbers['graphs']:.0f} graphs: geometric mean {numbers['geometric mean']:.2f} of the best other, {numbers['above 1.05']:.0%} above 1.05,"
-        f" {numbers['above 1.15']:.0f} above 1.15, the worst {numbers['worst']:.2f}, {numbers['failed or wrong']:.0f} failed or wrong.",
+        f"{n['graphs']:.0f} graphs: geometric mean {n['geometric mean']:.2f} of the best other, {n['above 1.05']:.0%} above 1.05,"
+        f" {n['above 1.15']:.0f} above 1.15, the worst {n['worst']:.2f}, {n['failed or wrong']:.0f} failed or wrong.",
         "",
         "| seed | ratio | best other | us | Lamina us | graph, or the smallest that is slow | note |",
         "| --- | ---: | --- | ---: | ---: | --- | --- |",
@@ -128,8 +124,6 @@ def markdown(found: Sequence[Finding], worst: int = 25) -> str:
         if f.failed or f.ratio <= 1.05:
             continue
         text = (f.smaller or {"text": f.text})["text"].replace("|", "\\|")
-        best = f.seconds.get(f.best, math.nan) * 1e6
-        lines.append(
-            f"| {f.seed} | {f.ratio:.2f} | {f.best} | {best:.0f} | {f.seconds.get('lamina', math.nan) * 1e6:.0f} | `{text[:300]}` | {f.note} |"
-        )
+        times = [f.seconds.get(name, math.nan) * 1e6 for name in (f.best, "lamina")]
+        lines.append(f"| {f.seed} | {f.ratio:.2f} | {f.best} | {times[0]:.0f} | {times[1]:.0f} | `{text[:300]}` | {f.note} |")
     return "\n".join(lines) + "\n"

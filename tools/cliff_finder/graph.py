@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 LAYOUTS = ("contiguous", "channels_last", "transposed", "sliced")
 MODES = ("inference", "training", "gradients")
-"""inference: eval mode without gradients; training: training mode without gradients; gradients: training mode, forward and backward."""
+"""inference: eval mode without gradients; training: training mode without; gradients: training mode, forward and backward."""
 
 
 def first(result: Any) -> Tensor:
@@ -110,13 +110,19 @@ class Graph:
             package: importlib.import_module(package) for package in ("transformers", "torchvision") if f"{package}." in self.source
         }
         exec(compile(self.source, "<cliff>", "exec"), names)
-        made: nn.Module = names["Model"]()
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(getattr(torch, self.dtype))
+        try:
+            made: nn.Module = names["Model"]()
+        finally:
+            torch.set_default_dtype(usual)
         for module in made.modules():  # what is dropped at random is another thing each time
             for name in [
                 n for n, v in vars(module).items() if isinstance(v, float) and ("dropout" in n or n == "p" or "drop_path" in n)
             ]:
                 setattr(module, name, 0.0)
-        return made.to(device, getattr(torch, self.dtype)).train(self.mode != "inference")
+        made.train(self.mode != "inference")
+        return made if device == "cpu" else made.to(device)
 
     def arguments(self, seed: int, device: str) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(seed)

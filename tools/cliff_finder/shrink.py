@@ -50,7 +50,7 @@ def _halves(count: int) -> list[int]:
 
 
 def _from(graph: Graph, first: int) -> Graph | None:
-    """The graph whose nodes begin at value `first`, with what these read from before as its inputs; None where that cannot be named."""
+    """The graph whose nodes begin at value `first`, with what they read from before as inputs; None where that has no shape."""
     count = len(graph.inputs)
     kept = graph.nodes[first - count :]
     read = sorted({v for node in kept for v in node.operands if v < first})

@@ -3,8 +3,8 @@
     {"seed": "7 12", "device": "cpu"}            draws the graph
     {"graph": {...}, "device": "cuda"}           measures a given one
 
-A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the same
-module on the same arguments, called in turns. Others may compile at the same time; one alone measures, by a lock that all share.
+A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the
+same module on the same arguments, called in turns. Others may compile at the same time; one alone measures, by a lock that all share.
 """
 
 import argparse
@@ -156,7 +156,7 @@ def _results(model: nn.Module, arguments: tuple[Tensor, ...], mode: str, *, wide
 
 
 def _error(found: Any, exact: Any) -> float:
-    """The largest difference of any result from float64, relative to the largest of that result; infinite where it has no number."""
+    """The largest difference of any result from float64, relative to that result's largest value; infinite where it has no number."""
     worst = 0.0
     for mine, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(exact), strict=True):
         if isinstance(right, Tensor) and right.numel():

@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from .aliases import storage
 from .attention import ATTENTION, choice, flag_masks, meaning
 from .dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
+from .encoder_layers import open_layers
 from .grafting import Graft, fake_mode, store, takes_layout, written_memory
 from .products import Operand, traced_back
 from .reading import name, same_elements, shape, users, value, without_dropout, writes_to
@@ -38,6 +39,7 @@ def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     if any("increment_nesting" in str(node.target) for node in gm.graph.nodes):
         return 0
     _skip_idle_dropout(gm)
+    open_layers(gm)
     found = flag_masks(gm)
     if found:
         gm.recompile()
