@@ -1,7 +1,8 @@
 # Every target sets up what it needs and is quick when nothing changed.
-#   make demo | test | bench | lint     do their job in .venv
+#   make demo | test | bench | cliffs | lint     do their job in .venv
 #   make native                         builds the native part into the tree, for PYTHONPATH=python (see CONTRIBUTING.md)
 #   make clean                          removes what the others made
+# CLIFFS are options of tools/cliffs.py run, as CLIFFS="--graphs=300 --device=cuda --seed=7".
 # PYTHON names the interpreter to start from (3.11 to 3.13), VENV the environment, CONSTRAINTS the file of exact versions.
 
 VENV ?= .venv
@@ -15,7 +16,7 @@ INSTALL := $(PIP) install -q -c $(CONSTRAINTS)
 NATIVE := CMakeLists.txt $(wildcard python/lamina/runtime/native/*)
 TORCH := $(shell sed -n 's/^torch==/torch==/p' $(CONSTRAINTS))
 
-.PHONY: demo test bench lint native clean
+.PHONY: demo test bench cliffs lint native clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.native
@@ -26,6 +27,9 @@ test: $(VENV)/.native
 
 bench: $(VENV)/.bench
 	$(BIN)/python tools/bench.py
+
+cliffs: $(VENV)/.bench
+	$(BIN)/python tools/cliffs.py run $(CLIFFS)
 
 lint: $(VENV)/.native
 	$(BIN)/ruff check .

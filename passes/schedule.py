@@ -16,6 +16,7 @@ from .space import Space
 
 BITS = {"index": 64, "i1": 8, "f8E4M3FN": 8, "f8E5M2": 8}
 ACCESS_BITS = 128  # the widest access of a GPU's thread
+SECTOR = 8  # f32 elements that memory delivers at once
 
 
 def bits(dtype: str) -> int:
@@ -123,9 +124,10 @@ def vector_axis(space: Space, merged: Merged) -> Axis | None:
 
     def score(a: Axis) -> float:
         def step(at: Affine, k: float) -> float:
-            c = at.coefficient(a)
+            c = abs(at.coefficient(a))
             touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))  # a row result is stored rarely
-            return (k if c == 1 else 0.25 if c == 0 else -k) * touched / max(total, 1)
+            used = 1 / min(c, SECTOR) if c else 0.625  # of the memory that neighbours fetch; one element serves them all
+            return k * (2 * used - 1) * touched / max(total, 1)
 
         return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if a.extent < 8 else 0)
 

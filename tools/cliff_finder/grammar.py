@@ -22,11 +22,13 @@ class Bounds:
     elements  of any value
     flops     of the forward pass
     dtypes    to choose from
+    nodes     at most
     """
 
     elements: int
     flops: float
     dtypes: tuple[str, ...]
+    nodes: int = max(_LENGTHS)
 
 
 BOUNDS = {
@@ -36,9 +38,9 @@ BOUNDS = {
 """By the kind of device."""
 
 
-def draw(seed: str, device: str) -> Graph:
-    """Draws a graph; the same one for the same seed and device."""
-    rng, bounds = Random(seed), BOUNDS[device]
+def draw(seed: str, device: str, bounds: Bounds | None = None) -> Graph:
+    """Draws a graph; the same one for the same seed and bounds, which are by default the device's."""
+    rng, bounds = Random(seed), bounds or BOUNDS[device]
     while (graph := _draw(rng, bounds)) is None:
         pass
     return graph.used()
@@ -51,7 +53,7 @@ def _draw(rng: Random, bounds: Bounds) -> Graph | None:
     layouts = ["contiguous"] * 6 + ["transposed", "sliced"] + ["channels_last"] * 3 * (kind == IMAGE)
     graph = Graph((Input(shape, dtype, rng.choice(layouts)),), (), mode, dtype)
     shapes, kinds, group = [shape], [kind], ""
-    for _ in range(rng.choice(_LENGTHS)):
+    for _ in range(min(rng.choice(_LENGTHS), bounds.nodes)):
         for _ in range(_TRIES):
             op = _next(rng, kinds[-1], group)
             node = _node(rng, op, shapes)

@@ -4,7 +4,7 @@
     {"graph": {...}, "device": "cuda"}           measures a given one
 
 A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the
-same module on the same arguments, called in turns. Others may compile at the same time; one alone measures, by a lock that all share.
+same module on the same arguments, in turns. Others may compile at the same time; one alone measures, by a lock that all share.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float) -> d
     """
     torch._dynamo.reset()
     number = sum(map(ord, seed))
-    exact = _results(_double(graph.model(number, device)), graph.arguments(number, device), graph.mode, wide=True)
+    exact = exact_results(graph, number, device)
     runs: dict[str, Run] = {}
     found: dict[str, Any] = {"errors": {}, "compile_seconds": {}, "failures": {}}
     for name, options in PEERS.items():
@@ -103,11 +103,11 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float) -> d
             continue
         model, arguments = graph.model(number, device), graph.arguments(number, device)
         compiled = model if options is None else torch.compile(model, dynamic=False, **options)  # type: ignore[call-overload]
-        run = _run(compiled, model, arguments, graph.mode)
+        run = runner(compiled, model, arguments, graph.mode)
         try:
             with locked(lock, alone=False):
                 start = time.perf_counter()
-                found["errors"][name] = _error(run(), exact)
+                found["errors"][name] = error_of(run(), exact)
                 found["compile_seconds"][name] = time.perf_counter() - start
                 for _ in range(SETTLED):
                     run()
@@ -123,12 +123,8 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float) -> d
     return found
 
 
-def _double(model: nn.Module) -> nn.Module:
-    return model.double()
-
-
-def _run(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor, ...], mode: str) -> Run:
-    """A call without arguments: of the forward pass, or of it and all gradients."""
+def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor, ...], mode: str) -> Run:
+    """A call without arguments: of the forward pass, or of it and all gradients. `model` holds the parameters of `compiled`."""
     if mode != "gradients":
 
         def forward() -> Any:
@@ -150,13 +146,15 @@ def _run(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor
     return both
 
 
-def _results(model: nn.Module, arguments: tuple[Tensor, ...], mode: str, *, wide: bool) -> Any:
-    given = tuple(t.detach().double() if wide and t.is_floating_point() else t for t in arguments)
-    return pytree.tree_map_only(Tensor, lambda t: t.detach(), _run(model, model, given, mode)())
+def exact_results(graph: Graph, seed: int, device: str) -> Any:
+    """The results, and gradients where the mode asks for them, in float64."""
+    model = graph.model(seed, device).double()
+    arguments = tuple(t.double() if t.is_floating_point() else t for t in graph.arguments(seed, device))
+    return pytree.tree_map_only(Tensor, lambda t: t.detach(), runner(model, model, arguments, graph.mode)())
 
 
-def _error(found: Any, exact: Any) -> float:
-    """The largest difference of any result from float64, relative to that result's largest value; infinite where it has no number."""
+def error_of(found: Any, exact: Any) -> float:
+    """The largest difference of any result from float64, relative to that result's largest value; infinite where one is NaN."""
     worst = 0.0
     for mine, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(exact), strict=True):
         if isinstance(right, Tensor) and right.numel():

@@ -1,0 +1,102 @@
+"""Graphs that tools/cliffs.py draws, small enough for a test: results and gradients beside float64's, as near as eager's."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from lamina.tools.cliff_finder.blocks import BLOCKS, draw_block
+from lamina.tools.cliff_finder.classes import classes
+from lamina.tools.cliff_finder.findings import Finding, by_operation, markdown, summary
+from lamina.tools.cliff_finder.grammar import Bounds, draw, result_shape
+from lamina.tools.cliff_finder.graph import Graph, Input, Node
+from lamina.tools.cliff_finder.shrink import shrink, smaller_graphs
+from lamina.tools.cliff_finder.worker import error_of, exact_results, runner
+
+SMALL = Bounds(1 << 16, 2e7, ("float32", "float32", "bfloat16"), nodes=10)
+SAMPLE = [f"sample {i}" for i in range(12)]
+ERROR = {"float32": 1e-4, "bfloat16": 3e-2}
+"""Of the largest value of a result. Operations in a row amplify what the first ones round: eager's error counts thrice."""
+
+
+@pytest.mark.parametrize("seed", SAMPLE)
+def test_a_sample_is_right(seed: str) -> None:
+    torch._dynamo.reset()
+    graph = draw(seed, "cpu", SMALL)
+    exact = exact_results(graph, 0, "cpu")
+    errors = []
+    for options in (None, {"backend": "lamina", "options": {"cache": False}}):
+        model, arguments = graph.model(0, "cpu"), graph.arguments(0, "cpu")
+        compiled = model if options is None else torch.compile(model, dynamic=False, **options)
+        errors.append(error_of(runner(compiled, model, arguments, graph.mode)(), exact))
+    eager, mine = errors
+    assert not math.isfinite(eager) or mine <= max(3 * eager, ERROR[graph.dtype]), f"{mine} for eager's {eager} in {graph}"
+
+
+@pytest.mark.parametrize("seed", SAMPLE[:4])
+def test_the_same_seed_draws_the_same_graph(seed: str) -> None:
+    graph = draw(seed, "cpu", SMALL)
+    assert graph == draw(seed, "cpu", SMALL) == Graph.from_json(graph.to_json())
+    assert len({str(draw(f"{seed} {i}", "cpu", SMALL)) for i in range(5)}) > 1
+
+
+def test_inputs_have_their_layouts() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 3, 4, 5)
+    made = {layout: Input(shape, layout=layout).make(generator, "cpu") for layout in ("channels_last", "transposed", "sliced")}
+    assert all(t.shape == shape for t in made.values())
+    assert made["channels_last"].stride() == (60, 1, 15, 3)
+    assert made["transposed"].stride() == (60, 20, 1, 4)
+    assert made["sliced"].stride() == (96, 32, 8, 1) and made["sliced"].storage_offset() == 1
+
+
+def test_shrinking_finds_what_is_slow() -> None:
+    names = ["relu", "tanh", "cumsum", "sigmoid", "square"]
+    nodes = tuple(Node("{0}.cumsum(1)" if n == "cumsum" else f"torch.{n}({{0}})", (i,)) for i, n in enumerate(names))
+    graph = Graph((Input((3, 5), layout="transposed"),), (*nodes, Node("{0} + {1}", (5, 1))), "gradients")
+    least = shrink(graph, lambda g: any("cumsum" in n.expression for n in g.nodes))
+    assert [n.expression for n in least.nodes] == ["{0}.cumsum(1)"]
+    assert (least.inputs, least.mode) == ((Input((3, 5)),), "inference")
+    assert all(result_shape(smaller) is not None for smaller in smaller_graphs(graph))
+
+
+def test_classes_run() -> None:
+    for device in ("cpu", "cuda"):
+        assert [name for name, graph in classes(device).items() if result_shape(graph) is None] == []
+
+
+def test_blocks_are_drawn() -> None:
+    """Without transformers and torchvision, which they need to run."""
+    drawn = {draw_block(str(i), device).source for i in range(60) for device in ("cpu", "cuda")}
+    assert len(drawn) > len(BLOCKS)
+
+
+def finding(seed: str, mine: float | None, **others: float) -> Finding:
+    graph = {"nodes": [{"expression": "{m}({0})", "operands": [0], "module": "nn.Conv2d(3, 3, 1, groups=3)"}], "dtype": "float32"}
+    return Finding(
+        seed, "a | b", graph, {**others, **({} if mine is None else {"lamina": mine})}, failures={} if mine else {"lamina": "no"}
+    )
+
+
+def test_findings_are_ranked_by_the_fastest_other() -> None:
+    found = [
+        finding("a", 2.0, eager=4.0, inductor=1.0),
+        finding("b", 0.5, eager=1.0),
+        finding("c", None, eager=1.0),
+        Finding("d", failed="eager"),
+    ]
+    assert [f.ratio for f in found[:3]] == [2.0, 0.5, math.inf]
+    assert replace(found[0], again=[1.5, 3.0]).ratio == 1.5
+    numbers = summary(found)
+    assert (numbers["graphs"], numbers["geometric mean"], numbers["above 1.15"], numbers["failed or wrong"]) == (3, 1.0, 2, 1)
+    assert [row[:2] for row in by_operation(found)] == [("depthwise Conv2d", 2)]
+    assert "| a | 2.00 | inductor |" in markdown(found) and "a \\| b" in markdown(found)
+
+
+def test_wrong_results_are_seen() -> None:
+    exact = (torch.tensor([1.0, -4.0], dtype=torch.float64), None)
+    assert error_of((torch.tensor([1.0, -4.0]), None), exact) == 0
+    assert error_of((torch.tensor([1.0, -3.0]), None), exact) == 0.25
+    assert error_of((Tensor([1.0, float("nan")]), None), exact) == math.inf
