@@ -1,5 +1,6 @@
 """lamina-layout: convolutions give and take their channels last."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,11 +12,13 @@ from lamina.core.layout import Layout
 
 from .base import Pass
 from .plan_views import shape_of, view_layout
+from .products import TF32
 from .realise import given_strides
 
 CONVOLUTION = "aten.convolution.default"
 _VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
 _TRANSPOSED, _GROUPS = 6, 8  # where these stand among its arguments
+_VECTOR = 16  # f32 channels that oneDNN computes at once
 CONVOLUTIONS = (CONVOLUTION, "aten.cudnn_convolution_relu.default")  # the second is never transposed, and has one group
 
 
@@ -28,7 +31,9 @@ class ChooseLayout(Pass):
 
         strides = [array<i64: 200704, 3136, 56, 1>]  ->  strides = [array<i64: 200704, 1, 3584, 64>]
 
-    types    element types that this is done for
+    types    element types that this is done for; "tf32" is f32 that the library may round to tf32
+    slow     only convolutions that oneDNN computes slowly with the channels first, and others of their graph whose weights
+             are small beside images
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
     grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last
     copied   images and weights that no kernel makes are copied: a library's result lies as they do, and it would copy weights
@@ -36,6 +41,7 @@ class ChooseLayout(Pass):
 
     name: ClassVar[str] = "lamina-layout"
     types: tuple[str, ...] = ("f32",)
+    slow: bool = False
     packed: bool = True
     grouped: bool = True
     copied: bool = False
@@ -47,14 +53,18 @@ class ChooseLayout(Pass):
             found = [o.operation for o in f.operation.regions[0].blocks[0].operations if _is_plain(o.operation)]
             if not self.grouped and any(_is_grouped(op) for op in found):
                 continue
+            if self.slow:
+                slow = {op for op in found if _is_slow(op)}
+                found = [op for op in found if op in slow or (slow and _has_small_weights(op))]
             with module.context:
                 for op in found:
                     if self._suits(op):
                         self._change(op)
 
     def _suits(self, op: ir.Operation) -> bool:
-        known = str(ir.RankedTensorType(op.results[0].type).element_type) in self.types
-        return known and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
+        name = str(ir.RankedTensorType(op.results[0].type).element_type)
+        known = name in self.types or (name == "f32" and TF32 in op.attributes and TF32 in self.types)
+        return known and (self.slow or not _is_transposed(op)) and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
 
     def _change(self, op: ir.Operation) -> None:
         op.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.results[0])])
@@ -66,20 +76,41 @@ class ChooseLayout(Pass):
 
 
 def _is_plain(op: ir.Operation) -> bool:
-    """Whether this is a 2-D convolution, not transposed, of images that are there."""
-    if op.name != "graph.extern" or (callee := ir.StringAttr(op.attributes["callee"]).value) not in CONVOLUTIONS:
+    """Whether this is a 2-D convolution of images that are there."""
+    if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS:
         return False
     types = [ir.RankedTensorType(v.type) for v in (op.operands[0], op.operands[1], op.results[0])]
-    transposed = callee == CONVOLUTION and ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[_TRANSPOSED]).value
-    return not transposed and all(t.rank == 4 and 0 not in t.shape for t in types)
+    return all(t.rank == 4 and 0 not in t.shape for t in types)
+
+
+def _is_transposed(op: ir.Operation) -> bool:
+    plain = ir.StringAttr(op.attributes["callee"]).value == CONVOLUTION
+    return plain and bool(ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[_TRANSPOSED]).value)
+
+
+def _is_slow(op: ir.Operation) -> bool:
+    """Whether oneDNN has no fast kernel for a convolution with the channels first: it has for weights of one pixel, and where the
+    channels of a group fill vectors. Elsewhere it takes 1.2 to 13 times as long as with the channels last."""
+    image, weight, result = (ir.RankedTensorType(v.type).shape for v in (op.operands[0], op.operands[1], op.results[0]))
+    groups = _groups(op)
+    ragged = image[1] // groups % _VECTOR or result[1] // groups % _VECTOR
+    return image[1] > 1 and (_is_transposed(op) or bool(ragged and weight[2] * weight[3] > 1))
+
+
+def _has_small_weights(op: ir.Operation) -> bool:
+    image, weight, result = (math.prod(ir.RankedTensorType(v.type).shape) for v in (op.operands[0], op.operands[1], op.results[0]))
+    return weight < (image + result) // 2
 
 
 def _is_grouped(op: ir.Operation) -> bool:
     """Whether this has groups of several channels."""
+    return _groups(op) not in (1, ir.RankedTensorType(op.operands[0].type).shape[1])
+
+
+def _groups(op: ir.Operation) -> int:
     if ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
-        return False
-    groups = int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[_GROUPS]).value)
-    return groups not in (1, ir.RankedTensorType(op.operands[0].type).shape[1])
+        return 1
+    return int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[_GROUPS]).value)
 
 
 def _is_served(value: ir.Value) -> bool:

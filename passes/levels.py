@@ -26,8 +26,11 @@ LINALG_TO_GRAPH = (
     "lamina-rewrite-patterns,lamina-cse,lamina-dce,{layout}lamina-split-reductions{split},lamina-fuse{fuse}"
 )
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
-# cuDNN's tensor cores want channels last. On a CPU only packed weights do: at::convolution would copy others to that layout.
-_LAYOUT = {"nvvm": "lamina-layout{types=f16,bf16 packed=false grouped=false copied=true},"}
+# cuDNN's tensor cores want channels last, and so do packed weights on a CPU; others only where oneDNN is slow without.
+_LAYOUT = {
+    "nvvm": "lamina-layout{types=f16,bf16 packed=false grouped=false copied=true},",
+    "cpu": "lamina-layout{slow=true packed=false copied=true},",
+}
 _FUSE = {"nvvm": "{balance=16}"}  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
 _SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
 _CHOOSE = ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")
@@ -61,7 +64,8 @@ def pipeline(
     fold = f"{{max-bytes={fold_bytes}}}" if fold_bytes else ""
     rounding = " round-intermediates=true" if round_intermediates else ""
     split = _SPLIT.get(target.partition(":")[0], "")
-    layout = _LAYOUT.get(target.partition(":")[0], "lamina-layout," if freeze_weights else "")
+    kind = target.partition(":")[0]
+    layout = "lamina-layout," if kind == "cpu" and freeze_weights else _LAYOUT[kind]
     fuse = _FUSE.get(target.partition(":")[0], "")
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse
