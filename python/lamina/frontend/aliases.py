@@ -170,8 +170,8 @@ def is_dense(value: Tensor) -> bool:
 
 def memory_source(node: fx.Node) -> fx.Node | None:
     """The argument whose memory a node's result lies in."""
-    held = storage(node.meta["val"])
-    return next((n for n in node.all_input_nodes if isinstance(v := n.meta.get("val"), Tensor) and storage(v) == held), None)
+    memory = _memory(node)
+    return next((arg for arg in node.all_input_nodes if _memory(arg) & memory), None)
 
 
 def covers(base: Tensor, view: Tensor) -> bool:
