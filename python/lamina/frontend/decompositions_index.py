@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import core_aten_decompositions
 
 from .decompositions_random import memory_order, turned_back
 
@@ -92,6 +93,20 @@ def as_strided_copy(x: Tensor, size: Sequence[int], stride: Sequence[int], offse
     return x.as_strided(size, stride, offset).clone(memory_format=torch.contiguous_format)
 
 
+def _with_a_list(op: Any) -> Callable[..., Any]:
+    """torch's own decomposition, of an index without dimensions as a list of one."""
+    decomposition = core_aten_decompositions()[op]
+
+    def run(x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return decomposition(x, dim, index.reshape(-1), *args, **kwargs)
+
+    return run
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    return aten.index.Tensor(x.reshape(-1), [index])
+
+
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
     parts, start = [], 0
     for size in sizes:
@@ -158,6 +173,9 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.select_scatter.default: select_scatter,
     aten.as_strided_scatter.default: as_strided_scatter,
     aten.as_strided_copy.default: as_strided_copy,
+    aten.index_add.default: _with_a_list(aten.index_add.default),
+    aten.index_copy.default: _with_a_list(aten.index_copy.default),
+    aten.take.default: take,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
     aten.copy.default: copy,
