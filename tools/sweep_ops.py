@@ -1,15 +1,18 @@
 """Compares samples of PyTorch's own operators and higher-order ops with eager, through torch.compile's door, in both passes.
 
-    python -m lamina.tools.sweep_ops [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--dynamic] [NAME ...]
+    python -m lamina.tools.sweep_ops [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--layout plain] [NAME ...]
 
-A sample that backend="aot_eager" runs as eager does and Lamina does not is printed as BAD; one where both differ as "both". The
-samples are those of torch.testing._internal, which needs the package expecttest. Operators that draw random numbers are left out.
+A sample that backend="aot_eager" runs as eager does and Lamina does not is printed as BAD; one where both differ as "both". Values,
+dtypes and strides of results and of the arguments' `.grad` are compared. `--layout` says how the arguments' elements lie in memory.
+The samples are those of torch.testing._internal, which needs the package expecttest. Ops that draw random numbers are left out.
 """
 
 import argparse
+import copy
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -29,6 +32,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="which of how many parts of the operators")
+    parser.add_argument("--layout", choices=("plain", *_LAYOUTS), default="plain")
     parser.add_argument("--dynamic", action="store_true")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -38,7 +42,7 @@ def main() -> None:
     infos = [info for info in _database(given.db) if not given.names or info.name in given.names]
     for info in infos[part::parts]:
         for number, sample, grad in _samples(info, dtype, given.samples):
-            kind, message = _judge(info.op, sample, grad, given.dynamic)
+            kind, message = _judge(info.op, _arranged(sample, given.layout), grad, given.dynamic)
             counts[kind] += 1
             if message:
                 print(f"{kind} {info.name} {info.variant_test_name}[{number}]: {message}", flush=True)
@@ -66,6 +70,34 @@ def _samples(info: Any, dtype: torch.dtype, count: int) -> Iterator[tuple[int, A
         yield i, found[i], grad
 
 
+def _swapped(x: Tensor) -> Tensor:
+    return x.mT.contiguous().mT if x.dim() > 1 else x
+
+
+def _last(x: Tensor) -> Tensor:
+    """The second dimension varies fastest in memory."""
+    return x.movedim(1, -1).contiguous().movedim(-1, 1) if x.dim() > 2 else x
+
+
+def _sliced(x: Tensor) -> Tensor:
+    return torch.stack([x, x], -1)[..., 0]
+
+
+_LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {"transposed": _swapped, "channels_last": _last, "sliced": _sliced}
+
+
+def _arranged(sample: Any, layout: str) -> Any:
+    """The sample with its tensors' elements elsewhere in memory."""
+    arrange = _LAYOUTS.get(layout)
+
+    def moved(x: Tensor) -> Tensor:
+        plain = arrange is not None and x.layout is torch.strided and x.is_contiguous()
+        return arrange(x.detach()).requires_grad_(x.requires_grad) if plain else x
+
+    args, kwargs = pytree.tree_map_only(Tensor, moved, ((sample.input, *sample.args), sample.kwargs))
+    return SimpleNamespace(input=args[0], args=args[1:], kwargs=kwargs)
+
+
 def _judge(op: Any, sample: Any, grad: bool, dynamic: bool) -> tuple[str, str]:
     try:
         want = _run(op, sample, grad)
@@ -81,25 +113,39 @@ def _difference(backend: str, op: Any, sample: Any, grad: bool, dynamic: bool, w
     torch._dynamo.reset()
     compiled = torch.compile(lambda *a, **k: op(*a, **k), backend=backend, dynamic=dynamic, **_OPTIONS.get(backend, {}))
     try:
-        torch.testing.assert_close(_run(compiled, sample, grad), want, rtol=1e-4, atol=1e-5, equal_nan=True)
+        found = _run(compiled, sample, grad)
+        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+        assert (mine := _strides(found)) == (eagers := _strides(want)), f"strides {mine}, not {eagers}"
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return ""
 
 
+def _strides(found: list[Any]) -> list[list[int]]:
+    """Those that matter: of dimensions with more than one element, where there is any."""
+    tensors = [t for t in found if isinstance(t, Tensor)]
+    return [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else [] for t in tensors]
+
+
 def _run(op: Any, sample: Any, grad: bool) -> list[Any]:
     """Results, gradients, and the arguments after the call, dense."""
     args = (sample.input, *sample.args), sample.kwargs
-    args, kwargs = pytree.tree_map_only(Tensor, lambda t: t.detach().clone().requires_grad_(t.requires_grad), args)
+    args, kwargs = pytree.tree_map_only(Tensor, _copied, args)
     torch.manual_seed(0)
     found = pytree.tree_leaves(op(*args, **kwargs))
     outputs = [t for t in found if isinstance(t, Tensor) and t.requires_grad]
     leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.requires_grad]
     if grad and outputs and leaves:
         losses = [(_dense(t).abs() if t.is_complex() else _dense(t)).double().sum() for t in outputs]
-        found += torch.autograd.grad(losses, leaves, allow_unused=True)
+        torch.autograd.backward(losses, inputs=leaves)
+        found += [t.grad for t in leaves]
     found += pytree.tree_leaves((args, kwargs))
     return [_dense(t).detach() if isinstance(t, Tensor) else t for t in found if isinstance(t, Tensor | int | float | bool)]
+
+
+def _copied(x: Tensor) -> Tensor:
+    """The same elements in the same layout, gaps included."""
+    return copy.deepcopy(x.detach()).requires_grad_(x.requires_grad)
 
 
 def _dense(tensor: Tensor) -> Tensor:

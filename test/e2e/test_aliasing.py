@@ -128,3 +128,30 @@ def test_gradients_of_what_was_computed_of_an_argument_before_it_changed() -> No
             (found,) = torch.autograd.grad(compiled(mine, weight).sum(), weight)
             (expected,) = torch.autograd.grad(fn(theirs, weight).sum(), weight)
             same([found, mine], [expected, theirs])
+
+
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "itself": lambda a: a,
+    "contiguous": lambda a: a.contiguous(),
+    "in place": lambda a: a.mul_(1),
+    "dropout in evaluation": lambda a: nn.functional.dropout(a, 0.5, False),
+    "expand": lambda a: a.expand(a.shape),
+    "reshape": lambda a: a.reshape(a.shape),
+    "view": lambda a: a.view(a.shape),
+    "detach": lambda a: a.detach(),
+    "slice": lambda a: a[:],
+    "part": lambda a: a[1:],
+    "part of detached": lambda a: a.detach()[1:],
+    "two views": lambda a: a.flatten()[:].view(a.shape),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_other_tensors(door: Door, name: str) -> None:
+    """A view of all of an input is that input for some ops alone, and has the gradient state of eager's."""
+    function = VIEWS[name]
+    for needs_grad in (False, True)[: 1 if name == "in place" else 2]:
+        a = x(3, 4).requires_grad_(needs_grad)
+        got, want = door(function, (a,))(a), function(a)
+        assert memory(got) == memory(want)
+        assert (got is a, got.requires_grad) == (want is a, want.requires_grad), needs_grad

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 import lamina
 
+aten = torch.ops.aten
 Function = Callable[[Tensor], Any]
 
 
@@ -56,6 +57,9 @@ FUNCTIONS: dict[str, Function] = {
     "fmod of two": lambda x: torch.fmod(x.contiguous(), x + 9),
     "dropout of nothing": lambda x: F.dropout(x, 0.0, True),
     "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "batch norm with update": lambda x: aten._batch_norm_with_update_functional(x, *torch.ones(4, x.shape[1]), 0.1, 1e-5)[0],
+    "max_unpool2d": lambda x: F.max_unpool2d(x, torch.arange(x[0, 0].numel()).view(x.shape[2:]).expand(x.shape), 2),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 2),
     "max_pool2d": lambda x: F.max_pool2d(x, 2),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
     "logsigmoid": F.logsigmoid,

@@ -37,6 +37,15 @@ CALLS: dict[Any, list[Call]] = {
     aten.as_strided_scatter.default: [call(x(12), x(2, 3), [2, 3], [6, 1], 1)],
     aten._fused_rms_norm.default: [call(ROW, [3], x(3), 1e-5), call(ROW, [3], None, None)],
     aten._log_softmax.default: [call(ROW, 1, False)],
+    aten._batch_norm_with_update_functional.default: [call(PLANE, C, C, C, C, 0.1, 1e-5)],
+    **{
+        op: [call(ROW, ROW, 1, d) for d in (torch.float32, torch.bfloat16)]
+        for op in (aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
+    },
+    aten.as_strided_copy.default: [call(x(12), [2, 3], [6, 1], 1)],
+    aten.index_add.default: [call(ROW, 0, torch.tensor(1), x(1, 3)), call(ROW, 0, index(1, 0), ROW, alpha=2)],
+    aten.index_copy.default: [call(ROW, 0, torch.tensor(1), x(1, 3)), call(ROW, 0, index(1, 0), ROW)],
+    aten.take.default: [call(ROW, torch.tensor(1)), call(ROW, index(1, 5))],
     aten._native_batch_norm_legit.no_stats: [call(PLANE, C, C, True, 0.1, 1e-5)],
     aten._native_batch_norm_legit_functional.default: [call(PLANE, C, C, C, C, t, 0.1, 1e-5) for t in (True, False)],
     aten._native_batch_norm_legit_no_training.default: [call(PLANE, C, C, C, C, 0.1, 1e-5)],

@@ -168,6 +168,31 @@ def is_dense(value: Tensor) -> bool:
     return True
 
 
+def memory_source(node: fx.Node) -> fx.Node | None:
+    """The argument whose memory a node's result lies in."""
+    memory = _memory(node)
+    return next((arg for arg in node.all_input_nodes if _memory(arg) & memory), None)
+
+
+def covers(base: Tensor, view: Tensor) -> bool:
+    """Whether all elements of a view in the same memory are elements of `base`."""
+    if view.numel() == 0 or has_same_layout(base, view):
+        return True
+    first, last = _extent(view)
+    start, end = _extent(base)
+    return is_dense(base) and start <= first and last <= end
+
+
+def has_same_layout(a: Tensor, b: Tensor) -> bool:
+    return (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+
+
+def _extent(value: Tensor) -> tuple[int, int]:
+    """The places of the first and the last element in memory."""
+    first = int(value.storage_offset())
+    return first, first + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
+
+
 def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
     """The first node of every storage, where it fills it with its values."""
     found: dict[int, fx.Node] = {}

@@ -55,10 +55,21 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     return filled
 
 
+def _softmax_backward(op: Any) -> Callable[..., Tensor]:
+    """On a CPU eager's op has no other type than its gradient's."""
+    decomposition = core_aten_decompositions()[op]
+
+    def run(grad: Tensor, out: Tensor, dim: int, dtype: torch.dtype) -> Any:
+        return decomposition(grad, out, dim, grad.dtype if grad.device.type == "cpu" else dtype)
+
+    return run
+
+
 TYPES: dict[Any, Callable[..., Any]] = {op: _typed(op, _like(i)) for op, i in _LIKE_ARGUMENT.items()} | {
     aten.addr.default: _typed(
         aten.addr.default, lambda x, a, b: torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
     ),
     aten.index_fill.int_Tensor: index_fill,
+    **{op: _softmax_backward(op) for op in (aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)},
     aten.block_diag.default: _typed(aten.block_diag.default, lambda blocks: promoted(*blocks)),
 }

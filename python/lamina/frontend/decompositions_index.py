@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import core_aten_decompositions
 
 from .decompositions_random import memory_order, turned_back
 
@@ -67,10 +68,43 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
-    """Elements that share a place are copied apart first, as in eager."""
-    if all(s or n < 2 for n, s in zip(x.shape, x.stride(), strict=True)):
+    """A copy of the memory that `x` lies in, from its start and as a row, takes the elements: `offset` counts from there.
+
+    Elements that share a place are copied apart first, as in eager.
+    """
+    if any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+        return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
+    offset = x.storage_offset() if offset is None else offset
+    end = max(_end(x.shape, x.stride(), x.storage_offset()), _end(size, stride, offset))
+    if x.shape == (end,) and x.is_contiguous():
         return NotImplemented
-    return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
+    order = memory_order(x)
+    whole = x.numel() == end and x.permute(order).is_contiguous()
+    row = x.permute(order).reshape(-1) if whole else x.as_strided((end,), (1,), 0)
+    return aten.as_strided_scatter.default(row, src, size, stride, offset).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
+    """The place in memory after the last element."""
+    return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
+
+
+def as_strided_copy(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    return x.as_strided(size, stride, offset).clone(memory_format=torch.contiguous_format)
+
+
+def _with_a_list(op: Any) -> Callable[..., Any]:
+    """torch's own decomposition, of an index without dimensions as a list of one."""
+    decomposition = core_aten_decompositions()[op]
+
+    def run(x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return decomposition(x, dim, index.reshape(-1), *args, **kwargs)
+
+    return run
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    return aten.index.Tensor(x.reshape(-1), [index])
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
@@ -138,6 +172,10 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_scatter.default: slice_scatter,
     aten.select_scatter.default: select_scatter,
     aten.as_strided_scatter.default: as_strided_scatter,
+    aten.as_strided_copy.default: as_strided_copy,
+    aten.index_add.default: _with_a_list(aten.index_add.default),
+    aten.index_copy.default: _with_a_list(aten.index_copy.default),
+    aten.take.default: take,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
     aten.copy.default: copy,

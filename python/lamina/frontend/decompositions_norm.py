@@ -192,6 +192,14 @@ def batch_norm(
     return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
 
 
+def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
+    """On a GPU the backward pass reads cuDNN's `reserve`."""
+    if x.device.type != "cpu":
+        return NotImplemented
+    out, mean, rstd, new_mean, new_var = batch_norm_training(x, *args)
+    return out, mean, rstd, x.new_zeros((0,), dtype=torch.uint8), new_mean, new_var
+
+
 NORMS: dict[Any, Callable[..., Any]] = {
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
@@ -201,6 +209,7 @@ NORMS: dict[Any, Callable[..., Any]] = {
     aten._fused_rms_norm.default: fused_rms_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten._native_batch_norm_legit_functional.default: batch_norm_functional,
+    aten._batch_norm_with_update_functional.default: batch_norm_with_update,
     aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
     aten.native_batch_norm.default: batch_norm,
 }

@@ -23,7 +23,8 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 # Ops whose kernels for fake tensors tell other layouts than eager's have, by the packet of their overloads: the first give
 # row-major results, of the second the first result has its channels last where the input has, and is row-major otherwise. The
-# results of the third lie as a product of the same tensors: their kernels for fake tensors expand the tensors first.
+# results of the third lie as a product of the same tensors: their kernels for fake tensors expand the tensors first. Those of the
+# last are as the second on a CPU and row-major on a GPU.
 _ROW_MAJOR = (
     aten.rrelu, aten.rrelu_with_noise, aten.rrelu_with_noise_functional, aten.log_sigmoid_forward, aten.pow.Scalar,
     aten.upsample_nearest1d, aten._upsample_nearest_exact1d,
@@ -32,6 +33,7 @@ _CHANNELS_LAST_OR_ROW_MAJOR = (
     aten.roll, aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
     aten._native_batch_norm_legit_no_training, aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
 )  # fmt: skip
+_CHANNELS_LAST_ON_CPU = (aten.max_unpool2d, aten.channel_shuffle, aten.native_channel_shuffle)
 _AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
 
 
@@ -79,7 +81,8 @@ def _results(op: torch._ops.OpOverload, called: Callable[..., Any], args: Any, k
         found = pytree.tree_leaves(called(*args, **kwargs))
         if op in _ROW_MAJOR or op.overloadpacket in _ROW_MAJOR:
             return [t.contiguous() if isinstance(t, Tensor) else t for t in found]
-        if op.overloadpacket in _CHANNELS_LAST_OR_ROW_MAJOR:
+        on_cpu = op.overloadpacket in _CHANNELS_LAST_ON_CPU and args[0].device.type == "cpu"
+        if on_cpu or op.overloadpacket in _CHANNELS_LAST_OR_ROW_MAJOR:
             found[0] = found[0].contiguous(memory_format=suggest_memory_format(args[0]))
     return found
 

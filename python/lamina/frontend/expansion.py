@@ -47,10 +47,10 @@ class Expansion:
 
     @cached_property
     def is_copyable(self) -> bool:
-        """Whether each result is one dense tensor with memory of its own, or an argument's."""
+        """Whether each result is one dense tensor that fills memory of its own, or an argument's."""
         own = {n for n in pytree.tree_leaves(self.results) if isinstance(n, fx.Node) and n not in self.shared}
         values = [n.meta["val"] for n in own]
-        if not all(isinstance(value, Tensor) and is_dense(value) for value in values):
+        if not all(isinstance(value, Tensor) and is_dense(value) and not value.storage_offset() for value in values):
             return False
         return len({storage(value) for value in values}) == len(values)
 

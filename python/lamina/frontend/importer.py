@@ -27,6 +27,7 @@ from .half import HALF
 from .locations import origin_of, source_of, where
 from .random_bits import BITS
 from .repairs import repair
+from .strided import rewrite_strided
 from .uniform import fold_comparisons
 
 
@@ -160,6 +161,7 @@ def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options
     """
     options = options or Options()
     fold_comparisons(gm.graph)
+    rewrite_strided(gm.graph)
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
     reasons = {node: reason for node in nodes if (reason := support.reason(node)) is not None}
     while True:

@@ -8,6 +8,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import support
+from .aliases import covers, memory_source
 from .effects import WITH_EFFECTS
 from .interface import attribute
 
@@ -25,6 +26,8 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
         target, args = args[1], args[2:]  # type: ignore[assignment]
     if target is _COND:
         return _why_branches(node, gm)
+    if target is torch.ops.aten.as_strided.default and _reads_memory(node):
+        return "a place in the memory of an input, which may hold more than the input's elements"
     if not isinstance(target, torch._ops.OpOverload):
         return "a higher-order op" if isinstance(target, torch._ops.HigherOrderOperator) else "no op of torch"
     for arg in (*args, *node.kwargs.values()):
@@ -54,6 +57,20 @@ def why_value(value: Any, result: bool = False) -> str | None:
     if any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset())):
         return "a size that depends on tensors' values"
     return None
+
+
+def _reads_memory(node: fx.Node) -> bool:
+    """Whether a strided view is of an input's memory at a place that the input's elements do not tell: `storage_offset` counts from
+    the start of that memory, and the view may reach what lies around and between them. Nothing is read for what is returned."""
+    if all(user.op == "output" for user in node.users):
+        return False
+    base = node.args[0]
+    while (source := memory_source(base)) is not None:
+        base = source
+    if base.op != "placeholder":
+        return False
+    offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+    return offset is not None or not covers(base.meta["val"], node.meta["val"])
 
 
 def _results(node: fx.Node) -> Any:

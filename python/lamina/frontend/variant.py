@@ -22,6 +22,7 @@ from .module_state import ModuleState
 from .normalise import fold_weights
 from .reading import writes_to
 from .retrace import updates_statistics
+from .returned import returned_views
 from .split import compile_graph
 from .trace import Inference, Traced, inference
 
@@ -62,6 +63,7 @@ class Variant:
         self._binding = self._everything
         self._by_autograd: dict[Hashable, Run] = {}
         self._writes = _writes_to_arguments(traced.program.graph_module.graph)
+        self._views = returned_views(traced.program.graph)
         self._finish = _finisher(traced.out_spec, traced.assigned)
         self.refresh()
 
@@ -82,7 +84,9 @@ class Variant:
             return self._finish(self.by_autograd(args, tensors, needs, shared)(*args))
         run = self._run or self.load()
         results = run(*tensors)
-        return self._finish(self._store(results, tensors) if self._mutated else results)
+        if self._mutated:
+            results = self._store(results, tensors)
+        return self._finish(self._as_returned(results, tensors) if self._views else results)
 
     def wants_grad(self, tensors: Sequence[Tensor]) -> bool:
         """Returns whether a call needs gradients, given that it is in grad mode."""
@@ -145,6 +149,12 @@ class Variant:
                 if i is not None:
                     self._binding.argument(i, tensors).copy_(value)
         return results[count:]
+
+    def _as_returned(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
+        found = list(results)
+        for view in self._views:
+            found[view.result] = view.made(found[view.result], self._everything.argument(view.argument, tensors))
+        return found
 
 
 def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | None]:

@@ -1,0 +1,76 @@
+"""Results that view an argument, as the tensors that eager returns.
+
+A program returns the argument itself where a result has its elements in its places; eager does so for some ops alone (contiguous,
+dropout in evaluation) and makes another tensor in all others (`x[:]`, expand, detach), with the gradient state of a view.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .aliases import memory_source
+
+aten = torch.ops.aten
+
+_DETACHED = (aten.detach.default, aten.detach_.default)
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A result that is another tensor over the memory of an argument.
+
+    result    its number
+    argument  the argument's
+    detached  it has no part in gradients
+    """
+
+    result: int
+    argument: int
+    detached: bool
+
+    def made(self, result: Tensor, argument: Tensor) -> Tensor:
+        if result.dtype != argument.dtype or result.is_conj() != argument.is_conj() or result.is_neg() != argument.is_neg():
+            return result
+        if self.detached:
+            return argument.detach() if result is argument else result
+        if result is not argument and not argument.requires_grad:
+            return result
+        return argument.as_strided(result.shape, result.stride(), result.storage_offset())
+
+
+def returned_views(graph: fx.Graph) -> tuple[Returned, ...]:
+    """Returns the results of a graph, which is what eager runs, that view an argument and are not that argument."""
+    arguments = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    found = []
+    for i, output in enumerate(graph.output_node().args[0]):  # type: ignore[arg-type]
+        if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
+            continue
+        node, same, detached = output, True, False
+        while node not in arguments and (source := memory_source(node)) is not None:
+            same = same and _returns_argument(node, source)
+            detached = detached or node.target in _DETACHED
+            node = source
+        if node in arguments and not same:
+            found.append(Returned(i, arguments[node], detached))
+    return tuple(found)
+
+
+def _returns_argument(node: fx.Node, source: fx.Node) -> bool:
+    """Whether eager's op returns the tensor that it is given: asked of torch, on tensors without memory."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if node.target._schema.is_mutable:
+        return True
+    tensors = {n: _on_meta(n) for n in node.all_input_nodes}
+    with torch.no_grad():
+        made = node.target(*fx.map_arg(node.args, tensors.__getitem__), **fx.map_arg(node.kwargs, tensors.__getitem__))
+    return made is tensors[source]
+
+
+def _on_meta(node: fx.Node) -> Any:
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")

@@ -1,0 +1,32 @@
+"""Arguments in forms that torch's decompositions do not take, or give other types for than eager does."""
+
+import pytest
+import torch
+from doors import DOORS
+from torch import Tensor
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("index", [torch.tensor(1), torch.tensor(1, dtype=torch.int32)], ids=["int64", "int32"])
+def test_indices_without_dimensions(door: str, index: Tensor) -> None:
+    def f(x: Tensor, i: Tensor) -> list[Tensor]:
+        row = torch.full((1, x.shape[1]), 0.5)
+        return [x.index_add(0, i, row, alpha=2), x.index_copy(0, i.long(), row), x.index_fill(0, i.long(), 3.0), x.take(i.long())]
+
+    x = torch.randn(3, 5).requires_grad_()
+    got, want = DOORS[door](f, (x, index))(x, index), f(x, index)
+    torch.testing.assert_close(got, want)
+    weights = [torch.rand_like(y) for y in want]
+    torch.testing.assert_close(torch.autograd.grad(got, x, weights), torch.autograd.grad(want, x, weights))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_softmax_backward_of_another_type(door: str) -> None:
+    """On a CPU the gradient of a half input is f32, as the gradients that it is made of are."""
+
+    def f(g: Tensor, y: Tensor) -> list[Tensor]:
+        ops = (torch.ops.aten._softmax_backward_data, torch.ops.aten._log_softmax_backward_data)
+        return [op(g, y, 1, torch.bfloat16) for op in ops]
+
+    g, y = torch.randn(3, 1000), torch.randn(3, 1000).softmax(1)
+    torch.testing.assert_close(DOORS[door](f, (g, y))(g, y), f(g, y))

@@ -1,0 +1,81 @@
+"""Views and scatters by strides: `storage_offset` counts from the start of the memory that a tensor lies in, by both doors."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from doors import DOORS, same
+from torch import Tensor
+
+import lamina
+
+SIZE, STRIDE, OFFSET = (2, 3), (2, 1), 13
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "as_strided": lambda x: x.as_strided(SIZE, STRIDE, OFFSET) * 2,
+    "as_strided without an offset": lambda x: x.as_strided(SIZE, STRIDE) * 2,
+    "as_strided of a view": lambda x: (x * 2)[1:].as_strided(SIZE, STRIDE, OFFSET) + 1,
+    "as_strided of a transposed view": lambda x: (x * 2).t()[1:].as_strided(SIZE, STRIDE) + 1,
+    "as_strided twice": lambda x: x.as_strided(SIZE, STRIDE, OFFSET).as_strided((2,), (1,), 14) * 2,
+    "as_strided as a result": lambda x: (x * 2).as_strided((3, 5), (1, 3)),
+    "as_strided of all as a result": lambda x: (x * 2).as_strided(x.shape[::-1], x.clone().stride()[::-1]),
+    "as_strided with gaps as a result": lambda x: (x * 2).as_strided((2, 2), (1, 5), 2),
+    "as_strided with overlaps": lambda x: (x * 2).as_strided((5, 3), (2, 1)).cos(),
+    "as_strided_": lambda x: (x * 2)[1:].as_strided_(SIZE, STRIDE, 3) + 1,
+    "as_strided_copy": lambda x: torch.as_strided_copy(x, SIZE, STRIDE, OFFSET),
+    "as_strided_copy of a view": lambda x: torch.as_strided_copy((x * 2)[1:], SIZE, STRIDE, 3),
+    "as_strided_scatter": lambda x: torch.as_strided_scatter(x, torch.ones(2, 2), (2, 2), (2, 1), OFFSET),
+    "as_strided_scatter of a view": lambda x: torch.as_strided_scatter((x * 2)[1:], torch.ones(2, 2), (2, 2), (2, 1), 3),
+    "as_strided_scatter without an offset": lambda x: torch.as_strided_scatter((x * 2)[1:], torch.ones(2, 2), (2, 2), (2, 1)),
+    "as_strided_scatter twice": lambda x: torch.as_strided_scatter(
+        torch.as_strided_scatter((x * 2)[1:], torch.ones(2, 2), (2, 2), (2, 1), 3), torch.zeros(2), (2,), (3,), 7
+    ),
+}
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "plain": lambda x: x,
+    "with an offset": lambda x: x[2:],
+    "transposed": lambda x: x.t()[1:],
+    "with gaps": lambda x: x[1:, 1:4],
+    "every second row": lambda x: x[1::2],
+}
+
+
+GRADIENTS = [name for name in FUNCTIONS if "scatter" not in name]  # eager has those of scatters for contiguous tensors alone
+
+
+def of_each(function: Callable[[Tensor], Tensor]) -> Callable[..., list[Tensor]]:
+    return lambda *inputs: [function(x) for x in inputs]
+
+
+def loss(results: list[Tensor]) -> Tensor:
+    return torch.stack([(y * torch.arange(1.0, 1 + y.numel()).view(y.shape)).sum() for y in results]).sum()
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(door: str, name: str) -> None:
+    inputs = tuple(arrange(torch.arange(49.0).view(7, 7)) for arrange in LAYOUTS.values())
+    run = of_each(FUNCTIONS[name])
+    same(DOORS[door](run, inputs)(*inputs), run(*inputs))
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(door: str, name: str) -> None:
+    inputs = tuple(arrange(torch.arange(49.0).view(7, 7)).requires_grad_() for arrange in LAYOUTS.values())
+    run = of_each(FUNCTIONS[name])
+    want = torch.autograd.grad(loss(run(*inputs)), inputs)
+    same(torch.autograd.grad(loss(DOORS[door](run, inputs)(*inputs)), inputs), want)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_input_elsewhere_in_its_memory(door: str) -> None:
+    """The place is that in the memory of the call's tensor, not of the example."""
+    run = DOORS[door](FUNCTIONS["as_strided"], (torch.zeros(3, 7),))
+    for x in (torch.arange(21.0).view(3, 7), torch.arange(49.0).view(7, 7)[2:5]):
+        same(run(x), FUNCTIONS["as_strided"](x))
+
+
+def test_places_in_an_inputs_memory_are_listed() -> None:
+    for offset, eager in ((None, []), (1, ["aten.as_strided.default"])):
+        report = lamina.explain(lambda x: x.as_strided((3,), (2,), offset) * 2, (torch.zeros(7, 7),), show=False)  # noqa: B023
+        assert [call.callee for graph in report.graphs for call in graph.externals] == eager
