@@ -311,6 +311,37 @@ def test_weights_that_are_tied_and_untied() -> None:
         compiled(a)
 
 
+def test_a_submodule_with_two_names() -> None:
+    """Its parameters and those of the model are arguments once, so that nothing shares memory with what the model changes."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = self.again = nn.Linear(4, 4)
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, a: Tensor) -> tuple[Tensor, Tensor]:
+            b = self.again(a)
+            self.total.add_(a.detach().sum(0))
+            return b.sin() + self.linear(b), b
+
+    model = Model()
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        compiled = ahead(model, x(3, 4))
+    for grad in (False, True, True):
+        a = x(3, 4).requires_grad_(grad)
+        with torch.set_grad_enabled(grad):
+            one, other = compiled(a), twin(a)
+        same((one, model.total), (other, twin.total))
+        if grad:
+            found, expected = (
+                torch.autograd.grad((y * y).sum() + z.sum(), [a, *m.parameters()]) for (y, z), m in ((one, model), (other, twin))
+            )
+            same(found, expected)
+    assert not compiled._current.traced.others
+
+
 def test_another_dtype_of_the_model() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     compiled = ahead(lambda a: model(a.to(model[0].weight.dtype)).float(), x(3, 4))
