@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .aliases import storage
+from .aliases import sharing, storage
 from .module_state import Place
 from .trace import Slot
 
@@ -71,6 +71,4 @@ class Binding:
         memory = list(map(storage, tensors))
         if len(set(memory)) == len(memory) and not any(map(self._memory.__contains__, memory)) and self._apart:
             return None
-        numbers: dict[int, int] = {}
-        everything = [a for a in self.arrange(tensors) if isinstance(a, Tensor)]
-        return tuple((numbers.setdefault(storage(t), len(numbers)), t.storage_offset()) for t in everything)
+        return sharing([a for a in self.arrange(tensors) if isinstance(a, Tensor)])
