@@ -21,7 +21,7 @@ from .assigned import Assignments
 from .autograd_functions import kept
 from .decompositions import Table, table
 from .foreign import Foreign
-from .module_state import Place, autocast_state
+from .module_state import Place, autocast_state, has_global_hooks
 from .padded import leave_room
 from .regions import flat, without_grad_modes
 from .retrace import decomposed
@@ -158,6 +158,8 @@ def _memory(tensor: Tensor) -> int | None:
 
 
 def _check_hooks(module: nn.Module, grad: bool) -> None:
+    if has_global_hooks():
+        raise CompileError("torch has hooks for all modules, which a graph does not keep", remedy="remove them while compiling")
     for name, child in module.named_modules() if grad else ():
         if child._backward_hooks or child._backward_pre_hooks:
             raise CompileError(
