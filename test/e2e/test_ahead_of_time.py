@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from doors import NO_CACHE, same
 from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
 
 import lamina
 
@@ -192,6 +193,36 @@ def test_a_buffer_that_the_model_changes_as_input() -> None:
             same(model.total, twin.total)
 
 
+def test_memory_that_is_exchanged_by_data() -> None:
+    """What is assigned to `data` of a parameter or buffer may share memory with an argument or with another tensor of the model."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4))
+            self.register_buffer("other", torch.zeros(4))
+
+        def forward(self, a: Tensor) -> Tensor:
+            self.seen.add_(1)
+            return a * 2 + self.other
+
+    model = Model()
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        compiled = ahead(model, x(4))
+        for step in range(4):
+            a = x(4)
+            b = a.clone()
+            for m, given in ((model, a), (twin, b)):
+                if step == 1:
+                    m.seen.data = given
+                if step == 2:
+                    m.other.data = m.seen.data
+                if step == 3:
+                    m.seen.data, m.other.data = torch.ones(8)[::2], torch.ones(4)
+            same((compiled(a), a, model.seen), (twin(b), b, twin.seen))
+
+
 def test_modes_of_submodules_are_seen() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Sequential(nn.Dropout(0.5)))
     twin = copy.deepcopy(model)
@@ -242,6 +273,28 @@ def test_hooks_are_seen() -> None:
     second.remove()
     third.remove()
     same(compiled(a), model(a))
+
+
+@pytest.mark.parametrize("model", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), lambda a: F.relu(a) * 2], ids=["module", "function"])
+def test_hooks_of_all_modules_are_called(model: Callable[..., Any]) -> None:
+    compiled = ahead(model, x(2, 3))
+    for register, hook in (
+        (module_hooks.register_module_forward_hook, lambda module, args, out: out + 1),
+        (module_hooks.register_module_forward_hook, lambda module, args, out: out * 2),
+        (module_hooks.register_module_forward_pre_hook, lambda module, args: (args[0] + 3,)),
+        (module_hooks.register_module_full_backward_hook, lambda module, args, out: tuple(g * 2 for g in args)),
+    ):
+        a = x(2, 3)
+        same(compiled(a), model(a))
+        handle = register(hook)
+        try:
+            same(compiled(a), model(a))
+            same(gradients(compiled, a), gradients(model, a))
+            with pytest.raises(lamina.CompileError, match="hooks for all modules"):
+                ahead(model, a)
+        finally:
+            handle.remove()
+        same(compiled(a), model(a))
 
 
 def test_backward_hooks_are_no_silent_loss() -> None:
@@ -309,6 +362,37 @@ def test_weights_that_are_tied_and_untied() -> None:
     model.double()
     with pytest.raises(RuntimeError, match="dtype"):
         compiled(a)
+
+
+def test_a_submodule_with_two_names() -> None:
+    """Its parameters and those of the model are arguments once, so that nothing shares memory with what the model changes."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = self.again = nn.Linear(4, 4)
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, a: Tensor) -> tuple[Tensor, Tensor]:
+            b = self.again(a)
+            self.total.add_(a.detach().sum(0))
+            return b.sin() + self.linear(b), b
+
+    model = Model()
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        compiled = ahead(model, x(3, 4))
+    for grad in (False, True, True):
+        a = x(3, 4).requires_grad_(grad)
+        with torch.set_grad_enabled(grad):
+            one, other = compiled(a), twin(a)
+        same((one, model.total), (other, twin.total))
+        if grad:
+            found, expected = (
+                torch.autograd.grad((y * y).sum() + z.sum(), [a, *m.parameters()]) for (y, z), m in ((one, model), (other, twin))
+            )
+            same(found, expected)
+    assert not compiled._current.traced.others
 
 
 def test_another_dtype_of_the_model() -> None:

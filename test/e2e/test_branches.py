@@ -97,3 +97,23 @@ def test_branches_with_effects_are_refused_in_strict_mode() -> None:
 
     with torch.no_grad(), pytest.raises(CompileError, match="may run only where it is taken"):
         lamina.compile(drops, (torch.randn(4),), options={"strict": True, "cache": False})
+
+
+@pytest.mark.parametrize("door", ["aot", "jit"])
+def test_gradients_of_branches_in_different_layouts(door: str) -> None:
+    """The gradient of a product is row-major, that of the copy of a transpose is not; torch refuses such a pair."""
+
+    def product_or_transpose(a: Tensor, b: Tensor) -> Tensor:
+        return torch.cond(a.sum() > 0, lambda a, b: a @ b, lambda a, b: (a * b).t().contiguous(), (a, b)) * 3
+
+    torch._dynamo.reset()
+    inputs = torch.rand(5, 5), torch.rand(5, 5)
+    ahead = lamina.compile(product_or_transpose, tuple(t.clone().requires_grad_() for t in inputs), options=NO_CACHE)
+    compiled = ahead if door == "aot" else torch.compile(product_or_transpose, backend=BACKEND, options=NO_CACHE)
+    for sign in (1, -1):
+        a, b = ((t * sign).requires_grad_() for t in inputs)
+        weights = torch.randn(5, 5)
+        found = torch.autograd.grad((compiled(a, b) * weights).sum(), (a, b))
+        plain = a @ b if sign > 0 else (a * b).t()
+        expected = torch.autograd.grad((plain * weights * 3).sum(), (a, b))
+        torch.testing.assert_close(found, expected)

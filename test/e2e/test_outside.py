@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "mutates an argument": (mutates_an_argument, lambda: (normal(5, grad=False),)),
     "mutates views": (mutates_views, lambda: (normal(5, 3, grad=False),)),
     "map": (maps, lambda: (normal(4, 3), normal(3))),
-    "while_loop": (loops, lambda: (normal(3, grad=False),)),
+    "while_loop": (loops, lambda: (normal(3),)),
     "scan": (scans, lambda: (normal(5, 3, grad=False),)),
     "complex scalar": (lambda z: z * (1 + 2j) + 1, lambda: (normal(4, dtype=torch.complex64),)),
     "angle": (lambda z: (z * z).angle() * 2, lambda: (normal(4, dtype=torch.complex64),)),

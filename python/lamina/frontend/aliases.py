@@ -4,6 +4,7 @@ Tensors at the linalg level are values; which of them share memory is read off t
 eager's tensors do. The compiled graph returns every storage once (its base), and the program's outputs are views of these.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -105,6 +106,29 @@ class Outputs:
 
 def storage(value: Tensor) -> int:
     return value.untyped_storage()._cdata
+
+
+def sharing(tensors: Sequence[Tensor]) -> Hashable:
+    """Returns how tensors lie in memory that several of them share; None where all lie apart. Equal for two calls that AOTAutograd
+    makes the same program for: where they share what is written, it passes the tensor that they view, or all of the memory."""
+    memory = list(map(storage, tensors))
+    if len(set(memory)) == len(memory):
+        return None
+    numbers: dict[Any, int] = {}
+    return tuple(
+        (numbers.setdefault(held, len(numbers)), numbers.setdefault(id(t), len(numbers)), t.storage_offset(), _extent(t), _base(t))
+        for held, t in zip(memory, tensors, strict=True)
+    )
+
+
+def _extent(tensor: Tensor) -> int:
+    return tensor.untyped_storage().nbytes()
+
+
+def _base(tensor: Tensor) -> Hashable:
+    """What a tensor is a view of for autograd."""
+    base = tensor._base
+    return None if base is None else (tuple(base.shape), base.stride(), base.storage_offset(), base.dtype)
 
 
 def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outputs:

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.flat_apply import flat_apply, func_to_graphable, to_graphable
+from torch._ops import HigherOrderOperator, _higher_order_ops
 from torch.fx.experimental.proxy_tensor import track_tensor_tree
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
+
+from .regions import left_out
 
 
 @contextmanager
@@ -40,14 +42,17 @@ def kept() -> Iterator[None]:
         torch.autograd.Function.apply = plain  # type: ignore[method-assign]
 
 
-class _Call:
-    """The call of a function with the arguments that are no tensors; called with those that are."""
+class _Call(HigherOrderOperator):
+    """The call of a function with the arguments that are no tensors; called with those that are. As the target of a node it needs
+    nothing else in the graph, so that torch.export may move it into the graph of a region."""
 
     def __init__(self, function: type[torch.autograd.Function], leaves: list[Any], spec: pytree.TreeSpec) -> None:
+        super().__init__(f"lamina_{function.__name__}")
+        del _higher_order_ops[self._name]  # it lives as long as its graph
+        self.__module__ = __name__  # torch writes what is its own into a graph's code by name
         self.function, self.spec = function, spec
         self.leaves = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self.__name__ = self.__qualname__ = function.__name__
 
     def __call__(self, *tensors: Tensor) -> Any:
         leaves = list(self.leaves)
@@ -64,19 +69,10 @@ def _recorded(cls: type[torch.autograd.Function], call: Callable[..., Any], args
         return call(*args, **kwargs)
     below = torch._C._dispatch_tls_local_include_set().remove(torch._C.DispatchKey.PreDispatch)
     without = torch._C._dispatch_tls_local_exclude_set() | torch._C.DispatchKeySet(torch._C.DispatchKey.PreDispatch)
-    with torch._C._ForceDispatchKeyGuard(below, without):
+    with torch._C._ForceDispatchKeyGuard(below, without), left_out(mode.tracer.graph):  # regions in its forward are its own
         results = call(*args, **kwargs)
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    tracer = mode.tracer
-    _, function = func_to_graphable(_Call(cls, leaves, spec))
-    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
-    _, taken = to_graphable((tensors, {}))
-    names = []
-    for kind, value in (("function", function), ("arguments", taken)):
-        names.append(tracer.get_fresh_qualname(f"{cls.__name__}_{kind}"))
-        setattr(tracer.root, names[-1], value)
-    specs = [tracer.create_proxy("get_attr", name, (), {}) for name in names]
-    proxies = pytree.tree_map(tracer.unwrap_proxy, tensors)
-    made = tracer.create_proxy("call_function", flat_apply, (*specs, *proxies), {})
-    track_tensor_tree(results, made, constant=None, tracer=tracer)
+    tensors = tuple(mode.tracer.unwrap_proxy(leaf) for leaf in leaves if isinstance(leaf, Tensor))
+    made = mode.tracer.create_proxy("call_function", _Call(cls, leaves, spec), tensors, {})
+    track_tensor_tree(results, made, constant=None, tracer=mode.tracer)
     return results

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .aliases import storage
+from .aliases import sharing
 from .module_state import Place
 from .trace import Slot
 
@@ -43,8 +43,6 @@ class Binding:
         """Looks the model's tensors up again. To be called with COMPILING held: while torch.export traces a model, it holds fake
         tensors in their place."""
         self.values = [held[name] for held, name in self._places]
-        self._memory = set(map(storage, self.values))
-        self._apart = len(self._memory) == len(self.values)
 
     def bound(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Returns `run` as a function of the call's tensors."""
@@ -67,10 +65,6 @@ class Binding:
         return found
 
     def shared(self, tensors: Sequence[Tensor]) -> Hashable:
-        """Returns which arguments lie in one memory and where in it; None where all lie apart."""
-        memory = list(map(storage, tensors))
-        if len(set(memory)) == len(memory) and not any(map(self._memory.__contains__, memory)) and self._apart:
-            return None
-        numbers: dict[int, int] = {}
-        everything = [a for a in self.arrange(tensors) if isinstance(a, Tensor)]
-        return tuple((numbers.setdefault(storage(t), len(numbers)), t.storage_offset()) for t in everything)
+        """Returns how arguments lie in memory that several share; None where all lie apart. Tensors of the model are looked at too,
+        whose memory `parameter.data = other` exchanges."""
+        return sharing([a for a in self.arrange(tensors) if isinstance(a, Tensor)])

@@ -4,11 +4,16 @@ Branches are pure and neither change nor return their operands (torch.cond sees 
 branch that is not taken is kept from it: indices become 0 there. What would draw random numbers in it is refused.
 """
 
+import importlib
 import operator
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.core.errors import CompileError
 
@@ -17,8 +22,32 @@ from .interface import attribute
 from .locations import origin_of, where
 
 aten = torch.ops.aten
+_TORCH_COND: Any = importlib.import_module("torch._higher_order_ops.cond")  # the package has a function of that name
 # Ops that check indices, with the argument that holds them: a tensor, or a list of tensors and None.
 _INDEXED = {aten.embedding.default: 1, aten.gather.default: 2, aten.index_select.default: 2, aten.index.Tensor: 1}
+
+
+@contextmanager
+def any_layout() -> Iterator[None]:
+    """While AOTAutograd traces in this thread, lets branches give gradients that differ in their strides, as those of a product and
+    of a transpose do. torch refuses them; in eager each call has the strides of its own branch."""
+    thread, plain = threading.get_ident(), _TORCH_COND._merge_output
+
+    def merge(a: Any, b: Any, mode: Any) -> Any:
+        try:
+            return plain(a, b, mode)
+        except (RuntimeError, AssertionError):
+            if threading.get_ident() != thread or type(a) is not FakeTensor or type(b) is not FakeTensor:
+                raise
+            with mode:
+                dense = torch.empty_like(a)
+                return plain(dense, torch.empty_strided(b.shape, dense.stride(), dtype=b.dtype, device=b.device), mode)
+
+    _TORCH_COND._merge_output = merge
+    try:
+        yield
+    finally:
+        _TORCH_COND._merge_output = plain
 
 
 def inline(graph: fx.Graph, outputs: list[Any], gm: fx.GraphModule) -> list[Any]:

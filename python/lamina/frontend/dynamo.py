@@ -14,6 +14,7 @@ from lamina.core.options import Options
 from .aliases import storage
 from .attention import keep_whole
 from .backend_error import passed_on
+from .branches import any_layout
 from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
 from .padded import leave_room
@@ -94,7 +95,8 @@ def autograd(
         partition_fn=partition,
         keep_inference_input_mutations=False,
     )
-    compiled: Callable[..., Any] = through(gm, example_inputs)
+    with any_layout():
+        compiled: Callable[..., Any] = through(gm, example_inputs)
     return compiled
 
 

@@ -28,7 +28,7 @@ class Foreign(TorchFunctionMode):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self._root = module
-        self._own = {original(m) for m in module.modules()} | set(module.modules())
+        self._own = {*map(_state, map(original, module.modules())), *map(_state, module.modules())}
         self._tensors: dict[Hashable, Tensor] = {}
         self._before: list[Snapshot] = []
         self.modules: list[nn.Module] = []
@@ -54,10 +54,10 @@ class Foreign(TorchFunctionMode):
         nn.Module._call_impl = self._plain  # type: ignore[method-assign]
 
     def _called(self, module: nn.Module) -> None:
-        if module in self._own:
+        if _state(module) in self._own:
             return
-        parts = set(module.modules())
-        if self._root not in parts:  # torch.export wraps the module
+        parts = set(map(_state, module.modules()))
+        if _state(self._root) not in parts:  # torch.export wraps the module
             self.modules.append(module)
             self._before.append(Snapshot(module))
             self._own |= parts
@@ -91,6 +91,11 @@ class Foreign(TorchFunctionMode):
     def tensor(self, constant: Tensor) -> Tensor:
         """Returns the tensor that the model used where the graph holds `constant`, a copy without its need of gradients."""
         return self._tensors.get(_memory(constant), constant)
+
+
+def _state(module: nn.Module) -> int:
+    """What a module has in common with the proxy that torch.export makes of one that has several names."""
+    return id(module.__dict__)
 
 
 def _memory(tensor: Tensor) -> Hashable:

@@ -14,7 +14,7 @@ from lamina.core.options import Options
 from .arguments import Arguments, made
 from .as_module import StandIn, as_module, signature_of
 from .exclusive import COMPILING
-from .module_state import ModuleState, autocast_state, is_traced
+from .module_state import ModuleState, autocast_state, has_global_hooks, is_traced
 from .trace import trace
 from .variant import Variant
 
@@ -31,7 +31,7 @@ class CompiledModel(StandIn):
     hooks, submodules, another grad mode or autocast state, and arguments that are one object get a variant, compiled at the first
     such call; the last eight are kept. Other attributes of Python are constants, with the values that they had when a variant was
     traced. Inside torch.func transforms, FakeTensorMode, make_fx and other dispatch modes the model itself runs, as they have to
-    see its operations.
+    see its operations, and so it does while torch has hooks for all modules (register_module_forward_hook).
 
     A copy compiles anew, and a pickle does when it is loaded.
     """
@@ -73,14 +73,14 @@ class CompiledModel(StandIn):
         if tensors is None or not variant.watch.holds(tensors):
             found = self._find(args, kwargs)
             if found is None:
-                return self.module(*args, **kwargs)
+                return self._model(*args, **kwargs)
             tensors, variant = found
         try:
             return variant(tensors)
         except (TypeError, ValueError, AttributeError, RuntimeError):
             found = self._find(args, kwargs)
             if found is None:
-                return self.module(*args, **kwargs)
+                return self._model(*args, **kwargs)
             if found[1] is variant:
                 raise
         return found[1](found[0])
@@ -88,7 +88,7 @@ class CompiledModel(StandIn):
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Tensor, ...], Variant] | None:
         """The tensors of a call and the variant for it; None where the model itself has to run. TypeError or ValueError that name
         an argument that is not like the example's."""
-        if is_traced() or any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
+        if is_traced() or has_global_hooks() or any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
             return None
         args, kwargs = self._arguments.bind(args, kwargs)
         form = self._arguments

@@ -86,6 +86,11 @@ class ModuleState:
         return _native.Watch(items, sizes, results, tuple(pattern), (Tensor, nn.Parameter))
 
 
+def has_global_hooks() -> bool:
+    """Returns whether torch calls hooks for every module, and so for those that stand around a model while it is traced."""
+    return any(_GLOBAL_HOOKS)
+
+
 _NOT_TRACED = [(torch._C._len_torch_dispatch_stack, (), 0), (torch._C._functorch.peek_interpreter_stack, (), None)]
 
 

@@ -80,8 +80,22 @@ def faked(args: Sequence[Any], changing: Collection[int] = ()) -> Iterator[list[
         yield [_fake(mode, a.to(device) if i in changing else a) for i, a in enumerate(args)]
 
 
+def writes_to_arguments() -> bool:
+    """Returns whether the graph that AOTAutograd has just traced changes an argument; True where that is not known."""
+    context = TracingContext.try_get()
+    found = None if context is None else context.fw_metadata
+    return found is None or any(info.mutates_data or info.mutates_metadata for info in found.input_info)
+
+
 def _fake(mode: FakeTensorMode, value: Any) -> Any:
-    return mode.from_tensor(value, static_shapes=True) if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    fake = mode.from_tensor(value, static_shapes=True)
+    if type(value) in (Tensor, torch.nn.Parameter) and value.layout is torch.strided:  # what shares memory is taken from all of it
+        memory, whole = fake.untyped_storage(), value.untyped_storage().nbytes()
+        if memory.nbytes() < whole:
+            memory.resize_(whole)
+    return fake
 
 
 def device_of(args: Sequence[Any]) -> torch.device:

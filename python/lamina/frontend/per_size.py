@@ -1,4 +1,4 @@
-"""Graphs with open sizes or floats, compiled once per concrete size."""
+"""Graphs with open sizes or floats, or that write to what may share memory, compiled once per concrete case."""
 
 import warnings
 from collections import OrderedDict
@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from .aliases import sharing
 from .exclusive import COMPILING
-from .numbers import device_of, faked, floats, is_symbolic, with_constants
+from .numbers import device_of, faked, floats, is_symbolic, with_constants, writes_to_arguments
 
 VARIANTS = 8
 """How many variants of one graph are kept; the one compiled first goes first."""
@@ -22,29 +24,49 @@ def _size(value: Any) -> Any:
     return (value.shape, value.stride()) if isinstance(value, Tensor) else value
 
 
+def _has_memory(value: Any) -> bool:
+    """Whether an argument is a tensor that may share memory with another one: not one of a subclass, which stands for others."""
+    return type(value) in (Tensor, torch.nn.Parameter, FakeTensor) and value.layout is torch.strided
+
+
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """`gm` compiled by `trace`: at once where all sizes and numbers are known, else at each call with new ones."""
+    """`gm` compiled by `trace`: at once where all sizes and numbers are known, else at each call with new ones. A graph that writes
+    to its arguments is also compiled at each call where other arguments share memory."""
+    tensors = [value for value in example_inputs if _has_memory(value)]
     known = not floats(gm, example_inputs) and not any(is_symbolic(value) for value in example_inputs)
-    return trace(gm, example_inputs) if known else PerSize(gm, trace, example_inputs)
+    if not known or sharing(tensors) is not None:  # fake tensors do not say how large the memory is that they share
+        return PerSize(gm, trace, example_inputs)
+    whole = with_constants(gm, {})
+    run = trace(gm, example_inputs)
+    if len(tensors) < 2 or not writes_to_arguments():
+        return run
+    return PerSize(whole, trace, example_inputs, run)
 
 
 class PerSize:
-    """Calls the variant compiled for the sizes of the arguments, compiling it when it is new.
+    """Calls the variant compiled for the sizes of the arguments and for which of them share memory, compiling it when it is new.
 
     Floats are constants of a variant until one comes with another value: from then on it is an argument, so that a value that
     changes at every call compiles no more. Only where the graph branches on it, it stays a constant.
     """
 
-    def __init__(self, gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> None:
-        """Dynamo's guards see to the sizes that `example_inputs` do not leave open."""
+    def __init__(
+        self, gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], apart: Callable[..., Any] | None = None
+    ) -> None:
+        """Dynamo's guards see to the sizes that `example_inputs` do not leave open. apart: the variant for arguments that share no
+        memory, where no size is open."""
         self.gm = gm
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
         self.fixed = floats(gm, example_inputs)
+        self.tensors = [i for i, value in enumerate(example_inputs) if _has_memory(value)]
         self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
+        self._writes = True  # to its arguments, until tracing has told
         self._seen: dict[int, str] = {}
         self._changing: set[int] = set()
         self._branches: set[int] = set()
+        if apart is not None:
+            self.variants[(None,)] = apart
         self._sizes: set[tuple[Any, ...]] = set()
 
     def __call__(self, *args: Any) -> Any:
@@ -54,8 +76,9 @@ class PerSize:
         return variant(*args)
 
     def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Sizes, and the values of floats that are constants."""
-        return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed])
+        """Sizes, the values of floats that are constants, and which arguments share memory, where the graph writes to some."""
+        shared = sharing([args[i] for i in self.tensors]) if self._writes else None
+        return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed], shared)
 
     def _add(self, args: Sequence[Any]) -> Callable[..., Any]:
         with COMPILING:
@@ -107,6 +130,7 @@ class PerSize:
         with faked(args, self._changing) as fakes:
             taken = [i for i in range(len(args)) if i not in constants]
             run = self.trace(with_constants(self.gm, constants), [fakes[i] for i in taken])
+            self._writes = writes_to_arguments()
         return _Variant(run, taken, self._changing, device_of(args))
 
 

@@ -21,9 +21,9 @@ from .assigned import Assignments
 from .autograd_functions import kept
 from .decompositions import Table, table
 from .foreign import Foreign
-from .grad_regions import inlined
-from .module_state import Place, autocast_state
+from .module_state import Place, autocast_state, has_global_hooks
 from .padded import leave_room
+from .regions import flat, without_grad_modes
 from .retrace import decomposed
 from .trace_errors import explain
 from .written_out import recognise
@@ -103,7 +103,8 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     found, foreign = Assignments(module), Foreign(module)
     try:
         with ExitStack() as during:
-            for one in (_registering(module), found, _autocasting(module), foreign, kept() if grad else ExitStack(), _quiet()):
+            functions = kept() if grad else ExitStack()
+            for one in (_registering(module), found, _autocasting(module), foreign, functions, flat(), _quiet()):
                 during.enter_context(one)
             program = torch.export.export(module, args, dict(kwargs), strict=False)
     except Exception as error:
@@ -157,6 +158,8 @@ def _memory(tensor: Tensor) -> int | None:
 
 
 def _check_hooks(module: nn.Module, grad: bool) -> None:
+    if has_global_hooks():
+        raise CompileError("torch has hooks for all modules, which a graph does not keep", remedy="remove them while compiling")
     for name, child in module.named_modules() if grad else ():
         if child._backward_hooks or child._backward_pre_hooks:
             raise CompileError(
@@ -199,9 +202,10 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
     decompositions = table() if decompositions is None else decompositions
     try:
         with torch.no_grad(), _quiet():
-            recognise(traced.program.graph_module)
-            gm = decomposed(inlined(traced.program.graph_module), decompositions)
-            functional = traced.program.run_decompositions(decompositions) if gm is None else traced.program
+            program = without_grad_modes(traced.program)
+            recognise(program.graph_module)
+            gm = decomposed(program.graph_module, decompositions)
+            functional = program.run_decompositions(decompositions) if gm is None else program
     except Exception as error:  # what its meta function accepts, a decomposition may refuse
         raise explain(error) from error
     if gm is not None:

@@ -20,6 +20,7 @@ from .dynamo import autograd
 from .exclusive import COMPILING
 from .module_state import ModuleState
 from .normalise import fold_weights
+from .numbers import faked
 from .reading import writes_to
 from .retrace import updates_statistics
 from .returned import returned_views
@@ -137,7 +138,8 @@ class Variant:
                     if tuple(t.stride() for t in tensors) != self.strides:
                         raise ValueError("these strides have a variant of their own")
                     module, places = _each_result_once(self.traced.program.graph_module)
-                    run = autograd(module, list(args), options=self._options, target=self._target)
+                    with faked(args) as fakes:
+                        run = autograd(module, fakes, options=self._options, target=self._target)
                     self._by_autograd[key] = run if places is None else _Spread(run, places)
         return self._by_autograd[key]
 

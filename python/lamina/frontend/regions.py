@@ -1,0 +1,54 @@
+"""Regions of a traced graph in another grad mode or autocast state: pairs of nodes that change the state and put it back."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+from torch._export.passes import replace_autocast_with_hop_pass as autocast_pass
+from torch._export.passes import replace_set_grad_with_hop_pass as grad_pass
+from torch.export import ExportedProgram
+
+_GRAD_MODE = torch._C._set_grad_enabled
+_CHANGES = (_GRAD_MODE, torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast)
+
+
+@contextmanager
+def flat() -> Iterator[None]:
+    """While tracing in this thread, keeps torch.export from moving regions into graphs of their own: it forgets the grad mode of
+    those inside autocast, and its verifier refuses some of these graphs."""
+    thread = threading.get_ident()
+    plain = (grad_pass.replace_set_grad_with_hop_pass, autocast_pass.replace_autocast_with_hop_pass)
+
+    def unless_mine(replace: Any) -> Any:
+        return lambda gm, signature: (gm, signature) if threading.get_ident() == thread else replace(gm, signature)
+
+    grad_pass.replace_set_grad_with_hop_pass, autocast_pass.replace_autocast_with_hop_pass = map(unless_mine, plain)
+    try:
+        yield
+    finally:
+        grad_pass.replace_set_grad_with_hop_pass, autocast_pass.replace_autocast_with_hop_pass = plain
+
+
+def without_grad_modes(program: ExportedProgram) -> ExportedProgram:
+    """Returns a program without changes of the grad mode, for calls that compute no gradients; itself where it has none."""
+    if not any(node.target is _GRAD_MODE for node in program.graph.nodes):
+        return program
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(program.graph, {})).meta = dict(program.graph.output_node().meta)
+    for node in list(graph.nodes):
+        if node.target is _GRAD_MODE:
+            graph.erase_node(node)
+    return program._update(fx.GraphModule(program.graph_module, graph), program.graph_signature)
+
+
+@contextmanager
+def left_out(graph: fx.Graph) -> Iterator[None]:
+    """Removes the nodes of regions that are entered meanwhile."""
+    before = set(graph.nodes)
+    yield
+    for node in reversed(list(graph.nodes)):
+        if node not in before and node.target in _CHANGES:
+            graph.erase_node(node)

@@ -1,0 +1,82 @@
+"""Arguments that share memory at some calls and not at others, in models that write to them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from doors import BACKEND, NO_CACHE, same
+from torch import Tensor
+
+import lamina
+
+
+def both(a: Tensor, b: Tensor) -> Any:
+    a.mul_(2)
+    b.add_(1)
+    return a + b, a
+
+
+def one(a: Tensor, b: Tensor) -> Any:
+    c = a.sin()
+    b.add_(c)
+    return (c * a,)
+
+
+def none(a: Tensor, b: Tensor) -> Any:
+    return (a - 3 * b,)
+
+
+def pairs(n: int) -> Iterator[tuple[str, Callable[[], tuple[Tensor, Tensor]]]]:
+    yield "apart", lambda: (torch.randn(n), torch.randn(n))
+    yield "one tensor", lambda: (torch.randn(n),) * 2
+    yield "a view of the other", lambda: (t := torch.randn(n), t[:])
+    yield "overlapping views", lambda: ((u := torch.randn(2 * n))[:n], u[n // 2 : n // 2 + n])
+    yield "views that do not overlap", lambda: ((u := torch.randn(2 * n))[:n], u[n:])
+    yield "overlapping views of more memory", lambda: ((u := torch.randn(3 * n))[:n], u[n // 2 : n // 2 + n])
+    yield "overlapping tensors", lambda: ((u := torch.randn(2 * n))[1 : n + 1].detach(), u[:n].detach())
+    yield "apart again", lambda: (torch.randn(n), torch.randn(n))
+
+
+def ahead(model: Callable[..., Any], args: Any) -> Any:
+    return lamina.compile(model, args, options=NO_CACHE)
+
+
+def jit(dynamic: bool | None) -> Callable[..., Any]:
+    return lambda model, args: torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("door", [ahead, jit(False), jit(True)], ids=["aot", "jit", "jit dynamic"])
+@pytest.mark.parametrize("model", [both, one, none], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
+def test_values_and_mutation(model: Callable[..., Any], door: Callable[..., Any], backwards: bool) -> None:
+    torch._dynamo.reset()
+    compiled: Any = None
+    for n in (5,) if door is ahead else (5, 6):
+        for name, draw in list(pairs(n))[:: -1 if backwards else 1]:
+            state = torch.get_rng_state()
+            theirs = draw()
+            torch.set_rng_state(state)
+            mine = draw()
+            compiled = compiled or door(model, draw())
+            want, got = model(*theirs), compiled(*mine)
+            same((got, mine), (want, theirs))
+            assert [r.data_ptr() == mine[0].data_ptr() for r in got] == [r.data_ptr() == theirs[0].data_ptr() for r in want], name
+
+
+@pytest.mark.parametrize("door", [ahead, jit(False), jit(True)], ids=["aot", "jit", "jit dynamic"])
+@pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
+def test_gradients(door: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled: Any = None
+    for n in (5, 5) if door is ahead else (5, 6):
+        for views in (lambda t: (t * 2, t * 3), lambda t: (t * 2,) * 2, lambda t: ((t * 2)[:], t.cos())):
+            start = torch.randn(n)
+            mine, theirs = (start.clone().requires_grad_() for _ in range(2))
+            compiled = compiled or door(both, views(theirs.detach().clone().requires_grad_()))
+            got, want = compiled(*views(mine)), both(*views(theirs))
+            same(got, want)
+            for results in (got, want):
+                sum((r.sin() * r).sum() for r in results).backward()
+            same(mine.grad, theirs.grad)

@@ -1,0 +1,181 @@
+"""Regions of forward under another grad mode or autocast, with custom functions inside: values and gradients are eager's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from doors import BACKEND, NO_CACHE
+from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
+from torch.utils.checkpoint import checkpoint
+
+import lamina
+
+
+def autocast(**options: Any) -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16, **options)
+
+
+class Scaled(torch.autograd.Function):
+    """Its backward is not the derivative of its forward, which has a region of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, scale: float) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(a)
+        ctx.scale = scale
+        with torch.no_grad(), autocast(enabled=False):
+            largest = a.abs().max()
+        return a / largest * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        (a,) = ctx.saved_tensors
+        return grad * ctx.scale * a * 7, None
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    @custom_fwd(device_type="cpu")
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        a, b = ctx.saved_tensors
+        return grad @ b.t() * 2, a.t() @ grad
+
+
+class InF32(torch.autograd.Function):
+    @staticmethod
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx: Any, a: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(a)
+        return a @ a
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (a,) = ctx.saved_tensors
+        return grad * a * 5
+
+
+class Several(torch.autograd.Function):
+    """Two results with gradients and one without."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        larger = a > b
+        ctx.mark_non_differentiable(larger)
+        return a * b, larger, a * 3
+
+    @staticmethod
+    def backward(ctx: Any, one: Tensor, _: Tensor, two: Tensor) -> Any:  # type: ignore[override]
+        return one + 3 * two, (one * 2 if ctx.needs_input_grad[1] else None)
+
+
+class InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.mark_dirty(a.mul_(2))
+        return a
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return grad * 7
+
+
+def casting(a: Tensor, b: Tensor) -> Tensor:
+    with autocast():
+        y = Scaled.apply(a, 3.0) @ b
+    return y.float().sin()
+
+
+def no_grad_inside_autocast(a: Tensor, b: Tensor) -> Tensor:
+    with autocast():
+        y = a @ b
+        with torch.no_grad():
+            z = y * 3
+    return y * z
+
+
+def own_casts(a: Tensor, b: Tensor) -> Tensor:
+    with autocast():
+        return Product.apply(a, b) @ b + InF32.apply(a @ b)
+
+
+def nested(a: Tensor, b: Tensor) -> Tensor:
+    with autocast():
+        y = a @ b
+        with torch.no_grad():
+            z = y.abs().max()
+            with torch.enable_grad():
+                w = Scaled.apply(a @ b, 2.0)
+    return y + z + w
+
+
+def nested_the_other_way(a: Tensor, b: Tensor) -> Tensor:
+    with torch.no_grad():
+        s = Scaled.apply(a, 4.0)
+        with torch.enable_grad(), autocast():
+            one, larger, two = Several.apply(a, b)
+            with autocast(enabled=False):
+                c = Scaled.apply(a, 2.0) @ b
+    return one.where(larger, two) + c + s
+
+
+def in_place(a: Tensor, b: Tensor) -> Tensor:
+    with torch.no_grad(), torch.enable_grad():
+        y = InPlace.apply(a * 2)
+    with autocast():
+        z = InPlace.apply(a @ b)
+    return y + z
+
+
+def after_a_region_of_its_own(a: Tensor, b: Tensor) -> Tensor:
+    return Scaled.apply(a, 2.0) * b + a.sin()
+
+
+def checkpointed(a: Tensor, b: Tensor) -> Tensor:
+    with torch.no_grad(), torch.enable_grad():
+        y = checkpoint(lambda t: Scaled.apply(t @ b, 2.0), a, use_reentrant=False)
+    with autocast():
+        return y @ checkpoint(lambda t: Scaled.apply(t @ b, 2.0), a, use_reentrant=False)
+
+
+FUNCTIONS = [
+    casting, no_grad_inside_autocast, own_casts, nested, nested_the_other_way, in_place, after_a_region_of_its_own, checkpointed,
+]  # fmt: skip
+JIT: Callable[..., Any] = lambda f, _: torch.compile(f, backend=BACKEND, options=NO_CACHE)  # noqa: E731
+DOORS: dict[str, Callable[..., Any]] = {"aot": lambda f, args: lamina.compile(f, args, options=NO_CACHE), "jit": JIT}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_regions(function: Callable[..., Tensor], door: Callable[..., Any]) -> None:
+    """bf16 sums of gradients may be rounded in another order; a lost region or backward shows in the first digit."""
+    torch._dynamo.reset()
+    compiled = None
+    for needs in ((True, True), (True, False), (False, True), (False, False)):
+        values = torch.randn(5, 5), torch.randn(5, 5)
+        mine, theirs = ([v.clone().requires_grad_(n) for v, n in zip(values, needs, strict=True)] for _ in range(2))
+        compiled = compiled or door(function, tuple(mine))
+        got, want = compiled(*mine), function(*theirs)
+        close(got, want)
+        assert got.requires_grad == want.requires_grad
+        if any(needs):
+            got.float().sum().backward()
+            want.float().sum().backward()
+        for a, b in zip(mine, theirs, strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if b.grad is not None:
+                close(a.grad, b.grad)
+        with torch.no_grad():
+            close(compiled(*mine), function(*theirs))
+
+
+def close(got: Tensor | None, want: Tensor) -> None:
+    assert got is not None
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=0.02 * want.abs().max().item())
