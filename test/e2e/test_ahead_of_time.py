@@ -335,6 +335,46 @@ def test_autocast_at_the_call(grad: bool) -> None:
             same(list(mine), list(theirs), rtol=5e-2, atol=5e-2)
 
 
+def _frozen_half(a: Tensor, w: Tensor) -> Tensor:
+    b = a @ w
+    with torch.no_grad():
+        c = (b @ w).sin()
+    return b * c
+
+
+def _frozen_half_in_autocast(a: Tensor, w: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        b = _frozen_half(a, w)
+        with torch.autocast("cpu", enabled=False):
+            return _frozen_half(b.float(), w) + _frozen_half(a, w)
+
+
+def _autocast_in_frozen_half(a: Tensor, w: Tensor) -> Tensor:
+    b = a @ w
+    with torch.no_grad():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            c = (b @ w).sin()
+        with torch.enable_grad():
+            c = c * b
+    return b * c
+
+
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("model", [_frozen_half, _frozen_half_in_autocast, _autocast_in_frozen_half])
+def test_grad_modes_inside_autocast(model: Callable[..., Tensor], around: bool) -> None:
+    """What ran under no_grad is a constant for gradients, in a region of autocast too."""
+    a, w = x(4, 4).requires_grad_(), x(4, 4).requires_grad_()
+    compiled, weight = ahead(model, a, w), x(4, 4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=around):
+        mine, theirs = compiled(a, w), model(a, w)
+        frozen = ahead(lambda a, w: model(a, w).detach(), a, w)(a, w)
+    assert mine.dtype == theirs.dtype and mine.requires_grad and not frozen.requires_grad
+    same([mine, frozen], [theirs, theirs.detach()], rtol=5e-2, atol=5e-2)
+    found = torch.autograd.grad(mine, (a, w), weight.to(mine.dtype))
+    expected = torch.autograd.grad(theirs, (a, w), weight.to(mine.dtype))
+    same(list(found), list(expected), rtol=5e-2, atol=0.1)
+
+
 def test_weights_that_are_tied_and_untied() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
