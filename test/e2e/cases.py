@@ -108,6 +108,10 @@ def _shared(a: Tensor) -> Any:
     return b, b.t(), b[0], b
 
 
+def _views(b: Tensor) -> Any:
+    return b, b[:, 1:2].expand(3, 4), b[1:], b.t()[1], b.view(2, 6)[:, ::2]
+
+
 ALIASES: dict[str, tuple[Callable[..., Any], Draw]] = {
     "an input changed in place": (_changed, lambda: (x(3, 4), x(4))),
     "parts of an input changed in place": (_changed_parts, lambda: (x(3, 4),)),
@@ -118,6 +122,8 @@ ALIASES: dict[str, tuple[Callable[..., Any], Draw]] = {
     "an expanded input": (lambda a, b: (a.unsqueeze(0).expand(5, 3, 4), a + b), lambda: (x(3, 4), x(4))),
     "an input in another dtype": (lambda a: (a.view(torch.int32), a + 1), lambda: (x(3, 4),)),
     "outputs that share memory": (_shared, lambda: (x(3, 4),)),
+    "outputs that view one another": (lambda a: _views(a + 1), lambda: (x(3, 4),)),
+    "outputs that view what is no output": (lambda a: _views(a + 1)[1:], lambda: (x(3, 4),)),
     "equal outputs": (lambda a: (a * 1, a + 0, a * 1, a.clone(), a.contiguous() + 0), lambda: (x(3, 4),)),
     "a detached input": (lambda a: (a.detach(), a.detach() * 2 + a), lambda: (x(3, 4),)),
     "three of the same": (lambda q, k, v: (q - 3 * k + v.sin(), k @ v.t()), lambda: (x(3, 4), x(3, 4), x(3, 4))),

@@ -46,6 +46,39 @@ def test_outputs_that_share_memory(door: Door) -> None:
     assert not t.any() and not row.any()
 
 
+@pytest.mark.parametrize("through", DOORS.values(), ids=DOORS)
+def test_a_result_that_autograd_saved_and_the_caller_changed(through: Door) -> None:
+    """Its gradient would be wrong: as in eager, it is refused. (Where the result is a view, AOTAutograd forgets to look.)"""
+    a = x(3, 4).requires_grad_()
+    result = through(torch.exp, (a,))(a)
+    with torch.no_grad():
+        result.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_autograd_follows_what_is_written_from_one_result_to_another(name: str) -> None:
+    def fn(a: Tensor) -> tuple[Tensor, ...]:
+        b = a + 1
+        return b[:, 1:2].expand(3, 4), b, b[1:], b.t()
+
+    a, w = x(3, 4), x(3, 4).requires_grad_()
+
+    def gradient(run: Model) -> Tensor:
+        results = run(a)
+        assert len({memory(r) for r in results}) == 1
+        results[1].mul_(w)
+        return torch.autograd.grad(sum((r * r).sum() for r in results), w)[0]
+
+    compiled = DOORS[name](fn, (a,))
+    if "torch" in name:  # which makes views under no_grad, as aot_eager does
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            gradient(compiled)
+    else:
+        same(gradient(compiled), gradient(fn))
+
+
 def test_results_of_two_calls_do_not_share_memory(door: Door) -> None:
     compiled = door(lambda a: a + 1, (x(1000),))
     a = x(1000)

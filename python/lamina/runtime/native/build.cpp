@@ -262,6 +262,11 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
       input.opaque = may_lie_anywhere(*plan, {plan->of_kind[int(Kind::input)][i], 0, input.dtype, input.shape, input.strides});
     }
   }
+  for (const Ref &r : plan->outputs) {
+    auto alike = [&](const Ref &other) { return other.buffer == r.buffer; };
+    bool several = std::count_if(plan->outputs.begin(), plan->outputs.end(), alike) > 1;
+    plan->shared.push_back(several && plan->buffers[size_t(r.buffer)].kind == Kind::output);
+  }
   for (int output : plan->of_kind[int(Kind::output)]) plan->fresh.push_back(layout_of(output, *plan));
   int b = 0;
   for (nb::handle buffer : nb::borrow(spec["buffers"])) {

@@ -144,6 +144,7 @@ struct Plan {
   std::vector<std::vector<int>> tensors_of; // by buffer: which tensors lie in it
   std::vector<std::vector<Fixup>> fixups;  // by buffer: which slots point into it
   std::vector<Ref> outputs;
+  std::vector<bool> shared; // by output: whether another one lies in the same output buffer
   Ref arena;              // as one tensor
   std::vector<Ref> fresh; // by output buffer: the layout to allocate, that of a result where one fills it
   std::vector<int> of_kind[5]; // buffers by kind

@@ -1,24 +1,30 @@
 // What a call returns.
 #include "tensors.h"
 
+#include <unordered_map>
+
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 namespace lamina {
 namespace {
 
-// A view of a tensor that shares its storage and its version count, without a gradient.
+// A view of a tensor that shares its storage and its version count.
+PyObject *strided_view(nb::handle tensor, const Ref &r) {
+  int64_t start = nb::cast<int64_t>(tensor.attr("storage_offset")()) + r.offset / r.dtype->bytes;
+  nb::list shape, strides;
+  for (int64_t n : r.shape) shape.append(n);
+  for (int64_t n : r.strides) strides.append(n);
+  return tensor.attr("as_strided")(shape, strides, start).release().ptr();
+}
+
+// The tensor itself where it has the layout already, else a view of it without a gradient.
 PyObject *view_of(PyObject *tensor, const Ref &r, const dlpack::Tensor &whole) {
   if (r.offset == 0 && r.same_layout(whole.shape, whole.strides, whole.ndim)) {
     Py_INCREF(tensor);
     return tensor;
   }
-  nb::object detached = nb::handle(tensor).attr("detach")();
-  int64_t start = nb::cast<int64_t>(detached.attr("storage_offset")()) + r.offset / r.dtype->bytes;
-  nb::list shape, strides;
-  for (int64_t n : r.shape) shape.append(n);
-  for (int64_t n : r.strides) strides.append(n);
-  return detached.attr("as_strided")(shape, strides, start).release().ptr();
+  return strided_view(nb::object(nb::handle(tensor).attr("detach")()), r);
 }
 
 // The tensor of a handle, or a view of it, with its storage: what torch knows of that (its stream, who else uses it) stays true.
@@ -58,6 +64,35 @@ PyObject *copy_of(const Ref &r, Context &context) {
   return result;
 }
 
+// Results that share memory, by the output buffer that they lie in. torch then knows that they do: what is written to one of them in
+// place counts as written to the others, which autograd may have saved. One that fills the buffer is what the others view, as in
+// eager; where none does, they view a tensor that nobody else has.
+class SharedResults {
+public:
+  explicit SharedResults(Context &context) : context_(context) {}
+
+  // Null where the dtypes differ.
+  PyObject *result(const Ref &r, const Buffer &buffer) {
+    const Ref &fills = context_.plan().fresh[size_t(buffer.index)];
+    if (r.dtype != fills.dtype) return nullptr;
+    Base &base = bases_[buffer.index];
+    if (!base.tensor.is_valid())
+      base.tensor = nb::steal(result_over(context_.outputs[size_t(buffer.index)], fills, context_.base(r.buffer), context_.on));
+    if (r.offset || !r.same_layout(fills.shape.data(), fills.strides.data(), int64_t(fills.shape.size()))) return strided_view(base.tensor, r);
+    nb::object same = base.given ? nb::object(base.tensor.attr("detach")()) : base.tensor;
+    base.given = true;
+    return same.release().ptr();
+  }
+
+private:
+  struct Base {
+    nb::object tensor;
+    bool given = false; // to the caller
+  };
+  Context &context_;
+  std::unordered_map<int, Base> bases_;
+};
+
 } // namespace
 
 PyObject *result_over(const Memory &memory, const Ref &r, void *data, dlpack::Device on) {
@@ -73,11 +108,12 @@ PyObject *result_over(const Memory &memory, const Ref &r, void *data, dlpack::De
 PyObject *wrap_outputs(const Plan &plan, PyObject *const *inputs, Context &context) {
   nb::object results = nb::steal(PyTuple_New(Py_ssize_t(plan.outputs.size())));
   if (!results.is_valid()) throw nb::python_error();
+  SharedResults shared(context);
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const Ref &r = plan.outputs[i];
     const Buffer &buffer = plan.buffers[r.buffer];
-    PyObject *result = nullptr;
-    switch (buffer.kind) {
+    PyObject *result = plan.shared[i] ? shared.result(r, buffer) : nullptr;
+    if (!result) switch (buffer.kind) {
     case Kind::output: result = result_over(context.outputs[buffer.index], r, context.address(r), context.on); break;
     case Kind::input: result = view_of(inputs[buffer.index], r, memory_of(inputs[buffer.index])); break;
     case Kind::owned: result = result_over(context.owned(r.buffer), r, context.address(r), context.on); break;
