@@ -142,6 +142,16 @@ class Counter(nn.Module):
         return self.total * 2, self.count
 
 
+class TwoNames(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(4, eps=0.1), nn.Linear(4, 4)
+        self.again, self.tied = self.norm, self.linear
+
+    def forward(self, a: Tensor) -> Tensor:
+        return self.norm(a) * self.linear(a) + self.tied(self.again(a))
+
+
 class Everything(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -175,6 +185,7 @@ def convolutional() -> nn.Module:
 MODULES: dict[str, Callable[[], Case]] = {
     **{f"{name} model": lambda make=make: Case(make()[0].train(), lambda: make()[1]) for name, make in MODELS.items()},
     "buffers": lambda: Case(Counter(), lambda: (x(3, 4),)),
+    "modules with two names": lambda: Case(TwoNames(), lambda: (x(4, 4),)),
     "batch norm": lambda: Case(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=0.3)), lambda: (x(4, 3, 7, 7),)),
     "everything": lambda: Case(Everything(), lambda: (x(5, 4), x(3)), layouts=False),
     "evaluation": lambda: Case(convolutional().eval(), lambda: (x(2, 3, 7, 7),)),

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 
 import lamina
+from lamina.frontend.trace import trace
 
 
 def x(*shape: int) -> Tensor:
@@ -373,6 +374,20 @@ def test_grad_modes_inside_autocast(model: Callable[..., Tensor], around: bool) 
     found = torch.autograd.grad(mine, (a, w), weight.to(mine.dtype))
     expected = torch.autograd.grad(theirs, (a, w), weight.to(mine.dtype))
     same(list(found), list(expected), rtol=5e-2, atol=0.1)
+
+
+def test_a_module_with_two_names_is_the_models_own() -> None:
+    """torch.export calls proxies of modules then, which were taken for modules that are no part of the model."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = self.again = nn.Linear(4, 4)
+
+        def forward(self, a: Tensor) -> Tensor:
+            return self.again(self.linear(a))
+
+    assert trace(Shared(), (x(3, 4),), {}).others == ()
 
 
 def test_weights_that_are_tied_and_untied() -> None:

@@ -138,9 +138,10 @@ class Variant:
                     if tuple(t.stride() for t in tensors) != self.strides:
                         raise ValueError("these strides have a variant of their own")
                     module, places = _each_result_once(self.traced.program.graph_module)
-                    with faked(args) as fakes:
+                    kept = _each_argument_once(module.graph, args) if shared is not None else None
+                    with faked(args if kept is None else [args[i] for i in kept]) as fakes:
                         run = autograd(module, fakes, options=self._options, target=self._target)
-                    self._by_autograd[key] = run if places is None else _Spread(run, places)
+                    self._by_autograd[key] = run if places is None and kept is None else _Spread(run, kept, places)
         return self._by_autograd[key]
 
     def _store(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
@@ -173,19 +174,33 @@ def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | N
     return copy, [_index(unique, result) for result in returned] if spread else None
 
 
+def _each_argument_once(graph: fx.Graph, args: Sequence[Any]) -> list[int] | None:
+    """Makes one argument of those that are one tensor; the numbers of those that are left, None where that is all. AOTAutograd does
+    so too where the graph writes to them, but mistakes the layouts of gradients then."""
+    first = {id(arg): i for i, arg in reversed(list(enumerate(args))) if isinstance(arg, Tensor)}
+    kept = [i for i, arg in enumerate(args) if first.get(id(arg), i) == i]
+    if len(kept) == len(args):
+        return None
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    for i in set(range(len(args))).difference(kept):
+        nodes[i].replace_all_uses_with(nodes[first[id(args[i])]])
+        graph.erase_node(nodes[i])
+    return kept
+
+
 def _index(items: Sequence[Any], item: Any) -> int:
     return next(i for i, other in enumerate(items) if other is item)
 
 
 class _Spread:
-    """A program with some of its results in several places."""
+    """A program that takes some of the arguments, and with some of its results in several places; None: all as they are."""
 
-    def __init__(self, run: Run, places: Sequence[int]) -> None:
-        self._run, self._places = run, places
+    def __init__(self, run: Run, kept: Sequence[int] | None, places: Sequence[int] | None) -> None:
+        self._run, self._kept, self._places = run, kept, places
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        results = self._run(*args)
-        return tuple(results[i] for i in self._places)
+        results = self._run(*args) if self._kept is None else self._run(*[args[i] for i in self._kept])
+        return results if self._places is None else tuple(results[i] for i in self._places)
 
 
 def _writes_to_arguments(graph: fx.Graph) -> bool:
