@@ -79,6 +79,27 @@ def test_autograd_follows_what_is_written_from_one_result_to_another(name: str) 
         same(gradient(compiled), gradient(fn))
 
 
+@pytest.mark.parametrize(
+    "fn", [lambda a: a[1:3], lambda a: a.view(2, 2), lambda a: a.view(2, 2).t()], ids=["part", "view", "turned"]
+)
+def test_views_of_arguments_that_share_memory_and_change(door: Door, fn: Callable[[Tensor], Tensor]) -> None:
+    def changed(a: Tensor, b: Tensor) -> Any:
+        b.mul_(2)
+        return fn(b), a + 1
+
+    def arguments(start: int = 2) -> tuple[Tensor, Tensor]:
+        base = torch.arange(8.0)
+        return base[:4], base[start : start + 4]
+
+    compiled = door(changed, arguments())
+    for start in (2, 3, 2):
+        mine, theirs = arguments(start), arguments(start)
+        got, want = compiled(*mine), changed(*theirs)
+        same(got, want)
+        assert memory(got[0]) == memory(mine[0]) and got[0].storage_offset() == want[0].storage_offset()
+        same(mine, theirs)
+
+
 def test_results_of_two_calls_do_not_share_memory(door: Door) -> None:
     compiled = door(lambda a: a + 1, (x(1000),))
     a = x(1000)

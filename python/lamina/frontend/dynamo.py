@@ -95,9 +95,17 @@ def autograd(
         partition_fn=partition,
         keep_inference_input_mutations=False,
     )
-    with any_layout():
+    replay = not _overlap(example_inputs)
+    with any_layout(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         compiled: Callable[..., Any] = through(gm, example_inputs)
     return compiled
+
+
+def _overlap(inputs: Sequence[Any]) -> bool:
+    """Whether some inputs share memory. Where the graph writes to it, AOTAutograd passes that memory in their place; what then is
+    an output that views an input must be found by its strides, not by repeating the view on all of that memory."""
+    memory = [storage(value) for value in inputs if isinstance(value, Tensor) and value.layout is torch.strided]
+    return len(set(memory)) < len(memory)
 
 
 def _weights() -> set[int]:
