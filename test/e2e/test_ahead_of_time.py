@@ -376,6 +376,25 @@ def test_grad_modes_inside_autocast(model: Callable[..., Tensor], around: bool) 
     same(list(found), list(expected), rtol=5e-2, atol=0.1)
 
 
+def test_a_buffer_assigned_after_a_region_of_another_grad_mode() -> None:
+    class Assigns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("state", torch.zeros(3, 4))
+
+        def forward(self, a: Tensor) -> Tensor:
+            with torch.enable_grad():
+                a.cos()
+            self.state = self.state + a.detach()
+            return a * 2
+
+    model, twin, a = Assigns(), Assigns(), x(3, 4)
+    with torch.no_grad():
+        compiled = ahead(model, a)
+        for _ in range(2):
+            same((compiled(a), model.state), (twin(a), twin.state))
+
+
 def test_a_module_with_two_names_is_the_models_own() -> None:
     """torch.export calls proxies of modules then, which were taken for modules that are no part of the model."""
 
