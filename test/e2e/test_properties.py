@@ -95,6 +95,8 @@ def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -
     for change in program.steps[0].changes:
         _change(change, module)
     args, kwargs = _arguments(program, program.steps[0], module, 99)
+    if program.steps[0].needs and not _own_leaves(program):  # what the first call will be given: gradients are defined for it alone
+        args, kwargs = torch.utils._pytree.tree_map_only(Tensor, Tensor.clone, (args, kwargs))
     model = _closure(program, module) if program.closure else module
     with _modes(program.steps[0]):
         return door(model, {"x": args[0], **kwargs} if kwargs else args)
@@ -123,8 +125,13 @@ def _step(program: Program, step: Step, run: Model, module: nn.Module, number: i
         return observe(
             lambda *given: run(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True))),
             module, (*args, *kwargs.values()), gradients=step.gradients, seed=number, inputs_need=step.needs,
-            own_leaves=not any(change in program.text for change in ("x.add_", "y.mul_", "x[1]", "y.t()[0]", "in_place(y)")),
+            own_leaves=_own_leaves(program),
         )  # fmt: skip
+
+
+def _own_leaves(program: Program) -> bool:
+    """Whether inputs that need gradients may be leaves of autograd: the module does not write to them."""
+    return not any(change in program.text for change in ("x.add_", "y.mul_", "x[1]", "y.t()[0]", "in_place(y)"))
 
 
 def _arguments(program: Program, step: Step, module: nn.Module, number: int) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
