@@ -2,10 +2,12 @@
 
 import json
 import sys
+import time
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE, Popen
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
@@ -194,8 +196,14 @@ def test_figures_without_autotuning_come_first(monkeypatch: pytest.MonkeyPatch, 
 
 
 def worker(text: str, limit: float = 60) -> dict[str, Any]:
-    command = [sys.executable, "-c", f"import sys, time; sys.stdin.readline(); {text}"]
-    return bench_suites.finish(Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True), limit)
+    """What counts of a worker that runs `text`; the limit is for what it does once it has started."""
+    with NamedTemporaryFile() as started:
+        begin = f"import sys, time, pathlib; pathlib.Path({started.name!r}).write_text('started')"
+        command = [sys.executable, "-c", f"{begin}; sys.stdin.readline(); {text}"]
+        process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+        while not started.read() and process.poll() is None:
+            time.sleep(0.01)
+        return bench_suites.finish(process, limit)
 
 
 def test_what_a_worker_printed_counts_when_it_is_ended() -> None:

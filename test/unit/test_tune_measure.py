@@ -133,11 +133,19 @@ def test_choosing_again_changes_nothing_within_the_noise() -> None:
     assert choose("abc", Measured(times), incumbent="gone") == "b"
 
 
-def test_the_clock_of_the_cpu() -> None:
-    assert 0.01 <= CpuClock().seconds(lambda: time.sleep(0.01)) < 1.0
-    calls: list[int] = []
-    assert 0 < CpuClock().seconds(lambda: calls.append(0)) < 1e-3
-    assert len(calls) > 10  # what is short is timed several in a row
+def test_the_clock_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CpuClock().seconds(lambda: time.sleep(0.01)) >= 0.01
+    now, calls = [0.0], []
+
+    def takes(seconds: float) -> None:
+        now[0] += seconds
+        calls.append(seconds)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    for seconds in (1.0, 0.01, 1e-6):
+        calls.clear()
+        assert CpuClock().seconds(lambda seconds=seconds: takes(seconds)) == pytest.approx(seconds)
+        assert (len(calls) > 10) == (seconds < 1e-4), "what is short is timed several in a row"
 
 
 def test_failures_are_told_from_losses(clock: FakeClock) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 _NOT_KERNELS = (str(Path(__file__).parent), threading.__file__)
-_STEPS = 200_000  # of a program, and seconds: one that takes more does not end
-_SECONDS = 60
+_STEPS = 200_000  # of a program: one that takes more does not end
+_SECONDS = 60  # of the processor, likewise: a machine that is busy may take longer
+_DEADLOCK = 600  # seconds
 
 
 class Fault(Exception):
@@ -108,9 +109,10 @@ class Program:
         """Runs the program to its end; raises what its first partition to fail has raised."""
         self._start(self.running, body)
         self.running.turn.release()
-        deadline = time.monotonic() + _SECONDS
+        worked, waited = time.process_time() + _SECONDS, time.monotonic() + _DEADLOCK
         for thread in self.threads:  # the first ends as the last, but where one fails
-            thread.join(max(deadline - time.monotonic(), 0))
+            while thread.is_alive() and time.process_time() < worked and time.monotonic() < waited:
+                thread.join(1)
             if thread.is_alive() and not self.error:
                 self.error = Fault(f"program {self.place}: does not end\n" + "\n".join(self._blocked()))
         if self.error:
