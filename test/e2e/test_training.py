@@ -65,8 +65,10 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
 def test_gradients(door: Door, name: str, dtype: torch.dtype) -> None:
     model, args = MODELS[name]()
     model = model.to(dtype).train()
-    args = tuple(a.to(dtype) if a.is_floating_point() else a for a in args)
     exact, twin = copy.deepcopy(model).double(), copy.deepcopy(model)
+    while not _is_smooth(exact, args):
+        args = MODELS[name]()[1]
+    args = tuple(a.to(dtype) if a.is_floating_point() else a for a in args)
     mine = tuple(a.clone().requires_grad_(a.is_floating_point()) for a in args)
     truth = tuple(a.double().requires_grad_() if a.is_floating_point() else a for a in args)
     compiled = door(twin, mine)
@@ -83,12 +85,30 @@ def test_gradients(door: Door, name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(a.double(), b.double(), rtol=tolerance, atol=tolerance)
 
 
+def _is_smooth(exact: nn.Module, args: tuple[Any, ...]) -> bool:
+    """Whether no gradient jumps within some roundings of these arguments, as that of relu does: where one does, f32 may be on the
+    other side of it than f64."""
+    found = []
+    for move in (0.0, 1e-6, -1e-6):
+        model = copy.deepcopy(exact)
+        for parameter in model.parameters():
+            parameter.data *= 1 + move * torch.rand_like(parameter)
+        given = [a.double() * (1 + move * torch.rand_like(a.double())) if a.is_floating_point() else a for a in args]
+        want = first(model(*given))
+        weights = torch.randn(want.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        found.append(torch.autograd.grad(want, list(model.parameters()), weights))
+    return all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for other in found[1:] for a, b in zip(other, found[0], strict=True))
+
+
 def first(outputs: Any) -> Tensor:
     return outputs if isinstance(outputs, Tensor) else outputs[0]
 
 
-@pytest.mark.parametrize("optimiser", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01)])
+@pytest.mark.parametrize(
+    "optimiser", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01, eps=1e-3)]
+)
 def test_training_follows_eager(door: Door, optimiser: Callable[..., torch.optim.Optimizer]) -> None:
+    """A rounding of a gradient moves a weight by at most lr / eps of it: with the default eps it moves one whose gradient cancels by lr."""
     model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3)).train()
     twin = copy.deepcopy(model)
     compiled = door(twin, (x(6, 8),))
