@@ -91,8 +91,9 @@ def _arranged(sample: Any, layout: str) -> Any:
     arrange = _LAYOUTS.get(layout)
 
     def moved(x: Tensor) -> Tensor:
-        plain = arrange is not None and x.layout is torch.strided and x.is_contiguous()
-        return arrange(x.detach()).requires_grad_(x.requires_grad) if plain else x
+        if arrange is None or x.layout is not torch.strided or not x.is_contiguous():
+            return x
+        return arrange(x.detach()).requires_grad_(x.requires_grad)
 
     args, kwargs = pytree.tree_map_only(Tensor, moved, ((sample.input, *sample.args), sample.kwargs))
     return SimpleNamespace(input=args[0], args=args[1:], kwargs=kwargs)

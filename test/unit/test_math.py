@@ -161,6 +161,16 @@ def ulp_error(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(got) != np.isnan(exact), np.inf, error)
 
 
+def test_largest_errors_are_those_of_the_page(compiled: Compiled) -> None:
+    stated = re.findall(r"(\d\.\d\d) for (\w+)", PAGE.read_text().split("The largest found", 1)[1].split("\n\n")[0])
+    assert stated
+    for number, name in stated:
+        x = np.ones(COUNT, np.float32)
+        x[: len(WORST[name])] = np.array(WORST[name], np.uint32).view(np.float32)
+        exact = FUNCTIONS[name](torch.from_numpy(x.astype(np.float64))).numpy()
+        assert ulp_error(compiled(f"{name}_{LANES}_f32", x), exact).max() <= float(number) + 0.005, name
+
+
 def check(function: str, name: str, run: Compiled, seed: int) -> float:
     bound, reference = F32_BOUNDS[function], FUNCTIONS[function]
     arrays = inputs(function, np.random.default_rng(seed))

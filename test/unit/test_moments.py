@@ -93,6 +93,41 @@ def within_bounds(name: str, shape: tuple[int, ...], dims: list[int]) -> None:
             assert ours <= max(ULPS, OF_EAGER * theirs), f"{name} of {offset}, result {i}: {ours:.3g} ulp, eager {theirs:.3g}"
 
 
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "smooth l1": F.smooth_l1_loss,
+    "cross entropy": lambda x, y: F.cross_entropy(x.view(-1, 100), y[: x.numel() // 100].abs().long() % 100),
+    "mean of transposed": lambda x, y: x.view(-1, 1000).t().mean(),
+    "means of channels last": lambda x, y: x.view(-1, 10, 10, 10).permute(0, 3, 1, 2).mean((0, 2, 3)),
+    "sums of transposed": lambda x, y: (x.view(-1, 100).t() + 1).sum(1),
+    "variances of transposed": lambda x, y: x.view(-1, 100).t().var(1),
+}
+
+
+@pytest.mark.parametrize("n", [1000, 100_000, 10_000_000])
+@pytest.mark.parametrize("name", LOSSES)
+def test_means_of_many(name: str, n: int) -> None:
+    """Of losses and of elements in other orders in memory."""
+    fn = LOSSES[name]
+    given = drawn(1, (n,), 0.0, torch.float32), drawn(2, (n,), 0.0, torch.float32)
+    compiled = lamina.compile(fn, given)
+    for offset in OFFSETS[:: 3 if n > 100_000 else 1]:
+        x, y = (given[0].double() + offset).float(), given[1]
+        size = x.double().square().mean().sqrt() / n**0.5 * (100**0.5 if "s of" in name else 1)  # below this, elements cancel
+        scale = size * n / 100 if name.startswith("sums") else size
+        holds(f"{name} of {offset}", 1, compiled(x, y), fn(x, y), fn(x.double(), y.double()), scale)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((1_000_003,), 0), ((4, 25_000), 1), ((25_000, 4), 0)], ids=str)
+def test_cumsum(shape: tuple[int, ...], dim: int) -> None:
+    compiled = lamina.compile(lambda x: x.cumsum(dim), (drawn(0, shape, 0.0, torch.float32),))
+    for offset in OFFSETS:
+        x = drawn(1, shape, offset, torch.float32)
+        scale = x.double().square().cumsum(dim).sqrt()
+        holds(f"of {offset}", 1, compiled(x), x.cumsum(dim), x.double().cumsum(dim), scale)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("shape", "dims"), [((64, 127), [1]), ((1000, 64), [0]), ((3, 140001), [1])], ids=str)
 @pytest.mark.parametrize("name", ["var", "std_mean", "sum", "mean"])

@@ -202,8 +202,8 @@ def covers(base: Tensor, view: Tensor) -> bool:
     """Whether all elements of a view in the same memory are elements of `base`."""
     if view.numel() == 0 or has_same_layout(base, view):
         return True
-    first, last = _extent(view)
-    start, end = _extent(base)
+    first, last = _ends(view)
+    start, end = _ends(base)
     return is_dense(base) and start <= first and last <= end
 
 
@@ -211,7 +211,7 @@ def has_same_layout(a: Tensor, b: Tensor) -> bool:
     return (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
 
 
-def _extent(value: Tensor) -> tuple[int, int]:
+def _ends(value: Tensor) -> tuple[int, int]:
     """The places of the first and the last element in memory."""
     first = int(value.storage_offset())
     return first, first + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))

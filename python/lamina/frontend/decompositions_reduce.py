@@ -7,9 +7,13 @@ import torch
 from torch import Tensor
 
 from .half import HALF, in_f32, wide_dtype
-from .moments import moments
+from .moments import moments, on_cpu
 
 aten = torch.ops.aten
+
+# Elements of one mean, which memory hands out no faster than they are added up in f64. Partial sums of so many that lie far from
+# zero are nearly equal, so that their roundings to f32 do not average out.
+_OUTSIDE_CACHES = 1 << 20
 
 
 def _dims(x: Tensor, dim: Any) -> list[int]:
@@ -46,7 +50,9 @@ def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     dtype = dtype or x.dtype
     dims = _dims(x, dim)
-    return (x.to(wide_dtype(dtype)).sum(dims, keepdim) / _count(x, dims)).to(dtype)
+    n = _count(x, dims)
+    wide = torch.float64 if dtype is torch.float32 and on_cpu(x) and n >= _OUTSIDE_CACHES else wide_dtype(dtype)
+    return (x.to(wide).sum(dims, keepdim) / n).to(dtype)
 
 
 def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
