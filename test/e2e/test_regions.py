@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE
-from torch import Tensor
+from ahead_of_time import ahead, x
+from doors import BACKEND, NO_CACHE, same
+from torch import Tensor, nn
 from torch.amp import custom_bwd, custom_fwd
 from torch.utils.checkpoint import checkpoint
 
 import lamina
+from lamina.frontend.trace import trace
 
 
 def autocast(**options: Any) -> torch.autocast:
@@ -179,3 +181,76 @@ def test_regions(function: Callable[..., Tensor], door: Callable[..., Any]) -> N
 def close(got: Tensor | None, want: Tensor) -> None:
     assert got is not None
     torch.testing.assert_close(got, want, rtol=1e-5, atol=0.02 * want.abs().max().item())
+
+
+def _frozen_half(a: Tensor, w: Tensor) -> Tensor:
+    b = a @ w
+    with torch.no_grad():
+        c = (b @ w).sin()
+    return b * c
+
+
+def _frozen_half_in_autocast(a: Tensor, w: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        b = _frozen_half(a, w)
+        with torch.autocast("cpu", enabled=False):
+            return _frozen_half(b.float(), w) + _frozen_half(a, w)
+
+
+def _autocast_in_frozen_half(a: Tensor, w: Tensor) -> Tensor:
+    b = a @ w
+    with torch.no_grad():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            c = (b @ w).sin()
+        with torch.enable_grad():
+            c = c * b
+    return b * c
+
+
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("model", [_frozen_half, _frozen_half_in_autocast, _autocast_in_frozen_half])
+def test_grad_modes_inside_autocast(model: Callable[..., Tensor], around: bool) -> None:
+    """What ran under no_grad is a constant for gradients, in a region of autocast too."""
+    a, w = x(4, 4).requires_grad_(), x(4, 4).requires_grad_()
+    compiled, weight = ahead(model, a, w), x(4, 4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=around):
+        mine, theirs = compiled(a, w), model(a, w)
+        frozen = ahead(lambda a, w: model(a, w).detach(), a, w)(a, w)
+    assert mine.dtype == theirs.dtype and mine.requires_grad and not frozen.requires_grad
+    same([mine, frozen], [theirs, theirs.detach()], rtol=5e-2, atol=5e-2)
+    found = torch.autograd.grad(mine, (a, w), weight.to(mine.dtype))
+    expected = torch.autograd.grad(theirs, (a, w), weight.to(mine.dtype))
+    same(list(found), list(expected), rtol=5e-2, atol=0.1)
+
+
+def test_a_buffer_assigned_after_a_region_of_another_grad_mode() -> None:
+    class Assigns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("state", torch.zeros(3, 4))
+
+        def forward(self, a: Tensor) -> Tensor:
+            with torch.enable_grad():
+                a.cos()
+            self.state = self.state + a.detach()
+            return a * 2
+
+    model, twin, a = Assigns(), Assigns(), x(3, 4)
+    with torch.no_grad():
+        compiled = ahead(model, a)
+        for _ in range(2):
+            same((compiled(a), model.state), (twin(a), twin.state))
+
+
+def test_a_module_with_two_names_is_the_models_own() -> None:
+    """torch.export calls proxies of modules then, which were taken for modules that are no part of the model."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = self.again = nn.Linear(4, 4)
+
+        def forward(self, a: Tensor) -> Tensor:
+            return self.again(self.linear(a))
+
+    assert trace(Shared(), (x(3, 4),), {}).others == ()

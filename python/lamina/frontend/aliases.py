@@ -116,13 +116,15 @@ def sharing(tensors: Sequence[Tensor]) -> Hashable:
         return None
     numbers: dict[Any, int] = {}
     return tuple(
-        (numbers.setdefault(held, len(numbers)), numbers.setdefault(id(t), len(numbers)), t.storage_offset(), _extent(t), _base(t))
+        (
+            numbers.setdefault(held, len(numbers)),
+            numbers.setdefault(id(t), len(numbers)),
+            t.untyped_storage().nbytes(),
+            t.storage_offset(),
+            _base(t),
+        )
         for held, t in zip(memory, tensors, strict=True)
     )
-
-
-def _extent(tensor: Tensor) -> int:
-    return tensor.untyped_storage().nbytes()
 
 
 def _base(tensor: Tensor) -> Hashable:

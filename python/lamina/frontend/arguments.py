@@ -9,6 +9,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
+from .example_inputs import register
+
 
 @dataclass(frozen=True)
 class _Expected:
@@ -28,8 +30,6 @@ class _Expected:
 
 def made(described: Any) -> Any:
     """Returns what `Arguments.described` describes, with tensors whose contents are not defined."""
-    from .trace import register
-
     register(described)  # dataclasses among the arguments
     kept = pytree.tree_map(
         lambda v: v.tensor() if isinstance(v, _Expected) else v, described, is_leaf=lambda v: isinstance(v, _Expected)
@@ -46,8 +46,6 @@ class Arguments:
     """
 
     def __init__(self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        from .trace import register
-
         self.signature = signature
         given = (*args, *kwargs.values())
         args, kwargs = self.bind(args, kwargs)

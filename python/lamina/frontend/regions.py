@@ -1,15 +1,18 @@
 """Regions of a traced graph in another grad mode or autocast state: pairs of nodes that change the state and put it back."""
 
+import functools
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._export.passes import replace_autocast_with_hop_pass as autocast_pass
 from torch._export.passes import replace_set_grad_with_hop_pass as grad_pass
 from torch.export import ExportedProgram
+
+from .module_state import autocast_state
 
 _GRAD_MODE = torch._C._set_grad_enabled
 _CHANGES = (_GRAD_MODE, torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast)
@@ -52,3 +55,32 @@ def left_out(graph: fx.Graph) -> Iterator[None]:
     for node in reversed(list(graph.nodes)):
         if node not in before and node.target in _CHANGES:
             graph.erase_node(node)
+
+
+@contextmanager
+def autocasting(module: nn.Module) -> Iterator[None]:
+    """While tracing, forward enters the autocast state that the caller is in: torch.export does not see what is around it."""
+    kinds = ("cpu", "cuda")
+    states = autocast_state(kinds)
+    if not states:
+        yield
+        return
+    forward, had = module.forward, "forward" in module.__dict__
+
+    @functools.wraps(forward)
+    def casting(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as around:
+            for device, dtype in states:
+                around.enter_context(torch.autocast(device, dtype=dtype))
+            return forward(*args, **kwargs)
+
+    module.__dict__["forward"] = casting
+    try:
+        with ExitStack() as outside:
+            for device, _ in states:
+                outside.enter_context(torch.autocast(device, enabled=False))
+            yield
+    finally:
+        del module.__dict__["forward"]
+        if had:
+            module.__dict__["forward"] = forward

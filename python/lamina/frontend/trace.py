@@ -1,7 +1,6 @@
 """A model as one flat graph, by torch.export: parameters and buffers are arguments, mutations and aliases are known."""
 
 import dataclasses
-import functools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,10 +19,11 @@ from .as_module import Holder
 from .assigned import Assignments
 from .autograd_functions import kept
 from .decompositions import Table, table
+from .example_inputs import apart, register, registering
 from .foreign import Foreign
-from .module_state import Place, autocast_state, has_global_hooks
+from .module_state import Place, has_global_hooks
 from .padded import leave_room
-from .regions import flat, without_grad_modes
+from .regions import autocasting, flat, without_grad_modes
 from .retrace import decomposed
 from .trace_errors import explain
 from .written_out import recognise
@@ -85,7 +85,7 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     taken apart. CompileError, with the model's line, for a model that does not give one graph.
     """
     register((args, dict(kwargs)))
-    args, kwargs = _apart(module, args, kwargs)
+    args, kwargs = apart(module, args, kwargs)
     traced = _exported(module, args, kwargs)
     others = traced.foreign.modules
     if not others:
@@ -104,7 +104,7 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     try:
         with ExitStack() as during:
             functions = kept() if grad else ExitStack()
-            for one in (_registering(module), found, _autocasting(module), foreign, functions, flat(), _quiet()):
+            for one in (registering(module), found, autocasting(module), foreign, functions, flat(), _quiet()):
                 during.enter_context(one)
             program = torch.export.export(module, args, dict(kwargs), strict=False)
     except Exception as error:
@@ -128,35 +128,6 @@ def _drop_copies(graph: fx.Graph, slots: Sequence[Slot], places: Sequence[Place]
             graph.erase_node(node)
 
 
-def _apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs with a tensor without contents for each that shares memory with another one, or with the model."""
-    own = (t for m in module.modules() for held in (m._parameters, m._buffers) for t in held.values() if t is not None)
-    seen = {_memory(t) for t in own}
-    made: dict[int, Tensor] = {}
-
-    def apart(leaf: Tensor) -> Tensor:
-        if leaf.layout is not torch.strided or _memory(leaf) is None:
-            return leaf
-        if id(leaf) not in made:
-            shared = _memory(leaf) in seen or isinstance(leaf, nn.Parameter)
-            seen.add(_memory(leaf))
-            made[id(leaf)] = _like(leaf) if shared else leaf
-        return made[id(leaf)]
-
-    positional, named = pytree.tree_map_only(Tensor, apart, (args, dict(kwargs)))
-    return positional, named
-
-
-def _like(tensor: Tensor) -> Tensor:
-    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    return made.requires_grad_(tensor.requires_grad)
-
-
-def _memory(tensor: Tensor) -> int | None:
-    """The memory that a plain tensor lies in."""
-    return storage(tensor) if type(tensor) in (Tensor, nn.Parameter) and tensor.device.type != "meta" else None
-
-
 def _check_hooks(module: nn.Module, grad: bool) -> None:
     if has_global_hooks():
         raise CompileError("torch has hooks for all modules, which a graph does not keep", remedy="remove them while compiling")
@@ -166,35 +137,6 @@ def _check_hooks(module: nn.Module, grad: bool) -> None:
                 f"the module {name or type(child).__name__!r} has backward hooks, which a graph does not keep",
                 remedy='use torch.compile(model, backend="lamina"), or hooks on parameters',
             )
-
-
-@contextmanager
-def _autocasting(module: nn.Module) -> Iterator[None]:
-    """While tracing, forward enters the autocast state that the caller is in: torch.export does not see what is around it."""
-    kinds = ("cpu", "cuda")
-    states = autocast_state(kinds)
-    if not states:
-        yield
-        return
-    forward, had = module.forward, "forward" in module.__dict__
-
-    @functools.wraps(forward)
-    def casting(*args: Any, **kwargs: Any) -> Any:
-        with ExitStack() as around:
-            for device, dtype in states:
-                around.enter_context(torch.autocast(device, dtype=dtype))
-            return forward(*args, **kwargs)
-
-    module.__dict__["forward"] = casting
-    try:
-        with ExitStack() as outside:
-            for device, _ in states:
-                outside.enter_context(torch.autocast(device, enabled=False))
-            yield
-    finally:
-        del module.__dict__["forward"]
-        if had:
-            module.__dict__["forward"] = forward
 
 
 def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
@@ -286,21 +228,6 @@ def _returned(graph: fx.Graph) -> list[Any]:
     return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
-def register(value: Any) -> None:
-    """Makes the dataclasses in a value known to pytree, which takes apart only types it knows."""
-    if isinstance(value, list | tuple):
-        for item in value:
-            register(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            register(item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            register(getattr(value, field.name, None))
-        if type(value) not in pytree.SUPPORTED_NODES:
-            torch.export.register_dataclass(type(value))
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without torch.export's warnings of its own use of a deprecated class, and of attributes, which `assigned` sees to."""
@@ -308,16 +235,3 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
         yield
-
-
-class _registering:
-    """While tracing, registers what the module returns."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-
-    def __enter__(self) -> None:
-        self.hook = self.module.register_forward_hook(lambda module, args, output: register(output))
-
-    def __exit__(self, *_: object) -> None:
-        self.hook.remove()
