@@ -62,7 +62,7 @@ def why_value(value: Any, result: bool = False) -> str | None:
 def _reads_memory(node: fx.Node) -> bool:
     """Whether a strided view is of an input's memory at a place that the input's elements do not tell: `storage_offset` counts from
     the start of that memory, and the view may reach what lies around and between them. Nothing is read for what is returned."""
-    if all(user.op == "output" for user in node.users):
+    if _is_only_returned(node):
         return False
     base = node.args[0]
     while (source := memory_source(base)) is not None:
@@ -71,6 +71,11 @@ def _reads_memory(node: fx.Node) -> bool:
         return False
     offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
     return offset is not None or not covers(base.meta["val"], node.meta["val"])
+
+
+def _is_only_returned(node: fx.Node) -> bool:
+    """Whether nothing but results, and views that are results, is made of a node."""
+    return all(user.op == "output" or (memory_source(user) is node and _is_only_returned(user)) for user in node.users)
 
 
 def _results(node: fx.Node) -> Any:
