@@ -23,6 +23,11 @@ def one(a: Tensor, b: Tensor) -> Any:
     return (c * a,)
 
 
+def returned(a: Tensor, b: Tensor) -> Any:
+    a.mul_(2)
+    return b.view(1, -1), b[1:].t()
+
+
 def none(a: Tensor, b: Tensor) -> Any:
     return (a - 3 * b,)
 
@@ -47,7 +52,7 @@ def jit(dynamic: bool | None) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("door", [ahead, jit(False), jit(True)], ids=["aot", "jit", "jit dynamic"])
-@pytest.mark.parametrize("model", [both, one, none], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("model", [both, one, returned, none], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
 def test_values_and_mutation(model: Callable[..., Any], door: Callable[..., Any], backwards: bool) -> None:

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.runtime.inputs import materialised, with_bits, without_bits
 
 aten = torch.ops.aten
+_WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,11 @@ def storage(value: Tensor) -> int:
     return value.untyped_storage()._cdata
 
 
-def sharing(tensors: Sequence[Tensor]) -> Hashable:
-    """Returns how tensors lie in memory that several of them share; None where all lie apart. Equal for two calls that AOTAutograd
-    makes the same program for: where they share what is written, it passes the tensor that they view, or all of the memory."""
+def sharing(values: Sequence[Any]) -> Hashable:
+    """Returns how the tensors among values lie in memory that several of them share; None where all lie apart. Equal for two calls
+    that AOTAutograd makes the same program for: where they share what is written, it passes the tensor that they view, or all of
+    the memory. A tensor of a subclass, which stands for others, counts as one that lies apart."""
+    tensors = [v for v in values if type(v) in _WITH_MEMORY and v.layout is torch.strided]
     memory = list(map(storage, tensors))
     if len(set(memory)) == len(memory):
         return None

@@ -67,4 +67,4 @@ class Binding:
     def shared(self, tensors: Sequence[Tensor]) -> Hashable:
         """Returns how arguments lie in memory that several share; None where all lie apart. Tensors of the model are looked at too,
         whose memory `parameter.data = other` exchanges."""
-        return sharing([a for a in self.arrange(tensors) if isinstance(a, Tensor)])
+        return sharing(self.arrange(tensors))

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .aliases import sharing
@@ -24,21 +23,15 @@ def _size(value: Any) -> Any:
     return (value.shape, value.stride()) if isinstance(value, Tensor) else value
 
 
-def _has_memory(value: Any) -> bool:
-    """Whether an argument is a tensor that may share memory with another one: not one of a subclass, which stands for others."""
-    return type(value) in (Tensor, torch.nn.Parameter, FakeTensor) and value.layout is torch.strided
-
-
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """`gm` compiled by `trace`: at once where all sizes and numbers are known, else at each call with new ones. A graph that writes
     to its arguments is also compiled at each call where other arguments share memory."""
-    tensors = [value for value in example_inputs if _has_memory(value)]
     known = not floats(gm, example_inputs) and not any(is_symbolic(value) for value in example_inputs)
-    if not known or sharing(tensors) is not None:  # fake tensors do not say how large the memory is that they share
+    if not known or sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
         return PerSize(gm, trace, example_inputs)
     whole = with_constants(gm, {})
     run = trace(gm, example_inputs)
-    if len(tensors) < 2 or not writes_to_arguments():
+    if not writes_to_arguments():
         return run
     return PerSize(whole, trace, example_inputs, run)
 
@@ -59,7 +52,6 @@ class PerSize:
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
         self.fixed = floats(gm, example_inputs)
-        self.tensors = [i for i, value in enumerate(example_inputs) if _has_memory(value)]
         self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
         self._writes = True  # to its arguments, until tracing has told
         self._seen: dict[int, str] = {}
@@ -77,7 +69,7 @@ class PerSize:
 
     def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Sizes, the values of floats that are constants, and which arguments share memory, where the graph writes to some."""
-        shared = sharing([args[i] for i in self.tensors]) if self._writes else None
+        shared = sharing(args) if self._writes else None
         return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed], shared)
 
     def _add(self, args: Sequence[Any]) -> Callable[..., Any]:
