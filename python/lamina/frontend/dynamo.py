@@ -11,7 +11,7 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from .aliases import storage
+from .aliases import sharing, storage
 from .attention import keep_whole
 from .backend_error import passed_on
 from .branches import any_layout
@@ -102,10 +102,10 @@ def autograd(
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:
-    """Whether some inputs share memory. Where the graph writes to it, AOTAutograd passes that memory in their place; what then is
-    an output that views an input must be found by its strides, not by repeating the view on all of that memory."""
-    memory = [storage(value) for value in inputs if isinstance(value, Tensor) and value.layout is torch.strided]
-    return len(set(memory)) < len(memory)
+    """Whether several inputs share memory; one tensor given twice is one input. Where the graph writes to it, AOTAutograd passes that
+    memory in their place; what then is an output that views an input must be found by its strides, not by repeating the view on all
+    of that memory."""
+    return sharing(list({id(value): value for value in inputs}.values())) is not None
 
 
 def _weights() -> set[int]:
