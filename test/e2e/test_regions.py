@@ -178,9 +178,10 @@ def test_regions(function: Callable[..., Tensor], door: Callable[..., Any]) -> N
             close(compiled(*mine), function(*theirs))
 
 
-def close(got: Tensor | None, want: Tensor) -> None:
+def close(got: Tensor | None, want: Tensor, rounding: float = 0.02) -> None:
+    """Within a part of the largest number, at least twice what bf16 rounded away in hundreds of draws."""
     assert got is not None
-    torch.testing.assert_close(got, want, rtol=1e-5, atol=0.02 * want.abs().max().item())
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=rounding * want.abs().max().item())
 
 
 def _frozen_half(a: Tensor, w: Tensor) -> Tensor:
@@ -210,17 +211,18 @@ def _autocast_in_frozen_half(a: Tensor, w: Tensor) -> Tensor:
 @pytest.mark.parametrize("around", [False, True])
 @pytest.mark.parametrize("model", [_frozen_half, _frozen_half_in_autocast, _autocast_in_frozen_half])
 def test_grad_modes_inside_autocast(model: Callable[..., Tensor], around: bool) -> None:
-    """What ran under no_grad is a constant for gradients, in a region of autocast too."""
-    a, w = x(4, 4).requires_grad_(), x(4, 4).requires_grad_()
+    """What ran under no_grad is a constant for gradients, in a region of autocast too. The sines are of numbers near zero, where what
+    bf16 rounds away before them stays as small after them."""
+    a, w = (x(4, 4).mul(0.3).requires_grad_() for _ in range(2))
     compiled, weight = ahead(model, a, w), x(4, 4)
     with torch.autocast("cpu", torch.bfloat16, enabled=around):
         mine, theirs = compiled(a, w), model(a, w)
         frozen = ahead(lambda a, w: model(a, w).detach(), a, w)(a, w)
     assert mine.dtype == theirs.dtype and mine.requires_grad and not frozen.requires_grad
-    same([mine, frozen], [theirs, theirs.detach()], rtol=5e-2, atol=5e-2)
     found = torch.autograd.grad(mine, (a, w), weight.to(mine.dtype))
     expected = torch.autograd.grad(theirs, (a, w), weight.to(mine.dtype))
-    same(list(found), list(expected), rtol=5e-2, atol=0.1)
+    for got, want in zip((mine, frozen, *found), (theirs, theirs.detach(), *expected), strict=True):
+        close(got, want, rounding=0.05)
 
 
 def test_a_buffer_assigned_after_a_region_of_another_grad_mode() -> None:

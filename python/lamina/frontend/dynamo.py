@@ -102,9 +102,9 @@ def autograd(
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:
-    """Whether several inputs share memory; one tensor given twice is one input. Where the graph writes to it, AOTAutograd passes that
-    memory in their place; what then is an output that views an input must be found by its strides, not by repeating the view on all
-    of that memory."""
+    """Whether several inputs share memory; one tensor given twice is one input. Where the graph writes to it, AOTAutograd passes
+    that memory in their place; what then is an output that views an input must be found by its strides, not by repeating the view
+    on all of that memory."""
     return sharing(list({id(value): value for value in inputs}.values())) is not None
 
 
