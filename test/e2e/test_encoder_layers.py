@@ -38,7 +38,8 @@ class Masked(nn.Module):
 
 def masks(kind: str, batch: int, length: int) -> tuple[Tensor, ...]:
     padding = torch.arange(length) >= torch.randint(1, length + 1, (batch, 1))
-    scores = (torch.rand(length, length) > 0.6).fill_diagonal_(False)
+    scores = torch.rand(length, length) > 0.6
+    scores[:, 0] = False  # what padding never hides: no row is hidden whole
     if kind == "everything":
         padding[0] = True
     numbers = torch.zeros(length, length).masked_fill(scores, -torch.inf)
