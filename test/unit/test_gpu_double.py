@@ -31,8 +31,10 @@ SPECIAL = [
 FUNCTIONS: dict[str, tuple[float, Callable[..., np.ndarray]]] = {
     "exp2": (1.5, np.exp2), "log2": (2.5, np.log2), "log10": (2.5, np.log10), "sinh": (4, np.sinh), "cosh": (3, np.cosh), "asinh": (4, np.arcsinh),
     "acosh": (4, np.arccosh), "atanh": (4, np.arctanh), "atan": (2.5, np.arctan), "asin": (4, np.arcsin), "acos": (4, np.arccos),
-    "sin": (3, np.sin), "cos": (3, np.cos), "tan": (4, np.tan), "atan2": (3.5, np.arctan2), "powf": (32, np.power),
+    "sin": (3, np.sin), "cos": (3, np.cos), "tan": (4, np.tan), "atan2": (3.5, np.arctan2), "powf": (1.5, np.power),
 }  # fmt: skip
+POWER = 0.25
+"""ulp that powf loses for each unit of |y log x|: its logarithm has 55 bits. The worst of 2.4 million pairs near the ends lost 0.18."""
 wide = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="long double is no wider than double")
 
 
@@ -46,15 +48,18 @@ def inputs(rng: np.random.Generator) -> np.ndarray:
     return x
 
 
-def check(got: np.ndarray, exact: np.ndarray, bound: float, *arguments: np.ndarray) -> None:
+def check(got: np.ndarray, exact: np.ndarray, bound: float, *arguments: np.ndarray, growing: float = 0.0) -> None:
+    """growing  what the bound grows by for each unit of the result's logarithm, in ulp"""
     with np.errstate(all="ignore"):
+        logarithm = np.abs(np.log(np.abs(exact)))
+        bounds = bound + growing * np.where(np.isfinite(logarithm), logarithm, 0)
         rounded = exact.astype(np.float64)
         last = np.spacing(np.minimum(np.abs(rounded), np.finfo(np.float64).max)).astype(np.longdouble)
         error = np.abs(got.astype(np.longdouble) - exact) / last
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
     error = np.where(same, 0, np.where(np.isfinite(got) & np.isfinite(rounded), error, np.inf))
-    worst = int(np.argmax(error))
-    assert error[worst] <= bound, ([a[worst] for a in arguments], got[worst], exact[worst], error[worst])
+    worst = int(np.argmax(error / bounds))
+    assert error[worst] <= bounds[worst], ([a[worst] for a in arguments], got[worst], exact[worst], error[worst])
     zeros = (rounded == 0) & (got == 0)
     assert (np.signbit(got) == np.signbit(rounded))[zeros].all(), "sign of zero"
 
@@ -71,7 +76,7 @@ def test_whole_range(name: str, rng: np.random.Generator) -> None:
     with np.errstate(all="ignore"):
         got = run(source, *arrays)
         exact = reference(*[a.astype(np.longdouble) for a in arrays])
-    check(got, exact, bound, *arrays)
+    check(got, exact, bound, *arrays, growing=POWER if name == "powf" else 0.0)
 
 
 def test_erf(rng: np.random.Generator) -> None:

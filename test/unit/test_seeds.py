@@ -45,7 +45,7 @@ def drawn(said: str) -> set[str]:
     return set(re.findall(r"^drawn .*", said, re.MULTILINE))
 
 
-def test_the_same_sources_draw_the_same(tmp_path: Path) -> None:
+def test_runs_draw_the_same(tmp_path: Path) -> None:
     assert drawn(session(tmp_path)) == drawn(session(tmp_path)) != drawn(session(tmp_path, "--seed=random"))
 
 
