@@ -36,6 +36,7 @@ class ChooseLayout(Pass):
              are small beside images
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
     grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last
+    transposed  also transposed convolutions
     copied   images and weights that no kernel makes are copied: a library's result lies as they do, and it would copy weights
     """
 
@@ -44,6 +45,7 @@ class ChooseLayout(Pass):
     slow: bool = False
     packed: bool = True
     grouped: bool = True
+    transposed: bool = False
     copied: bool = False
 
     def run(self, module: ir.Module) -> None:
@@ -64,7 +66,7 @@ class ChooseLayout(Pass):
     def _suits(self, op: ir.Operation) -> bool:
         name = str(ir.RankedTensorType(op.results[0].type).element_type)
         known = name in self.types or (name == "f32" and TF32 in op.attributes and TF32 in self.types)
-        return known and (self.slow or not _is_transposed(op)) and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
+        return known and (self.transposed or not _is_transposed(op)) and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
 
     def _change(self, op: ir.Operation) -> None:
         op.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.results[0])])

@@ -3,6 +3,7 @@
 python tools/cliffs.py run --graphs 150 --seed 7           # resumes where an earlier run of this seed ended
 python tools/cliffs.py again --seed 7 --above 1.05         # measures slow graphs three times more, in processes of their own
 python tools/cliffs.py shrink --seed 7 --worst 10          # reduces the worst ones
+python tools/cliffs.py kernels --seed 7 --device cuda      # lists the GPU kernels of each contender for the slow ones
 python tools/cliffs.py show --seed 7                       # tables; --source SEED prints a module
 python tools/cliffs.py note --seed 7 "7 12" "layout of f32 convolutions"
 """
@@ -48,6 +49,8 @@ def main() -> int:
     less = commands.add_parser("shrink", parents=[shared], help="reduce the worst graphs")
     less.add_argument("--worst", type=int, default=10, help="how many (default: 10)")
     less.add_argument("--above", type=float, default=1.1, help="a graph is slow above this ratio (default: 1.1)")
+    kernels = commands.add_parser("kernels", parents=[shared], help="list the GPU kernels of slow graphs")
+    kernels.add_argument("--above", type=float, default=1.05, help="ratios from which on (default: 1.05)")
     show = commands.add_parser("show", parents=[shared], help="print tables")
     show.add_argument("--source", metavar="GRAPH", help="print the module of this graph instead")
     note = commands.add_parser("note", parents=[shared], help="say what was done about a graph")
@@ -58,9 +61,8 @@ def main() -> int:
         arguments.seed = random.SystemRandom().randrange(1 << 16)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = load(_file(arguments))
-    return {"run": _run, "again": _again, "shrink": _shrink, "show": _show, "note": _note}[arguments.command](
-        arguments, found, Console()
-    )
+    command = {"run": _run, "again": _again, "shrink": _shrink, "kernels": _kernels, "show": _show, "note": _note}[arguments.command]
+    return command(arguments, found, Console())
 
 
 def _file(arguments: argparse.Namespace) -> Path:
@@ -85,7 +87,7 @@ def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Cons
 
 
 def _again(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
-    slow = [f for f in found.values() if not f.failed and math.isfinite(f.ratio) and f.ratio > arguments.above]
+    slow = _slow(found, arguments.above)
     questions = [{"seed": f.seed, "graph": f.graph, "device": arguments.device} for f in slow for _ in range(arguments.times)]
 
     def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
@@ -112,8 +114,7 @@ def _ask(arguments: argparse.Namespace, questions: Sequence[dict[str, Any]], kee
 
 def _shrink(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
     worker = Worker(arguments.folder / "lock", arguments.seconds, arguments.folder / "workers.log")
-    slow = [f for f in found.values() if not f.failed and f.ratio > arguments.above and math.isfinite(f.ratio) and not f.smaller]
-    for f in sorted(slow, key=lambda f: -f.ratio)[: arguments.worst]:
+    for f in [f for f in _slow(found, arguments.above) if not f.smaller][: arguments.worst]:
 
         def is_slow(graph: Graph, seed: str = f.seed) -> bool:
             answer = worker.ask({"seed": seed, "graph": graph.to_json(), "device": arguments.device})
@@ -125,6 +126,33 @@ def _shrink(arguments: argparse.Namespace, found: dict[str, Finding], console: C
         console.print(f"{f.seed}: {f.ratio:.2f} {least}", highlight=False, markup=False, soft_wrap=True)
     worker.close()
     return 0
+
+
+def _kernels(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    slow = _slow(found, arguments.above)
+    questions = [{"seed": f.seed, "graph": f.graph, "device": "cuda", "kernels": True} for f in slow]
+
+    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+        if "failed" not in answer:
+            known = found[question["seed"]]
+            known.kernels = answer["kernels"]
+            append(_file(arguments), known)
+
+    _ask(arguments, questions, keep, console)
+    for f in slow:
+        console.print(f"\n{f.seed}: {f.ratio:.2f} {f.text}", highlight=False, markup=False, soft_wrap=True)
+        for contender, kernels in f.kernels.items():
+            total = sum(us for _, _, us in kernels)
+            console.print(f"  {contender}: call {f.seconds.get(contender, math.nan) * 1e6:.0f} us, kernels {total:.0f} us")
+            for name, count, us in kernels[:12]:
+                console.print(f"    {us:9.1f} us {count:5.1f} x {name[:110]}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _slow(found: dict[str, Finding], above: float) -> list[Finding]:
+    """Findings with a ratio above `above`, the slowest first."""
+    slow = [f for f in found.values() if not f.failed and math.isfinite(f.ratio) and f.ratio > above]
+    return sorted(slow, key=lambda f: -f.ratio)
 
 
 def _show(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:

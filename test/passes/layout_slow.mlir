@@ -1,5 +1,5 @@
 // On a CPU only convolutions that oneDNN computes slowly with the channels first, and those beside them with small weights.
-// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-layout{slow=true packed=false copied=true})' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-layout{slow=true packed=false transposed=true copied=true})' | FileCheck %s
 
 // One channel for each group; the product of pixels after it takes the layout that it finds.
 // CHECK-LABEL: func.func @depthwise

@@ -25,6 +25,7 @@ class Finding:
     again     ratios of later measurements, in processes of their own
     smaller   the smallest graph that is slow too, as data and text, with its ratio
     note      what was done about it
+    kernels   name, count and microseconds of the GPU kernels of a call, by contender
     """
 
     seed: str
@@ -38,6 +39,7 @@ class Finding:
     again: list[float] = field(default_factory=list)
     smaller: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    kernels: dict[str, list[tuple[str, float, float]]] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:

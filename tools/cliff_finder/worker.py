@@ -5,6 +5,7 @@
 
 A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the
 same module on the same arguments, in turns. Others may compile at the same time; one alone measures, by a lock that all share.
+A question with `"kernels": true` is answered with the GPU kernels of a call by contender, too.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def _answer(asked: dict[str, Any], lock: int, budget: float) -> dict[str, Any]:
             graph = (draw_block if asked.get("blocks") else draw)(asked["seed"], device)
     found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
     try:
-        found |= measure(graph, device, asked.get("seed", "0"), lock, budget)
+        found |= measure(graph, device, asked.get("seed", "0"), lock, budget, kernels=asked.get("kernels", False))
     except Exception as error:
         found["failed"] = _reason(error)
     gc.collect()
@@ -88,8 +89,8 @@ def locked(lock: int, *, alone: bool) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_UN)
 
 
-def measure(graph: Graph, device: str, seed: str, lock: int, budget: float) -> dict[str, Any]:
-    """Compiles, checks and times every contender.
+def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, kernels: bool = False) -> dict[str, Any]:
+    """Compiles, checks and times every contender; with `kernels`, lists the GPU kernels of a call.
 
     Raises what eager raises. A contender that fails is named in `failures`, and counts as never finished.
     """
@@ -120,6 +121,8 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float) -> d
     del exact
     with locked(lock, alone=True):
         found["seconds"] = _in_turns(runs, budget) if device == "cuda" else interleaved(runs, budget=budget, rounds=9)
+        if kernels and device == "cuda":
+            found["kernels"] = {name: kernels_of(run) for name, run in runs.items()}
     return found
 
 
@@ -181,6 +184,21 @@ def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
         for name, run in runs.items():
             times[name].append(settled(run, calls[name]))
     return {name: statistics.median(each) for name, each in times.items()}
+
+
+def kernels_of(run: Run, calls: int = 5) -> list[tuple[str, float, float]]:
+    """The GPU kernels and copies of a call: name, how many, their microseconds in all; the longest first."""
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(calls):
+            run()
+        torch.cuda.synchronize()
+    rows = [
+        (event.key, event.count / calls, event.self_device_time_total / calls)
+        for event in profile.key_averages()
+        if event.self_device_time_total and not event.key.startswith("cuda")
+    ]
+    return sorted(rows, key=lambda row: -row[2])
 
 
 if __name__ == "__main__":
