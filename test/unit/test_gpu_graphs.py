@@ -67,6 +67,29 @@ def test_arguments_of_libraries_that_move_at_every_call_are_copied(gpu: FakeGpu)
     assert gpu["copies"] == 2 * gpu["graph_launches"] + 1  # while recording
 
 
+@pytest.mark.parametrize("compiles", [True, False])
+def test_copies_are_made_by_one_launch(gpu: FakeGpu, compiles: bool) -> None:
+    """Or one by one, where the driver has no kernel that copies."""
+    program, (x, w) = p.product()
+    mm = program.steps[1]
+    assert isinstance(mm, Call)
+    moved = (*program.buffers, *p.buffers(("input", 256), ("output", 256)))
+    moved = (*moved[:-2], replace(moved[-2], index=2), replace(moved[-1], index=2))
+    more = replace(mm, args=(p.ref(4, x), p.ref(5, w)), outs=(p.ref(6, x),))
+    both = p.program([x, w, w], moved, [*program.steps, more], [*program.outputs, p.ref(6, x)])
+    run = gpu.executable(both, recorder=gpu.recorder())
+    if not compiles:
+        gpu.fail("cuModuleGetFunction", 500, after=1)  # the program's own kernel comes first
+    launches = gpu["copy_launches"]
+    kept = [(w.clone(), w * 2) for _ in range(10)]
+    for a, b in kept:
+        for given, found in zip((a, b), run(x, a, b)[::2], strict=True):
+            torch.testing.assert_close(found, (x + 1) @ given)
+    replays = gpu["graph_launches"]
+    assert replays == 7 and gpu["copies"] == 4 * replays + 2
+    assert gpu["copy_launches"] - launches == (2 * replays if compiles else 0)
+
+
 def test_what_calls_return_is_copied_out(gpu: FakeGpu) -> None:
     x, w = torch.randn(1, 2, 8, 4), torch.randn(2, 2, 1, 1)
     flat = torch.empty(64)
@@ -157,6 +180,21 @@ def test_what_is_never_recorded(gpu: FakeGpu, callee: str, args: Any, why: str) 
         for _ in range(5):
             assert torch.equal(run(x)[0], x + 1)
         assert gpu["graph_launches"] == 0 and run.status() == Status("off", "a single step gains nothing by it")
+
+
+@pytest.mark.parametrize(("dropout", "why"), [(0.0, ""), (0.5, "draws random numbers")])
+def test_attention_without_dropout_is_recorded(dropout: float, why: str) -> None:
+    """Its gradients take the seeds of a dropout, and do not look at them."""
+    x, seed = torch.randn(1, 1, 8, 8), torch.tensor(0)
+    bufs = p.buffers(("input", 256), ("input", 8), ("output", 256), ("owned", 256), ("owned", 256), ("owned", 256), ("arena", 256))
+    tensors = [p.ref(6, x) for _ in range(6)]
+    args = (*tensors, p.ref(1, seed), p.ref(1, seed), None, None, None, 8, 8, dropout, False)
+    owned = tuple(p.ref(b, x) for b in (3, 4, 5))
+    call = Call("aten._scaled_dot_product_cudnn_attention_backward.default", "library", args, (), (), owned, "attention")
+    flat = torch.empty(64)
+    program = p.program([x, seed], bufs, [p.inc(p.ref(0, flat), p.ref(6, flat)), call, p.inc(p.ref(3, flat), p.ref(2, flat))], [p.ref(2, x)])
+    found = why_not_recorded(on_gpu(program), "cpu")
+    assert why in found and bool(why) == bool(found)
 
 
 def test_a_count_that_no_step_reads_stops_no_recording(gpu: FakeGpu) -> None:

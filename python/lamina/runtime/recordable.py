@@ -68,7 +68,8 @@ def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
             found = _why_not(step)
             if found:
                 return found
-    by_calls, by_kernels = (set().union(*(_named(s) for s in program.steps if isinstance(s, kind))) for kind in (Call, Launch))
+    by_calls = set().union(*(_named(step) - _seeds(step) for step in program.steps if isinstance(step, Call)))
+    by_kernels = set().union(*(_named(step) for step in program.steps if isinstance(step, Launch)))
     for index, given in enumerate(program.inputs):
         buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
         if given.dtype in ("i64", "u64") and _count(given.shape) <= 2 and buffer in by_calls - by_kernels:
@@ -81,11 +82,29 @@ def _why_not(step: Call) -> str:
     tags = {tag.name for tag in overload(step.callee, step.where).tags}
     if namespace not in ("aten", "prims"):
         return f"{step.callee} may do in Python what a replay would leave out"
-    if tags & {"nondeterministic_seeded"}:
+    if tags & {"nondeterministic_seeded"} and not _drops_nothing(step):
         return f"{step.callee} draws random numbers, which a replay would repeat"
     if tags & _DEPENDS_ON_MORE:
         return f"{step.callee} makes the host wait for the GPU"
     return ""
+
+
+def _drops_nothing(step: Call) -> bool:
+    """Tell whether the numbers that it may draw are for dropout alone, of which it does none."""
+    return _arguments(step).get("dropout_p") in (0, 0.0)
+
+
+def _seeds(step: Call) -> set[int]:
+    """Return the buffers of random seeds that a call takes and, as it drops nothing, does not look at."""
+    if not step.callee.startswith("aten.") or not _drops_nothing(step):
+        return set()
+    return {ref.buffer for name, ref in _arguments(step).items() if name.startswith("philox_") and isinstance(ref, Ref)}
+
+
+def _arguments(step: Call) -> dict[str, Any]:
+    """Return the arguments of a call by their names in the operator's schema."""
+    names = [argument.name for argument in overload(step.callee, step.where)._schema.arguments]
+    return dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
 
 
 def _count(shape: tuple[Any, ...]) -> int:

@@ -84,7 +84,10 @@ void Recording::stage(Context &context, const std::vector<int> &staged) {
     void *data = nullptr;
     Memory memory = plan_.device->allocate(layout_of(plan_, b), plan_.buffers[size_t(b)].bytes, index_, &data);
     staged_.push_back({b, memory, data});
-    copy(data, context.base(b), b); // steps find there what they find in a run
+    // Steps find there what they find in a run. The driver refuses what is no memory of the GPU, which a kernel would not.
+    driver_.check(driver_.copy(reinterpret_cast<uintptr_t>(data), reinterpret_cast<uintptr_t>(context.base(b)),
+                               size_t(plan_.buffers[size_t(b)].bytes), stream_),
+                  "an argument of a graph cannot be copied");
     context.set_base(b, data);
     ++copies_.in;
     copies_.in_bytes += plan_.buffers[size_t(b)].bytes;
@@ -194,6 +197,7 @@ void Recording::replay(Context &context) {
   Busy busy(busy_);
   graph_store().use(*this);
   for (const Kept &place : staged_) copy(place.data, context.base(place.buffer), place.buffer);
+  copier_.run(context_, stream_);
   update(context);
   driver_.check(driver_.launch_graph(exec_, stream_), "the launch of " + plan_.name + " as a graph failed");
   copy_out(context);
@@ -211,9 +215,7 @@ void Recording::update(Context &context) {
 }
 
 void Recording::copy(void *to, const void *from, int buffer) {
-  if (size_t bytes = size_t(plan_.buffers[size_t(buffer)].bytes))
-    driver_.check(driver_.copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, stream_),
-                  "an argument or a result of a graph cannot be copied");
+  copier_.add(to, from, size_t(plan_.buffers[size_t(buffer)].bytes));
 }
 
 void Recording::copy_out(Context &context) {
@@ -225,6 +227,7 @@ void Recording::copy_out(Context &context) {
     context.own(kept.buffer, memory, data);
     copy(data, kept.data, kept.buffer);
   }
+  copier_.run(context_, stream_);
 }
 
 } // namespace lamina

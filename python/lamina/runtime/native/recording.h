@@ -11,6 +11,7 @@
 #include <nanobind/nanobind.h>
 #include <vector>
 
+#include "copier.h"
 #include "cuda_driver.h"
 #include "device.h"
 #include "kernel_graph.h"
@@ -28,7 +29,7 @@ struct Copies {
 // All functions need the GIL.
 class Recording {
 public:
-  Recording(cuda::Driver &driver, const Plan &plan) : driver_(driver), plan_(plan) {}
+  Recording(cuda::Driver &driver, const Plan &plan) : driver_(driver), plan_(plan), copier_(driver) {}
   ~Recording() { drop(); }
   Recording(const Recording &) = delete;
 
@@ -73,11 +74,12 @@ private:
   void stage(Context &context, const std::vector<int> &staged);
   void keep(Context &context);
   void update(Context &context);
-  void copy(void *to, const void *from, int buffer);
+  void copy(void *to, const void *from, int buffer); // with the next run of `copier_`
   void copy_out(Context &context);
 
   cuda::Driver &driver_;
   const Plan &plan_;
+  cuda::Copier copier_;
   std::unique_ptr<cuda::KernelGraph> built_; // of kernels alone; it stays, as its nodes say which of `exec_` are to be changed
   nb::object captured_;                      // otherwise: what `recorder` keeps for the same
   cuda::GraphExecHandle exec_ = nullptr;
