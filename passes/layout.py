@@ -16,8 +16,10 @@ from .products import TF32
 from .realise import given_strides
 
 CONVOLUTION = "aten.convolution.default"
+BACKWARD = "aten.convolution_backward.default"
 _VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
 _TRANSPOSED, _GROUPS = 6, 8  # where these stand among its arguments
+_BACKWARD_TRANSPOSED, _BACKWARD_GROUPS = 7, 9  # among those of its gradients
 _VECTOR = 16  # f32 channels that oneDNN computes at once
 CONVOLUTIONS = (CONVOLUTION, "aten.cudnn_convolution_relu.default")  # the second is never transposed, and has one group
 
@@ -37,6 +39,7 @@ class ChooseLayout(Pass):
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
     grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last
     transposed  also transposed convolutions
+    gradients   also the gradients of convolutions
     copied   images and weights that no kernel makes are copied: a library's result lies as they do, and it would copy weights
     """
 
@@ -46,13 +49,14 @@ class ChooseLayout(Pass):
     packed: bool = True
     grouped: bool = True
     transposed: bool = False
+    gradients: bool = False
     copied: bool = False
 
     def run(self, module: ir.Module) -> None:
         for f in module.body.operations:
             if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
                 continue
-            found = [o.operation for o in f.operation.regions[0].blocks[0].operations if _is_plain(o.operation)]
+            found = [o.operation for o in f.operation.regions[0].blocks[0].operations if self._is_plain(o.operation)]
             if not self.grouped and any(_is_grouped(op) for op in found):
                 continue
             if self.slow:
@@ -63,31 +67,53 @@ class ChooseLayout(Pass):
                     if self._suits(op):
                         self._change(op)
 
+    def _is_plain(self, op: ir.Operation) -> bool:
+        """Whether this is a 2-D convolution of images that are there, or the gradients of one."""
+        if op.name != "graph.extern" or _callee(op) not in (CONVOLUTIONS if not self.gradients else (*CONVOLUTIONS, BACKWARD)):
+            return False
+        types = [ir.RankedTensorType(v.type) for v in (*_images(op), op.results[0])]
+        return all(0 not in t.shape for t in types) and all(t.rank == 4 for t in types[:-1])
+
     def _suits(self, op: ir.Operation) -> bool:
-        name = str(ir.RankedTensorType(op.results[0].type).element_type)
+        name = str(ir.RankedTensorType(op.operands[0].type).element_type)
         known = name in self.types or (name == "f32" and TF32 in op.attributes and TF32 in self.types)
-        return known and (self.transposed or not _is_transposed(op)) and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
+        return (
+            known
+            and (self.transposed or not _is_transposed(op))
+            and (isinstance(op.operands[1], ir.BlockArgument) or not self.packed)
+        )
 
     def _change(self, op: ir.Operation) -> None:
-        op.attributes["strides"] = ir.ArrayAttr.get([_channels_last(op.results[0])])
-        if not self.copied:
-            return
-        for i in (0, 1):  # the image and the weight
-            if not _is_served(op.operands[i]):
-                op.operands[i] = _copy(op, op.operands[i])
+        results = iter(op.results)  # a gradient that nobody asked for is none
+        given = [
+            strides if isinstance(strides, ir.TypeAttr) else _changed(next(results), strides)
+            for strides in op.attributes["strides"]
+        ]
+        op.attributes["strides"] = ir.ArrayAttr.get(given)
+        if self.copied:
+            for i, image in enumerate(_images(op)):
+                if not _is_served(image):
+                    op.operands[i] = _copy(op, image)
+        if _callee(op) == BACKWARD:  # cuDNN copies what does not lie as the image does
+            op.attributes["needs"] = ir.ArrayAttr.get([_channels_last(v) for v in op.operands])
 
 
-def _is_plain(op: ir.Operation) -> bool:
-    """Whether this is a 2-D convolution of images that are there."""
-    if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS:
-        return False
-    types = [ir.RankedTensorType(v.type) for v in (op.operands[0], op.operands[1], op.results[0])]
-    return all(t.rank == 4 and 0 not in t.shape for t in types)
+def _callee(op: ir.Operation) -> str:
+    return str(ir.StringAttr(op.attributes["callee"]).value)
+
+
+def _images(op: ir.Operation) -> list[ir.Value]:
+    """Returns what has channels: the image and the weight, for gradients what flows back before them."""
+    return list(op.operands)[: 3 if _callee(op) == BACKWARD else 2]
+
+
+def _changed(result: ir.Value, strides: ir.Attribute) -> ir.Attribute:
+    return _channels_last(result) if ir.RankedTensorType(result.type).rank == 4 else strides
 
 
 def _is_transposed(op: ir.Operation) -> bool:
-    plain = ir.StringAttr(op.attributes["callee"]).value == CONVOLUTION
-    return plain and bool(ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[_TRANSPOSED]).value)
+    place = {CONVOLUTION: _TRANSPOSED, BACKWARD: _BACKWARD_TRANSPOSED}.get(_callee(op))
+    return place is not None and bool(ir.BoolAttr(ir.ArrayAttr(op.attributes["args"])[place]).value)
 
 
 def _is_slow(op: ir.Operation) -> bool:
@@ -106,13 +132,13 @@ def _has_small_weights(op: ir.Operation) -> bool:
 
 def _is_grouped(op: ir.Operation) -> bool:
     """Whether this has groups of several channels."""
-    return _groups(op) not in (1, ir.RankedTensorType(op.operands[0].type).shape[1])
+    image = _images(op)[-2]
+    return _groups(op) not in (1, ir.RankedTensorType(image.type).shape[1])
 
 
 def _groups(op: ir.Operation) -> int:
-    if ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
-        return 1
-    return int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[_GROUPS]).value)
+    place = {CONVOLUTION: _GROUPS, BACKWARD: _BACKWARD_GROUPS}.get(_callee(op))
+    return 1 if place is None else int(ir.IntegerAttr(ir.ArrayAttr(op.attributes["args"])[place]).value)
 
 
 def _is_served(value: ir.Value) -> bool:

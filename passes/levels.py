@@ -28,7 +28,7 @@ LINALG_TO_GRAPH = (
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
 # cuDNN's tensor cores want channels last, and so do packed weights on a CPU; others only where oneDNN is slow without.
 _LAYOUT = {
-    "nvvm": "lamina-layout{types=f16,bf16,tf32 packed=false grouped=false transposed=true copied=true},",
+    "nvvm": "lamina-layout{types=f16,bf16,tf32 packed=false grouped=false transposed=true gradients=true copied=true},",
     "cpu": "lamina-layout{slow=true packed=false transposed=true copied=true},",
 }
 _FUSE = {"nvvm": "{balance=16}"}  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes

@@ -61,7 +61,9 @@ def main() -> int:
         arguments.seed = random.SystemRandom().randrange(1 << 16)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = load(_file(arguments))
-    command = {"run": _run, "again": _again, "shrink": _shrink, "kernels": _kernels, "show": _show, "note": _note}[arguments.command]
+    command = {"run": _run, "again": _again, "shrink": _shrink, "kernels": _kernels, "show": _show, "note": _note}[
+        arguments.command
+    ]
     return command(arguments, found, Console())
 
 

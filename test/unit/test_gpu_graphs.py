@@ -192,7 +192,9 @@ def test_attention_without_dropout_is_recorded(dropout: float, why: str) -> None
     owned = tuple(p.ref(b, x) for b in (3, 4, 5))
     call = Call("aten._scaled_dot_product_cudnn_attention_backward.default", "library", args, (), (), owned, "attention")
     flat = torch.empty(64)
-    program = p.program([x, seed], bufs, [p.inc(p.ref(0, flat), p.ref(6, flat)), call, p.inc(p.ref(3, flat), p.ref(2, flat))], [p.ref(2, x)])
+    program = p.program(
+        [x, seed], bufs, [p.inc(p.ref(0, flat), p.ref(6, flat)), call, p.inc(p.ref(3, flat), p.ref(2, flat))], [p.ref(2, x)]
+    )
     found = why_not_recorded(on_gpu(program), "cpu")
     assert why in found and bool(why) == bool(found)
 

@@ -70,9 +70,22 @@ def of_rows(
 ) -> Tensor:
     """A 1-D convolution as one of images of one row, which may have their channels last."""
     image, kernel = x.contiguous().unsqueeze(2), weight.unsqueeze(2)  # as eager has it
-    across = (1, *stride), (0, *padding), (1, *dilation), transposed, (0, *output_padding)
-    out = aten.convolution.default(image, kernel, None, *across, groups).squeeze(2)
+    out = aten.convolution.default(
+        image, kernel, None, *across(stride, padding, dilation, transposed, output_padding, groups)
+    ).squeeze(2)
     return out if bias is None else (out + bias.reshape(-1, 1)).to(out.dtype)
+
+
+def across(
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> list[Any]:
+    """Return how a 1-D convolution goes over images of one row."""
+    return [[1, *stride], [0, *padding], [1, *dilation], transposed, [0, *output_padding], groups]
 
 
 def _pair(of: Sequence[int]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .convolutions import in_another_form, is_of_rows, of_rows
+from .convolutions import across, in_another_form, is_of_rows, of_rows
 
 aten = torch.ops.aten
 
@@ -33,6 +33,28 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> A
         return NotImplemented
     out = aten.convolution.default(x, weight, None, *rest)
     return (out + bias.reshape(-1, *(1,) * (out.dim() - 2))).to(out.dtype)
+
+
+def convolution_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: list[int] | None, *rest: Any
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Take the gradient of the bias, which torch sums up in a kernel of its own, out of the call, and make gradients of 1-D
+    convolutions those of images of one row. Returns NotImplemented where nothing is gained."""
+    *how, mask = rest
+    if not on_gpu(x) or 0 in (*x.shape, *weight.shape, *grad.shape):
+        return NotImplemented
+    rows = is_of_rows(x, weight, *how)
+    if not mask[2] and not rows:
+        return NotImplemented
+    bias = grad.sum([0, *range(2, grad.dim())]) if mask[2] else None
+    if not mask[0] and not mask[1]:
+        return None, None, bias
+    if rows:
+        grad, x, weight = (t.contiguous().unsqueeze(2) for t in (grad, x, weight))
+        how = across(*how)
+    found = aten.convolution_backward.default(grad, x, weight, None, *how, [*mask[:2], False])
+    to_x, to_weight = (g.squeeze(2) if rows and g is not None else g for g in found[:2])
+    return to_x, to_weight, bias
 
 
 def _of_pixels(
@@ -91,6 +113,7 @@ def on_gpu(x: Tensor) -> bool:
 
 AROUND_LIBRARIES: dict[Any, Callable[..., Any]] = {
     aten.convolution.default: convolution,
+    aten.convolution_backward.default: convolution_backward,
     aten.mm.default: mm,
     aten.addmm.default: addmm,
 }

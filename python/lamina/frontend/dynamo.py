@@ -20,6 +20,7 @@ from .decompositions import table
 from .padded import leave_room
 from .per_size import per_size
 from .random_bits import recompute_from_seeds
+from .saved import release, take_strides
 from .split import compile_graph
 from .written_out import recognise
 
@@ -72,6 +73,7 @@ def autograd(
         keep_whole(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        take_strides(graph, inputs)
         return compile(graph, inputs, options=options, target=target)
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -82,9 +84,11 @@ def autograd(
         recompute_from_seeds(joint)
         changed = _changed(joint)
         whole = _copied(joint) if changed else joint
+        results = kwargs["num_fwd_outputs"]
         forward, backward = min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
-        if changed and _saves(forward, changed, kwargs["num_fwd_outputs"]):
-            return default_partition(whole, *args, **kwargs)
+        if changed and _saves(forward, changed, results):
+            forward, backward = default_partition(whole, *args, **kwargs)
+        release(forward, backward, results)
         return forward, backward
 
     through = aot_autograd(

@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.kernels.library import STRICT
-from lamina.passes.layout import CONVOLUTIONS
+from lamina.passes.layout import BACKWARD, CONVOLUTIONS
 from lamina.passes.products import PRODUCTS, TF32
 
 from . import support
@@ -93,7 +93,7 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
 
 def _may_round(called: str) -> bool:
     """Whether torch lets an op's factors of f32 be rounded to tf32."""
-    return (called in PRODUCTS and rounds_to_tf32()) or (called in CONVOLUTIONS and convolutions_round_to_tf32())
+    return (called in PRODUCTS and rounds_to_tf32()) or (called in (*CONVOLUTIONS, BACKWARD) and convolutions_round_to_tf32())
 
 
 def callee(node: fx.Node) -> str:

@@ -1,13 +1,16 @@
 """Strides and dtypes that tensor types do not say, as attributes of @main's arguments and results."""
 
+from collections.abc import Collection
+
 from torch import Tensor, fx
 from torch_mlir import ir
 
 from .dtypes import CODES, NAMED
 
 
-def annotate(module: ir.Module, gm: fx.GraphModule) -> None:
-    """graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result.
+def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = ()) -> None:
+    """Writes graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result but for
+    the strides of those numbered `free`.
 
     `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x).
     """
@@ -18,12 +21,14 @@ def annotate(module: ir.Module, gm: fx.GraphModule) -> None:
     with module.context:
         main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(_attributes(t, t.is_contiguous())) for t in arguments])
         fresh = {"graph.fresh": ir.UnitAttr.get()}
-        main.attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get({**_attributes(t, False), **fresh}) for t in results])
+        main.attributes["res_attrs"] = ir.ArrayAttr.get(
+            [ir.DictAttr.get({**_attributes(t, i in free), **fresh}) for i, t in enumerate(results)]
+        )
 
 
-def _attributes(value: Tensor, contiguous: bool) -> dict[str, ir.Attribute]:
+def _attributes(value: Tensor, any_strides: bool) -> dict[str, ir.Attribute]:
     found: dict[str, ir.Attribute] = {}
-    if not contiguous and value.numel():
+    if not any_strides and value.numel():
         found["graph.strides"] = ir.DenseI64ArrayAttr.get(list(value.stride()))
     if CODES[value.dtype] in NAMED:
         found["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])

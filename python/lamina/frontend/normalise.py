@@ -22,6 +22,7 @@ from .epilogues import take_epilogues
 from .interface import Interface, attribute
 from .locations import where
 from .random_bits import draw_together
+from .saved import free_results, own_results
 
 aten = torch.ops.aten
 
@@ -39,10 +40,12 @@ class Normalised:
     """
     gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
     interface  between the original graph and this one
+    free       outputs that may have any strides, by number (see saved): each is a result of its own
     """
 
     gm: fx.GraphModule
     interface: Interface
+    free: tuple[int, ...] = ()
 
 
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
@@ -105,7 +108,8 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
     names = {node.name for node in moved(result)}
     ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
-    return Normalised(result, Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead))
+    interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
+    return Normalised(result, interface, own_results(outputs.outputs, free_results(gm)))
 
 
 def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:

@@ -32,6 +32,7 @@ from .exclusive import COMPILING
 from .fingerprint import fingerprint
 from .interface import Interface
 from .normalise import Normalised, normalise
+from .saved import report, with_strides
 from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def compile_graph(
         Cache().drop(built.key)  # code that does not load: the entry is compiled again
         built = build(gm, example_inputs, options=options, target=target, watch=watch)
         executable = _loaded(built, options or Options(), frozen)
+    report(gm, built.interface)
     if listener is not None:
         listener(built)
     captured = built.interface.tensors(gm)
@@ -191,7 +193,9 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         seconds["tuning"] += time.perf_counter() - start
     run_passes(module, level, "tile", target, options, seconds, watch)
     with module.context:
-        program = with_outputs(program_from(module, goal.device), graph.interface)
+        program = program_from(module, goal.device)
+    interface = with_strides(graph.interface, program, graph.free)
+    program = with_outputs(program, interface)
     keep_kernels(module)
     start = time.perf_counter()
     program, ready, configs = _custom(program, target, options, goal, session)
@@ -205,7 +209,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         kernels=artifact.kernels,
         messages=artifact.messages,
         target=artifact.target,
-        interface=graph.interface,
+        interface=interface,
         gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},
         choices=(*choices, *configs),
@@ -247,7 +251,8 @@ def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
     from .layouts import annotate
 
     module = import_graph(graph.gm, options=options)
-    annotate(module, graph.gm)
+    views = [graph.interface.outputs[i] for i in graph.free]
+    annotate(module, graph.gm, {view.index for view in views if isinstance(view, View)})
     return module
 
 

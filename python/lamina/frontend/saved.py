@@ -1,0 +1,96 @@
+"""Tensors saved for backward, in the layout in which forward makes them.
+
+Nobody but the backward graph sees them, so they need not lie as eager's: a convolution that gives its channels last saves them so,
+with no copy. AOTAutograd compiles the forward graph first, asks for the strides of its results, and compiles the backward graph for
+tensors of these strides (TracingContext.report_output_strides).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from lamina.core.program import Program
+
+from .aliases import Output, View, storage
+from .interface import Interface
+
+FREE = "lamina.free"
+"""On the output node of a forward graph: the numbers of results that may have any strides."""
+
+
+def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> None:
+    """Mark the results of `forward` after the first `results` that `backward` takes and that share memory with nothing else.
+
+    A backward graph that returns such a tensor, or that reads memory by its strides, counts on those that it was traced with.
+    """
+    if any(node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes):
+        return
+    returned = _outputs(forward)
+    shared = [storage(node.meta["val"]) for node in (*returned, *_placeholders(forward)) if _is_tensor(node)]
+    ends = {storage(node.meta["val"]) for node in _outputs(backward) if _is_tensor(node)}
+    taken = {node.name: node for node in _placeholders(backward)}
+    free = []
+    for i, node in enumerate(returned):
+        if i < results or not _is_tensor(node) or shared.count(storage(node.meta["val"])) > 1:
+            continue
+        given = taken.get(node.name)
+        if given is not None and _is_tensor(given) and storage(given.meta["val"]) not in ends:
+            free.append(i)
+    forward.graph.output_node().meta[FREE] = tuple(free)
+
+
+def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
+    """Return the numbers of results that may have any strides, of a graph that AOTAutograd asks the strides of."""
+    context = torch._guards.TracingContext.try_get()
+    asked = context is not None and context.output_strides is not None
+    found: tuple[int, ...] = gm.graph.output_node().meta.get(FREE, ()) if asked else ()
+    return found
+
+
+def own_results(outputs: Sequence[Output], free: Sequence[int]) -> tuple[int, ...]:
+    """Return those of the outputs `free` that are a result of the program and nothing else is a part of."""
+    views = [output for output in outputs if isinstance(output, View) and output.of == "result"]
+    uses = Counter(view.index for view in views)
+    found = [(i, outputs[i]) for i in free]
+    return tuple(i for i, o in found if o in views and isinstance(o, View) and not o.offset and uses[o.index] == 1)
+
+
+def with_strides(interface: Interface, program: Program, free: Sequence[int]) -> Interface:
+    """Return the interface of a graph whose outputs `free` lie as the results of `program` do."""
+    outputs = list(interface.outputs)
+    for i in free:
+        view = outputs[i]
+        assert isinstance(view, View)
+        outputs[i] = replace(view, strides=tuple(s for s in program.outputs[view.index].strides if isinstance(s, int)))
+    return replace(interface, outputs=tuple(outputs))
+
+
+def report(gm: fx.GraphModule, interface: Interface) -> None:
+    """Tell AOTAutograd the strides of all results of a graph, where it has results that may have any."""
+    if free_results(gm):
+        strides = torch._guards.TracingContext.get().output_strides
+        assert strides is not None
+        strides.extend(output.strides if isinstance(output, View) else None for output in interface.outputs)
+
+
+def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Give the arguments of a graph the strides of the tensors that it is compiled for."""
+    for node, value in zip(_placeholders(gm), inputs, strict=False):
+        if isinstance(value, Tensor) and _is_tensor(node) and value.stride() != node.meta["val"].stride():
+            node.meta["val"] = value
+
+
+def _outputs(gm: fx.GraphModule) -> list[Any]:
+    return list(gm.graph.output_node().args[0])
+
+
+def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
+    return gm.graph.find_nodes(op="placeholder")
+
+
+def _is_tensor(node: Any) -> bool:
+    return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), Tensor)

@@ -1,0 +1,113 @@
+"""Tensors saved for backward may lie as forward makes them; what the caller sees lies as eager's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from lamina.frontend.eager_layout import has_strides
+
+
+class Depthwise(nn.Module):
+    """The library gives the channels of depthwise convolutions last, on a CPU too."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.norm = nn.BatchNorm2d(channels)
+        self.last = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.norm(self.first(x))))
+
+
+class ReturnsWhatIsSaved(Depthwise):
+    def forward(self, x: Tensor) -> Any:
+        hidden = torch.relu(self.norm(self.first(x)))
+        return self.last(hidden), hidden, hidden.flatten(2)
+
+
+class Attention(nn.Module):
+    """Saves tensors that are views of others, and some twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = nn.Linear(12, 36)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.q(x).unflatten(-1, (3, 2, 6)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "depthwise": (Depthwise, (2, 8, 5, 7)),
+    "one channel": (lambda: Depthwise(1), (3, 1, 4, 4)),
+    "one pixel": (Depthwise, (2, 8, 1, 1)),
+    "results too": (ReturnsWhatIsSaved, (2, 8, 6, 5)),
+    "attention": (Attention, (3, 5, 12)),
+}
+
+
+def saved_by(model: nn.Module, x: Tensor) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    with saved_tensors_hooks(lambda t: (found.append(t.stride()), t)[1], lambda t: t):
+        model(x)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_eagers(name: str) -> None:
+    make, shape = CASES[name]
+    model, x = make(), torch.randn(shape, requires_grad=True)
+    exact = make().double()
+    exact.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend="lamina", options={"cache": False})
+    for scale in (1.0, 2.0):
+        given = (x * scale).detach().requires_grad_()
+        found, wanted, wide = (outcome(m, given) for m in (compiled, model, exact))
+        for mine, eager, right in zip(found, wanted, wide, strict=True):
+            assert has_strides(mine, eager)
+            torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
+
+
+def outcome(model: Any, x: Tensor) -> list[Tensor]:
+    """Results and gradients, computed in the dtype of the model's parameters."""
+    dtype = next(model.parameters()).dtype
+    leaf = x.detach().to(dtype).requires_grad_()
+    results = model(leaf)
+    results = results if isinstance(results, tuple) else (results,)
+    loss = sum(r.square().sum() for r in results)
+    return [*results, *torch.autograd.grad(loss, [leaf, *model.parameters()])]
+
+
+def test_a_convolution_is_saved_as_it_gives_its_result() -> None:
+    model = Depthwise()
+    compiled = torch.compile(model, backend="lamina", options={"cache": False})
+    strides = saved_by(compiled, torch.randn(2, 8, 5, 7, requires_grad=True))
+    assert (280, 1, 56, 8) in strides
+
+
+def test_the_cache_keeps_them_apart(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry says how results lie: with and without somebody who asks for their strides are two graphs."""
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    model, x = Depthwise(), torch.randn(2, 8, 5, 7, requires_grad=True)
+    first = outcome(torch.compile(model, backend="lamina"), x)
+    torch._dynamo.reset()
+    again = outcome(torch.compile(model, backend="lamina"), x)
+    for a, b in zip(first, again, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_backward_graph_that_reads_by_strides_gets_eagers() -> None:
+    def overlapping(x: Tensor, w: Tensor) -> Tensor:
+        hidden = torch.conv2d(x, w, groups=8, padding=1)
+        return hidden.as_strided((2, 8, 4), (320, 40, 2)).square()
+
+    x, w = torch.randn(2, 8, 5, 8, requires_grad=True), torch.randn(8, 1, 3, 3, requires_grad=True)
+    wanted = torch.autograd.grad(overlapping(x, w).sum(), (x, w))
+    found = torch.autograd.grad(torch.compile(overlapping, backend="lamina", options={"cache": False})(x, w).sum(), (x, w))
+    for mine, eager in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
