@@ -141,6 +141,7 @@ class Grouping:
 
     def __init__(self, real: Realised, nodes: list[Node], max_ops: int, max_cost: int) -> None:
         self.max_ops, self.max_cost = max_ops, max_cost
+        self.mixed = real.mixed
         self.of: dict[ir.Value, Group] = {}
         self.node_of = {n.value: n for n in nodes}
         self.before = _dependencies(real, nodes)
@@ -183,6 +184,8 @@ class Grouping:
         if sum(n.cost for n in nodes) > self.max_cost:
             return False
         runs = a.runs if a.runs is not None else b.runs
+        if runs is not None and any(n.value in self.mixed for n in nodes):
+            return False
         if not all(_fits(n, nodes, runs) for n in nodes):
             return False
         inside = {n.value: n for n in nodes}

@@ -34,8 +34,9 @@ class Nest:
 
 
 def nests_of(space: Space, columns: tuple[Axis, ...], results: Sequence[tuple[Result, Any]], online: bool = False) -> list[Nest]:
-    """One nest per level of reductions, and one for the full results. columns: the merged axes of the space's columns; online:
-    sums of exp(x - max x) need no loop after that of the maximum."""
+    """One nest per level of reductions, and one for the full results, which is the last of those where no result waits for what
+    that one reduces. columns: the merged axes of the space's columns; online: sums of exp(x - max x) need no loop after that of the
+    maximum."""
     pairs = {total: largest for total in space.reductions if (largest := _exponent_base(total))} if online else {}
     level: dict[Reduce, int] = {}
     for r in space.reductions:
@@ -52,8 +53,16 @@ def nests_of(space: Space, columns: tuple[Axis, ...], results: Sequence[tuple[Re
     full = [(r, flat) for r, flat in results if r.full and space.columns]
     if full:
         scans = dict.fromkeys(e for r, _ in full for e in walk(r.expr) if isinstance(e, Scan))
-        out.append(Nest(columns, results=full, scans=list(scans)))
+        if out and out[-1].axes == columns and not scans and not out[-1].online and not _wait(full, out[-1].reductions):
+            out[-1].results = full
+        else:
+            out.append(Nest(columns, results=full, scans=list(scans)))
     return out
+
+
+def _wait(full: Sequence[tuple[Result, Any]], reductions: Sequence[Reduce]) -> bool:
+    """Returns whether a result needs one of the reductions."""
+    return any(e in reductions for r, _ in full for e in walk(r.expr) if isinstance(e, Reduce))
 
 
 def _exponent_base(total: Reduce) -> Reduce | None:

@@ -1,8 +1,8 @@
 """Which values of a function get memory, and what each of them costs to compute.
 
 A value is realised when something outside our kernels needs it (an external call, the return), when it is the result of
-a reduction or scan, or when storing it moves fewer bytes than computing it again for each of its users. Everything else
-is recomputed where it is used.
+a reduction or scan, when it is reduced and computed of tensors in different orders, or when storing it moves fewer bytes than
+computing it again for each of its users. Everything else is recomputed where it is used.
 """
 
 import heapq
@@ -16,6 +16,7 @@ from .affine import Affine, NotAffine, SplitAxis, row_major
 from .axes import Axes, splitting
 from .expressions import Expr, Load
 from .extern_calls import declared_strides
+from .mixed_orders import mixed_and_reduced
 from .reading import Generic, Untraceable, element_type, producer, shape_of
 from .trace import VIEWS, Tracer
 
@@ -50,7 +51,8 @@ class Use:
 
 class Realised:
     """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads. `balance`: operations
-    that the machine does while it moves a byte (0: see Fuse)."""
+    that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that no reduction's kernel computes (see
+    mixed_orders)."""
 
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
         self.balance = balance
@@ -62,6 +64,7 @@ class Realised:
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
+        self.mixed = mixed_and_reduced(self.ops, self.strides_of, self.generic) if balance else set()
         self._outside()
         self._inside()
 
@@ -164,7 +167,7 @@ class Realised:
         if op.name in VIEWS:
             return False
         g = self.generic(op) if op.name == "linalg.generic" else None
-        if op.name == "linalg.generic" and (g is None or any(g.reduced)):
+        if v in self.mixed or (op.name == "linalg.generic" and (g is None or any(g.reduced))):
             return True
         cost, read = self._inlined[v]
         users = self._users(v)

@@ -18,10 +18,10 @@ constexpr char kPtx[] = R"(.version 7.0
 .target sm_80
 .address_size 64
 .visible .entry lamina_copy(.param .align 8 .b8 table[3072]) {
-  .reg .pred p, q, s;
+  .reg .pred odd, q, s;
   .reg .b16 byte;
-  .reg .b32 x, y, threads, thread, blocks, v<4>;
-  .reg .b64 entry, to, from, bytes, first, step, misplaced, vectors, i, offset, place;
+  .reg .b32 x, y, threads, thread, blocks, a<4>, b<4>, c<4>, d<4>;
+  .reg .b64 entry, to, from, bytes, first, step, misplaced, vectors, i, last, offset, stride, place, p<4>;
   mov.u32 y, %ctaid.y;
   mul.wide.u32 entry, y, 24;
   mov.b64 place, table;
@@ -40,20 +40,44 @@ constexpr char kPtx[] = R"(.version 7.0
   mul.wide.u32 step, blocks, threads;
   or.b64 misplaced, to, from;
   and.b64 misplaced, misplaced, 15;
-  setp.ne.u64 p, misplaced, 0;
+  setp.ne.u64 odd, misplaced, 0;
   shr.u64 vectors, bytes, 4;
-  selp.b64 vectors, 0, vectors, p;
+  selp.b64 vectors, 0, vectors, odd;
   mov.b64 i, first;
-VECTORS:
+  shl.b64 stride, step, 4;
+FOUR:
+  mad.lo.s64 last, step, 3, i;
+  setp.ge.u64 q, last, vectors;
+  @q bra ONE;
+  shl.b64 offset, i, 4;
+  add.s64 p0, from, offset;
+  add.s64 p1, p0, stride;
+  add.s64 p2, p1, stride;
+  add.s64 p3, p2, stride;
+  ld.global.v4.u32 {a0, a1, a2, a3}, [p0];
+  ld.global.v4.u32 {b0, b1, b2, b3}, [p1];
+  ld.global.v4.u32 {c0, c1, c2, c3}, [p2];
+  ld.global.v4.u32 {d0, d1, d2, d3}, [p3];
+  add.s64 p0, to, offset;
+  add.s64 p1, p0, stride;
+  add.s64 p2, p1, stride;
+  add.s64 p3, p2, stride;
+  st.global.v4.u32 [p0], {a0, a1, a2, a3};
+  st.global.v4.u32 [p1], {b0, b1, b2, b3};
+  st.global.v4.u32 [p2], {c0, c1, c2, c3};
+  st.global.v4.u32 [p3], {d0, d1, d2, d3};
+  add.s64 i, last, step;
+  bra FOUR;
+ONE:
   setp.ge.u64 q, i, vectors;
   @q bra REST;
   shl.b64 offset, i, 4;
   add.s64 place, from, offset;
-  ld.global.v4.u32 {v0, v1, v2, v3}, [place];
+  ld.global.v4.u32 {a0, a1, a2, a3}, [place];
   add.s64 place, to, offset;
-  st.global.v4.u32 [place], {v0, v1, v2, v3};
+  st.global.v4.u32 [place], {a0, a1, a2, a3};
   add.s64 i, i, step;
-  bra VECTORS;
+  bra ONE;
 REST:
   shl.b64 offset, vectors, 4;
   add.s64 i, offset, first;

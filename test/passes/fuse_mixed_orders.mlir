@@ -1,0 +1,59 @@
+// What is computed of tensors in different orders and reduced is stored in between: one kernel transposes, the other reduces.
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-fuse{balance=16})' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-fuse)' | FileCheck %s --check-prefix=ANYWHERE
+
+#id = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#channel = affine_map<(n, c, h, w) -> (c)>
+
+// CHECK-LABEL: func.func @mixed
+// CHECK: %[[SUM:.*]] = "graph.group"(%arg0, %arg1)
+// CHECK: arith.addf
+// CHECK-NOT: arith.addf
+// CHECK: "graph.group"(%[[SUM]])
+// CHECK: arith.addf
+// CHECK: return
+// ANYWHERE-LABEL: func.func @mixed
+// ANYWHERE: "graph.group"
+// ANYWHERE-NOT: "graph.group"
+// ANYWHERE: return
+func.func @mixed(%x: tensor<4x64x32x32xf32>, %y: tensor<4x64x32x32xf32> {graph.strides = array<i64: 65536, 1, 2048, 64>}) -> tensor<64xf32> {
+  %e = tensor.empty() : tensor<4x64x32x32xf32>
+  %z = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x, %y : tensor<4x64x32x32xf32>, tensor<4x64x32x32xf32>) outs(%e : tensor<4x64x32x32xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x64x32x32xf32>
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%z : tensor<4x64x32x32xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %s : tensor<64xf32>
+}
+
+// -----
+
+#id = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#channel = affine_map<(n, c, h, w) -> (c)>
+
+// One order, channels last or not: one kernel.
+// CHECK-LABEL: func.func @alike
+// CHECK: "graph.group"
+// CHECK-NOT: "graph.group"
+// CHECK: return
+func.func @alike(%x: tensor<4x64x32x32xf32> {graph.strides = array<i64: 65536, 1, 2048, 64>}, %y: tensor<4x64x32x32xf32> {graph.strides = array<i64: 65536, 1, 2048, 64>}) -> tensor<64xf32> {
+  %e = tensor.empty() : tensor<4x64x32x32xf32>
+  %z = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x, %y : tensor<4x64x32x32xf32>, tensor<4x64x32x32xf32>) outs(%e : tensor<4x64x32x32xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x64x32x32xf32>
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%z : tensor<4x64x32x32xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %s : tensor<64xf32>
+}
