@@ -1,7 +1,8 @@
 """Values that are computed, element by element, of tensors whose dimensions lie in different orders in memory, and then reduced.
 
-A kernel that only maps such tensors transposes blocks of them on the way (see squares); one that reduces them as well would read one
-of them with gaps, a whole sector for each element. So the mapped value is stored, once, in one of these orders, and reduced from there.
+A kernel that only maps such tensors transposes blocks of them on the way (see squares); one that reduces them as well would read
+one of them with gaps, a whole sector for each element. So the mapped value is stored, once, in one of these orders, and reduced
+from there.
 """
 
 import math
