@@ -116,3 +116,28 @@ def test_a_bias_that_is_added_is_the_same(monkeypatch: pytest.MonkeyPatch, dims:
     torch.testing.assert_close(
         got.double(), aten.convolution.default(x.double(), w.double(), b.double(), *rest), rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("mask", [[True, True, True], [False, True, True], [True, False, False], [False, False, True]])
+@pytest.mark.parametrize("sizes", [((2, 3, 9, 7), (4, 3, 3, 3)), ((2, 3, 9), (4, 3, 3)), ((2, 3, 5, 6, 7), (4, 3, 2, 2, 2))])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_gradients_of_convolutions(
+    monkeypatch: pytest.MonkeyPatch, mask: list[bool], sizes: tuple[tuple[int, ...], ...], dtype: torch.dtype
+) -> None:
+    """That of the bias is a sum of ours, those of 1-D convolutions of half numbers are of images of one row."""
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+    shape, kernel = sizes
+    x, weight = torch.randn(shape, dtype=dtype), torch.randn(kernel, dtype=dtype)
+    how = [[2] * (x.dim() - 2), [1] * (x.dim() - 2), [1] * (x.dim() - 2), False, [0] * (x.dim() - 2), 1]
+    grad = torch.randn_like(aten.convolution.default(x, weight, None, *how))
+    found = decompositions_library.convolution_backward(grad, x, weight, [4], *how, mask)
+    if found is NotImplemented:
+        assert not mask[2] and (x.dim() > 3 or dtype == torch.float64)
+        return
+    wide = [t.double() for t in (grad, x, weight)]
+    exact = aten.convolution_backward.default(*wide, [4], *how, [True, True, True])
+    for mine, right, wanted in zip(found, exact, mask, strict=True):
+        assert (mine is not None) == wanted
+        if mine is not None:
+            bound = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 2e-2, "atol": 0.2}
+            torch.testing.assert_close(mine.double(), right, **bound)

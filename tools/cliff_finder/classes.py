@@ -65,6 +65,16 @@ def _gpu() -> Iterator[tuple[str, Graph]]:
         layer = module("nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True, activation='gelu')")
         yield f"encoder layer {dtype}", chain((16, 256, 512), layer, dtype=dtype)
         yield f"encoder layer training {dtype}", chain((16, 256, 512), layer, dtype=dtype, mode="gradients")
+        signals = [module("nn.Conv1d(64, 128, 5, padding=2)"), _GELU, module("nn.Conv1d(128, 128, 3, stride=2, padding=1)"), _GELU]
+        yield f"convolutions of signals {dtype}", chain((16, 64, 2048), *signals, dtype=dtype)
+        yield f"convolutions of signals training {dtype}", chain((16, 64, 2048), *signals, dtype=dtype, mode="gradients")
+        yield f"upsampling {dtype}", chain(images, "F.interpolate({0}, scale_factor=2, mode='bilinear')", conv, dtype=dtype)
+        nearest = "F.interpolate({0}, scale_factor=2, mode='nearest')"
+        yield f"upsampling training {dtype}", chain(images, conv, nearest, conv, dtype=dtype, mode="gradients")
+        yield (
+            f"odd rows {dtype}",
+            chain((64, 1024, 119), module("nn.LayerNorm(119)"), module("nn.Linear(119, 119)"), "F.elu({0})", dtype=dtype),
+        )
         yield f"matrix times vector {dtype}", chain((4096, 8192), module("nn.Linear(8192, 1)"), dtype=dtype)
     yield (
         "convolution 3d",

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
+from .destination import convolutions_round_to_tf32
+
 aten = torch.ops.aten
 
 FEW = 8  # channels, below which tensor cores are not fed
@@ -51,10 +53,19 @@ def in_another_form(
 
 
 def is_of_rows(x: Tensor, weight: Tensor, *rest: Any) -> bool:
-    """Whether a convolution is 1-D, of half numbers, and not transposed: x: (batch, channels, length)."""
+    """Whether a convolution is 1-D, of half numbers or such that may be rounded to tf32, and not transposed.
+
+    x: (batch, channels, length)
+    """
     _, _, _, transposed, _, _ = rest
-    half = x.dtype in (torch.float16, torch.bfloat16) and x.dtype is weight.dtype
-    return half and x.dim() == weight.dim() == 3 and not transposed and 0 not in (*x.shape, *weight.shape)
+    rounded = x.dtype in (torch.float16, torch.bfloat16) or (x.dtype == torch.float32 and convolutions_round_to_tf32())
+    return (
+        rounded
+        and x.dtype is weight.dtype
+        and x.dim() == weight.dim() == 3
+        and not transposed
+        and 0 not in (*x.shape, *weight.shape)
+    )
 
 
 def of_rows(
