@@ -1,8 +1,8 @@
 """Calls of compiled graphs without AOTAutograd's wrappers, where these would do nothing.
 
 AOTAutograd returns a graph without gradients inside wrappers in Python that replay views, write new values back to inputs, unwrap
-subclasses and the like, and take longer than a small graph's kernels. For most graphs its metadata says that there is none of it:
-then Dynamo is given what Lamina's compiler returned.
+subclasses and the like, and take longer than a small graph's kernels. Most graphs need none of this, by AOTAutograd's metadata:
+Dynamo is given what Lamina's compiler returned for them.
 
 Beside these, the wrappers turn gradients off (native code does so itself, and makes tensors without a gradient), disable autocast
 where it was enabled at compile time, look for custom ops whose results alias their arguments at the first call, and record an event
