@@ -61,6 +61,7 @@ class Extern(Op):
     strides of every result in elements, an array of dense i64 arrays
     needs   strides that every operand must have, where the routine counts on them
     tf32    a product of f32 may round its factors to tf32
+    apart   the routine takes longer with the bias of a product than without: where it is free, the addition is done elsewhere
 
     Pure unless it carries `graph.effect` (random numbers): then it is never merged, dropped or reordered among its kind.
     """

@@ -11,6 +11,7 @@ from lamina.dialects import graph
 
 from .affine import row_major
 from .base import Pass
+from .bias_apart import add_apart
 from .copying import copy_ops
 from .grouping import Group, Grouping, Node, trace_node
 from .locations import decomposed_op, fused, model_ops, op_word, where
@@ -31,6 +32,8 @@ class Fuse(Pass):
     that read the same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when
     that saves bytes. Values that are cheaper to compute again than to store are computed again. A group is named by the
     model's first five ops in it, what was decomposed or found by a pattern being one: "add_layer_norm", "gelu_mul".
+    A product with a bias that is marked `apart` becomes one without and an addition, where groups alone read it: these then
+    compute the addition, too.
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
@@ -49,6 +52,7 @@ class Fuse(Pass):
     def run(self, module: ir.Module) -> None:
         for op in module.body.operations:
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
+                add_apart(op.operation.regions[0].blocks[0])
                 _Rewrite(op.operation.regions[0].blocks[0], self).run()
 
 

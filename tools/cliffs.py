@@ -61,10 +61,8 @@ def main() -> int:
         arguments.seed = random.SystemRandom().randrange(1 << 16)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = load(_file(arguments))
-    command = {"run": _run, "again": _again, "shrink": _shrink, "kernels": _kernels, "show": _show, "note": _note}[
-        arguments.command
-    ]
-    return command(arguments, found, Console())
+    known = {"run": _run, "again": _again, "shrink": _shrink, "kernels": _kernels, "show": _show, "note": _note}
+    return known[arguments.command](arguments, found, Console())
 
 
 def _file(arguments: argparse.Namespace) -> Path:
@@ -167,9 +165,8 @@ def _show(arguments: argparse.Namespace, found: dict[str, Finding], console: Con
     for name, count, mean, worst in by_operation(findings)[:12]:
         console.print(f"{mean:6.2f} {worst:6.2f} {count:4d}  {name}", highlight=False, markup=False)
     for f in findings:
-        if f.wrong or "lamina" in f.failures:
-            why = f.failures.get("lamina", f"error {f.errors.get('lamina'):.1e}, eager's {f.errors.get('eager'):.1e}")
-            console.print(f"{f.seed}: {why} in {f.text}", highlight=False, markup=False, soft_wrap=True)
+        if f.fault:
+            console.print(f"{f.seed}: {f.fault} in {f.text}", highlight=False, markup=False, soft_wrap=True)
     numbers = summary(findings)
     return 1 if numbers["failed or wrong"] else 0
 

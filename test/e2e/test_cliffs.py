@@ -1,10 +1,12 @@
 """Graphs that tools/cliffs.py draws, small enough for a test: results and gradients beside float64's, as near as eager's."""
 
 import math
+from argparse import Namespace
 from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from lamina.tools.cliff_finder.blocks import BLOCKS, draw_block
@@ -14,6 +16,7 @@ from lamina.tools.cliff_finder.grammar import Bounds, draw, result_shape
 from lamina.tools.cliff_finder.graph import Graph, Input, Node
 from lamina.tools.cliff_finder.shrink import shrink, smaller_graphs
 from lamina.tools.cliff_finder.worker import error_of, exact_results, runner
+from lamina.tools.cliffs import _show
 
 SMALL = Bounds(1 << 16, 2e7, ("float32", "float32", "bfloat16"), nodes=10)
 SAMPLE = [f"sample {i}" for i in range(12)]
@@ -93,6 +96,16 @@ def test_findings_are_ranked_by_the_fastest_other() -> None:
     assert (numbers["graphs"], numbers["geometric mean"], numbers["above 1.15"], numbers["failed or wrong"]) == (3, 1.0, 2, 1)
     assert [row[:2] for row in by_operation(found)] == [("depthwise Conv2d", 2)]
     assert "| a | 2.00 | inductor |" in markdown(found) and "a \\| b" in markdown(found)
+
+
+def test_failures_and_wrong_results_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever was measured before a contender failed."""
+    wrong = replace(finding("b", 1.0, eager=1.0), errors={"lamina": 0.5})
+    found = [finding("a", None, eager=1.0), wrong, finding("c", 1.0, eager=1.0), Finding("d", failures={"lamina": ""})]
+    assert [f.fault for f in found] == ["no", "error 5.0e-01, eager's nan", "", "failed"]
+    assert _show(Namespace(), {f.seed: f for f in found[:3]}, Console()) == 1
+    shown = capsys.readouterr().out
+    assert "a: no in" in shown and "b: error 5.0e-01" in shown and "c:" not in shown
 
 
 def test_wrong_results_are_seen() -> None:

@@ -1,6 +1,8 @@
 """Tests that need an NVIDIA GPU: `pytest test/gpu`. Where there is none, all are skipped."""
 
+import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def room(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Skips a test where less of the GPU's memory is free than its module's ROOM, in bytes; gradients are off, and what the test
+    took is given back."""
+    needed = request.module.ROOM
+    if torch.cuda.mem_get_info()[0] < needed:
+        pytest.skip(f"needs {needed >> 30} GiB of a GPU's memory")
+    with torch.no_grad():
+        yield
+    gc.collect()
+    torch.cuda.empty_cache()

@@ -1,7 +1,6 @@
 """Tensors of more than 4 GiB, or of more than 2**31 elements: every kind of kernel reads and writes the far end."""
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,16 +13,8 @@ GIB = 1 << 30
 SIDE = 32768  # whose square in f32 is 4 GiB
 FAR = slice(-3, None)
 BYTES, HALF = torch.int8, torch.bfloat16
-
-
-@pytest.fixture(autouse=True)
-def _room() -> Iterator[None]:
-    if torch.cuda.mem_get_info()[0] < 64 * GIB:
-        pytest.skip("needs 64 GiB of a GPU's memory")
-    with torch.no_grad():
-        yield
-    gc.collect()
-    torch.cuda.empty_cache()
+ROOM = 64 * GIB
+pytestmark = pytest.mark.usefixtures("room")
 
 
 def filled(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

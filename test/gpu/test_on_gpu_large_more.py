@@ -1,8 +1,5 @@
 """Tensors of more than 2**31 elements in kernels that are chosen for: attention's gradients, groups, users' kernels, merged launches."""
 
-import gc
-from collections.abc import Iterator
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,15 +18,8 @@ from lamina.passes.grouped_products import SCHEDULES
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
 
-
-@pytest.fixture(autouse=True)
-def _room() -> Iterator[None]:
-    if torch.cuda.mem_get_info()[0] < 96 * GIB:
-        pytest.skip("needs 96 GiB of a GPU's memory")
-    with torch.no_grad():
-        yield
-    gc.collect()
-    torch.cuda.empty_cache()
+ROOM = 96 * GIB
+pytestmark = pytest.mark.usefixtures("room")
 
 
 @pytest.mark.parametrize("number", [0, 1])

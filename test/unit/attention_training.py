@@ -73,6 +73,7 @@ def exact_gradients(
     return exact_gradients_of(grad, q, k, v, mask, causal, scale)[1:]
 
 
+@torch.enable_grad()
 def exact_gradients_of(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None,
     factors: Tensor | float = 1.0,

@@ -1,6 +1,7 @@
 """What masks of attention mean, without a GPU."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lamina
+from lamina.frontend import attention
 from lamina.frontend.aligned_bias import align
 from lamina.frontend.attention import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.decompositions import table
 from lamina.frontend.known import concrete
 
 N = 7
@@ -57,6 +60,45 @@ def test_rows_of_biases_are_aligned(keys: int) -> None:
         value = call.args[3].meta["val"]
         assert value.shape == (4, 3, 5, keys) and all(s % 8 == 0 for s in value.stride()[:-1])
         assert keys % 8 == 0 or call.args[3].args[0].target is torch.ops.aten.constant_pad_nd.default
+
+
+@pytest.mark.parametrize("size", [1, 3, 20, 64, 100])
+@pytest.mark.parametrize(("heads", "scale"), [(4, None), (2, 0.3)])
+def test_heads_of_odd_sizes_are_filled_up_for_the_flash_kernel(
+    monkeypatch: pytest.MonkeyPatch, size: int, heads: int, scale: float | None
+) -> None:
+    """As scaled_dot_product_attention does it, which the kernel counts on: shapes, strides and the scale are the same."""
+    monkeypatch.setattr(attention, "choice", lambda *_: 1)  # SDPBackend.FLASH_ATTENTION
+    op = torch.ops.aten._scaled_dot_product_flash_attention.default
+
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+        return attention.attend("bias", (q, k, v), {"scale": scale, "is_causal": True, "enable_gqa": heads < 4})
+
+    with FakeTensorMode(), torch.no_grad():
+        shapes = ((2, 4, 7, size), (2, heads, 7, size), (2, heads, 7, size))
+        gm = make_fx(fn, decomposition_table=table())(*(torch.empty(s, device="cuda", dtype=torch.float16) for s in shapes))
+    (call,) = [n for n in gm.graph.nodes if n.target is op]
+    (out,) = gm.graph.output_node().all_input_nodes
+    whole = size + -size % 8
+    assert {n.meta["val"].shape[-1] for n in call.args[:3]} == {whole}
+    assert call.kwargs.get("scale") == (scale if scale or size == whole else size**-0.5)
+    assert out.meta["val"].shape == (2, 4, 7, size)
+    assert out.meta["val"].stride() == (4 * 7 * whole, 7 * whole, whole, 1)
+
+
+@pytest.mark.parametrize("size", [3, 20])
+def test_filled_up_heads_do_not_change_attention(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """With the CPU's kernel in the place of the GPU's."""
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, dropout: float, causal: bool, debug: bool, *, scale: float) -> tuple[Tensor]:
+        assert q.shape[-1] == k.shape[-1] == v.shape[-1] == size + -size % 8
+        return (F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale),)
+
+    monkeypatch.setattr(attention, "aten", SimpleNamespace(_scaled_dot_product_flash_attention=kernel))
+    q, k, v = torch.randn(3, 2, 4, 7, size).unbind()
+    found = attention._flash(q, k, v, True, None)
+    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
+    torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
 
 
 class OnGpu(Tensor):

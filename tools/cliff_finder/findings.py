@@ -1,4 +1,4 @@
-"""What was found, as lines of JSON in a file, and as tables."""
+"""Keeps what was found as lines of JSON in a file, and prints it as tables."""
 
 import json
 import math
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 BOUNDS = {"float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
-"""A relative error from which on, if eager's is a quarter of it, a result is wrong."""
+"""Bounds the relative error, by dtype: a result above it is wrong unless eager's error is more than a quarter of its own."""
 
 
 @dataclass
 class Finding:
-    """One graph, measured.
+    """Describes one graph and what was measured of it.
 
     seed      what draws it
     text      the graph in one line
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def ratio(self) -> float:
-        """Lamina's time to that of the fastest other; the least of all measurements. Infinite where Lamina alone has none."""
+        """Compares Lamina's time with that of the fastest other, by the least of all measurements; infinite where it has none."""
         return min([self.first, *self.again])
 
     @property
@@ -54,8 +54,15 @@ class Finding:
 
     @property
     def best(self) -> str:
-        """The fastest other."""
+        """Names the fastest other."""
         return min((name for name in self.seconds if name != "lamina"), key=self.seconds.__getitem__, default="")
+
+    @property
+    def fault(self) -> str:
+        """Says why Lamina failed, or how wrong it is; "" where it did neither."""
+        if "lamina" in self.failures:
+            return self.failures["lamina"] or "failed"
+        return f"error {self.errors['lamina']:.1e}, eager's {self.errors.get('eager', math.nan):.1e}" if self.wrong else ""
 
     @property
     def wrong(self) -> bool:
@@ -64,7 +71,7 @@ class Finding:
 
 
 def load(path: Path) -> dict[str, Finding]:
-    """Findings by seed; later lines replace earlier ones."""
+    """Reads findings by seed; later lines replace earlier ones."""
     found: dict[str, Finding] = {}
     if path.exists():
         for line in path.read_text().splitlines():
@@ -79,7 +86,7 @@ def append(path: Path, finding: Finding) -> None:
 
 
 def summary(found: Sequence[Finding]) -> dict[str, float]:
-    """Of the graphs that eager runs: how many, the geometric mean of ratios, the shares above 1.05 and 1.15, the worst."""
+    """Counts the graphs that eager runs; returns the geometric mean of ratios, the shares above 1.05 and 1.15, the worst."""
     ratios = [f.ratio for f in found if not f.failed]
     finite = [r for r in ratios if math.isfinite(r)]
     return {
@@ -88,12 +95,12 @@ def summary(found: Sequence[Finding]) -> dict[str, float]:
         "above 1.05": sum(r > 1.05 for r in ratios) / max(1, len(ratios)),
         "above 1.15": sum(r > 1.15 for r in ratios),
         "worst": max(ratios, default=math.nan),
-        "failed or wrong": sum("lamina" in f.failures or f.wrong for f in found),
+        "failed or wrong": sum(bool(f.fault) for f in found),
     }
 
 
 def by_operation(found: Sequence[Finding]) -> list[tuple[str, int, float, float]]:
-    """For each operation that graphs have: how many have it, their geometric mean, the worst; the slowest first."""
+    """Returns, for each operation that graphs have, how many have it, their geometric mean and the worst; the slowest first."""
     ratios: dict[str, list[float]] = {}
     for f in found:
         if not f.failed and math.isfinite(f.ratio):
@@ -113,7 +120,7 @@ def _operation(node: dict[str, Any]) -> str:
 
 
 def markdown(found: Sequence[Finding], worst: int = 25) -> str:
-    """The summary, and the worst graphs with what was done about each."""
+    """Formats the summary, and the worst graphs with what was done about each."""
     n = summary(found)
     lines = [
         f"{n['graphs']:.0f} graphs: geometric mean {n['geometric mean']:.2f} of the best other, {n['above 1.05']:.0%} above 1.05,"

@@ -17,7 +17,7 @@ _TRIES = 40
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a graph may cost on a device.
+    """Bounds what a graph may cost on a device.
 
     elements  of any value
     flops     of the forward pass
@@ -35,7 +35,7 @@ BOUNDS = {
     "cpu": Bounds(1 << 24, 4e9, ("float32",) * 4 + ("bfloat16",)),
     "cuda": Bounds(1 << 27, 1e12, ("float32", "float32", "bfloat16", "bfloat16", "float16")),
 }
-"""By the kind of device."""
+"""Maps the kind of a device to its bounds."""
 
 
 def draw(seed: str, device: str, bounds: Bounds | None = None) -> Graph:
@@ -106,7 +106,7 @@ def _node(rng: Random, op: Op, shapes: list[Shape]) -> Node | None:
 
 
 def _longer(graph: Graph, node: Node, bounds: Bounds) -> tuple[Graph, Shape] | None:
-    """The graph with one more node and the shape of its result; None where torch refuses it or it costs too much."""
+    """Returns the graph with one more node and the shape of its result; None where torch refuses it or it costs too much."""
     longer = Graph(graph.inputs, (*graph.nodes, node), graph.mode, graph.dtype)
     shape = result_shape(longer, bounds.flops)
     if shape is None or not 0 < torch.Size(shape).numel() <= bounds.elements:
@@ -115,7 +115,7 @@ def _longer(graph: Graph, node: Node, bounds: Bounds) -> tuple[Graph, Shape] | N
 
 
 def result_shape(graph: Graph, flops: float = float("inf")) -> Shape | None:
-    """The shape of a graph's result, found without computing it; None where torch refuses it or it takes more operations."""
+    """Finds the shape of a graph's result without computing it; None where torch refuses it or it takes more operations."""
     with warnings.catch_warnings(), FakeTensorMode(), FlopCounterMode(display=False) as counter, torch.no_grad():
         warnings.simplefilter("ignore")
         try:

@@ -1,4 +1,4 @@
-"""A graph as plain data: it can be stored as JSON, printed as Python source, run, and cut down."""
+"""Describes a graph as plain data: it can be stored as JSON, printed as Python source, run, and cut down."""
 
 import importlib
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +15,7 @@ MODES = ("inference", "training", "gradients")
 
 
 def first(result: Any) -> Tensor:
-    """The first tensor of what a model returns."""
+    """Returns the first tensor of what a model returns."""
     leaf: Tensor = next(
         t for t in pytree.tree_leaves(list(result.values()) if isinstance(result, dict) else result) if isinstance(t, Tensor)
     )
@@ -24,7 +24,7 @@ def first(result: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor that a graph is called with.
+    """Describes a tensor that a graph is called with.
 
     shape   its sizes
     dtype   the name of its torch dtype; integers are indices below `below`
@@ -45,7 +45,7 @@ class Input:
 
 
 def _laid_out(x: Tensor, layout: str) -> Tensor:
-    """A tensor with the same elements in another layout."""
+    """Returns a tensor with the same elements in another layout."""
     if layout == "channels_last" and x.dim() == 4:
         return x.to(memory_format=torch.channels_last)
     if layout == "transposed" and x.dim() > 1:
@@ -59,7 +59,7 @@ def _laid_out(x: Tensor, layout: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation.
+    """Describes one operation.
 
     expression  Python, where {0}, {1} stand for operands and {m} for the module
     operands    values by number: inputs first, then nodes
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A model and its arguments. The result is the last node's, or the last input where there is none."""
+    """Describes a model and its arguments. The result is the last node's, or the last input where there is none."""
 
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
@@ -82,7 +82,7 @@ class Graph:
 
     @property
     def source(self) -> str:
-        """A module in Python."""
+        """Returns a module in Python."""
         count = len(self.inputs)
         members = [f"        self.m{i} = {n.module}" for i, n in enumerate(self.nodes) if n.module]
         lines = []
@@ -103,7 +103,7 @@ class Graph:
         )
 
     def model(self, seed: int, device: str) -> nn.Module:
-        """The module with random weights, in the graph's dtype and mode."""
+        """Builds the module with random weights, in the graph's dtype and mode."""
         torch.manual_seed(seed)
         names: dict[str, Any] = {"torch": torch, "nn": nn, "F": F, "first": first}
         names |= {
@@ -129,7 +129,7 @@ class Graph:
         return tuple(given.make(generator, device) for given in self.inputs)
 
     def used(self) -> "Graph":
-        """The graph without the inputs and nodes that its result does not depend on."""
+        """Returns the graph without the inputs and nodes that its result does not depend on."""
         count = len(self.inputs)
         wanted, waiting = set(), [count + len(self.nodes) - 1]
         while waiting:
@@ -151,7 +151,7 @@ class Graph:
         return Graph(inputs, nodes, given["mode"], given["dtype"])
 
     def __str__(self) -> str:
-        """One line: the operations in order, the inputs, the mode."""
+        """Returns one line: the operations in order, the inputs, the mode."""
         ops = [n.module or n.expression.format(*["_"] * len(n.operands)) for n in self.nodes]
         given = [f"{i.dtype}{list(i.shape)}{'' if i.layout == 'contiguous' else ' ' + i.layout}" for i in self.inputs]
         return f"{' > '.join(ops)} on {', '.join(given)}, {self.mode}"

@@ -1,4 +1,4 @@
-"""Operations by the kind of value that they take: each draws its parameters for a shape, or None where it does not fit."""
+"""Lists operations by the kind of value that they take: each draws its parameters for a shape, or None where it does not fit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from random import Random
 
 Shape = tuple[int, ...]
 Drawn = tuple[str, str] | None
-"""An expression, and the constructor of its module ("" for none)."""
+"""Holds an expression, and the constructor of its module ("" for none)."""
 
 IMAGE, SIGNAL, SEQUENCE, MATRIX = "image", "signal", "sequence", "matrix"
-"""Kinds of value: N C H W, N C L, N S D, N D."""
+"""Names the kinds of value: N C H W, N C L, N S D, N D."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def transposed_convolution(rng: Random, shape: Shape) -> Drawn:
 
 
 def normalised(rank: int) -> Callable[[Random, Shape], Drawn]:
-    """Norms of what has channels in its second dimension."""
+    """Draws norms of what has channels in its second dimension."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
         c = shape[1]
@@ -119,7 +119,7 @@ def shuffled(rng: Random, shape: Shape) -> Drawn:
 
 
 def gated(dim: int) -> Callable[[Random, Shape], Drawn]:
-    """Half of the channels by an activation of the other half."""
+    """Multiplies half of the channels by an activation of the other half."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
         if shape[dim] % 2:
@@ -131,7 +131,7 @@ def gated(dim: int) -> Callable[[Random, Shape], Drawn]:
 
 
 def squeezed(rng: Random, shape: Shape) -> Drawn:
-    """Squeeze and excitation."""
+    """Draws squeeze and excitation."""
     c = shape[1]
     inner = max(1, c // 4)
     made = (
@@ -141,7 +141,7 @@ def squeezed(rng: Random, shape: Shape) -> Drawn:
 
 
 def reduced(rng: Random, shape: Shape) -> Drawn:
-    """A reduction over some dimensions; the first stays."""
+    """Draws a reduction over some dimensions; the first stays."""
     dims = sorted(rng.sample(range(1, len(shape)), rng.randint(1, len(shape) - 1)))
     return _reduction(rng, dims, keep=True)
 
@@ -178,7 +178,7 @@ def linear(rng: Random, shape: Shape) -> Drawn:
 
 
 def attention(rng: Random, shape: Shape) -> Drawn:
-    """Self-attention whose inputs are one product."""
+    """Draws self-attention whose inputs are one product."""
     d = shape[-1]
     heads = [h for h in (1, 2, 4, 8, 12, 16) if d % h == 0 and d // h in (16, 32, 64, 80, 96, 128)]
     if not heads or shape[1] > 4096:
@@ -202,7 +202,7 @@ def encoder_layer(rng: Random, shape: Shape) -> Drawn:
 
 
 def across(rng: Random, shape: Shape) -> Drawn:
-    """Products of a sequence with itself: one row for each pair."""
+    """Multiplies a sequence with itself: one row for each pair."""
     return ("torch.softmax({0} @ {0}.transpose(1, 2) * 0.1, -1) @ {0}", "") if shape[1] <= 2048 else None
 
 
@@ -247,11 +247,11 @@ OPS: dict[str, list[Op]] = {
         Op(_said("{0} @ {0}.t()"), "product", MATRIX, 0.15), Op(_said("{0}.t()"), "move", MATRIX, 0.1), Op(SLICED, "move", MATRIX, 0.15),
     ],
 }  # fmt: skip
-"""Operations by the kind of value that they take."""
+"""Maps the kind of a value to the operations that take it."""
 
 FOLLOWS = {
     "product": {"norm": 4.0, "activation": 2.0, "join": 2.0}, "norm": {"activation": 3.0, "product": 2.0, "attention": 3.0, "norm": 0.1},
     "activation": {"product": 3.0, "pool": 1.5, "activation": 0.3}, "join": {"norm": 3.0, "activation": 2.0}, "pool": {"product": 2.0},
     "attention": {"join": 6.0, "norm": 2.0}, "move": {"move": 0.2},
 }  # fmt: skip
-"""How much likelier a group is after another than its weights say, as real models order them."""
+"""Says how much likelier a group is after another than by its weight alone, as real models order them."""

@@ -1,4 +1,4 @@
-"""Worker processes that answer lines of JSON, and are started anew when they die or take too long."""
+"""Runs worker processes that answer lines of JSON, and are started anew when they die or take too long."""
 
 import json
 import queue
@@ -14,7 +14,7 @@ _LIFE = 25  # graphs after which a worker is replaced: compilers leave memory be
 
 
 class Worker:
-    """One process. Not shared between threads."""
+    """Runs one process. It is not shared between threads."""
 
     def __init__(self, lock: Path, seconds: float, log: Path) -> None:
         self._command = [sys.executable, "-m", "lamina.tools.cliff_finder.worker", f"--lock={lock}", f"--seconds={seconds}"]
@@ -23,7 +23,7 @@ class Worker:
         self._answered = 0
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The answer, or what kept the worker from giving one as `failed`."""
+        """Returns the answer, or what kept the worker from giving one as `failed`."""
         if self._process is None or self._answered >= _LIFE:
             self.close()
             self._start()

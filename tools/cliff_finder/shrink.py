@@ -24,7 +24,7 @@ def shrink(graph: Graph, slow: Callable[[Graph], bool], most: int = 40) -> Graph
 
 
 def smaller_graphs(graph: Graph) -> Iterator[Graph]:
-    """Graphs of fewer nodes, those of the fewest first: what ends earlier, begins later, or leaves one node out."""
+    """Yields graphs of fewer nodes, those of the fewest first: what ends earlier, begins later, or leaves one node out."""
     count = len(graph.inputs)
     for half in _halves(len(graph.nodes)):
         yield replace(graph, nodes=graph.nodes[:half]).used()
@@ -41,7 +41,7 @@ def smaller_graphs(graph: Graph) -> Iterator[Graph]:
 
 
 def _halves(count: int) -> list[int]:
-    """Numbers of nodes that are fewer than all: half of them, then more."""
+    """Yields numbers of nodes that are fewer than all: half of them, then more."""
     kept, found = count // 2, []
     while 0 < kept < count:
         found.append(kept)
@@ -50,7 +50,7 @@ def _halves(count: int) -> list[int]:
 
 
 def _from(graph: Graph, first: int) -> Graph | None:
-    """The graph whose nodes begin at value `first`, with what they read from before as inputs; None where that has no shape."""
+    """Returns a graph whose nodes begin at `first`, with what they read from before as inputs; None where that has no shape."""
     count = len(graph.inputs)
     kept = graph.nodes[first - count :]
     read = sorted({v for node in kept for v in node.operands if v < first})
@@ -68,6 +68,6 @@ def _from(graph: Graph, first: int) -> Graph | None:
 
 
 def _without(graph: Graph, value: int, instead: int) -> Graph:
-    """The graph in which another value stands for a node's."""
+    """Returns the graph in which another value stands for a node's."""
     nodes = [replace(n, operands=tuple(instead if v == value else v for v in n.operands)) for n in graph.nodes]
     return replace(graph, nodes=tuple(nodes)).used()

@@ -37,7 +37,7 @@ PEERS = {
     "reduce-overhead": {"backend": "inductor", "mode": "reduce-overhead"},
     "lamina": {"backend": "lamina", "options": {"cache": False}},
 }
-"""What torch.compile is given, by contender; None for eager."""
+"""Maps a contender to what torch.compile is given; None for eager."""
 SETTLED = 5  # calls after which CUDA graphs are recorded
 
 Run = Callable[[], Any]
@@ -127,7 +127,7 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
 
 
 def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor, ...], mode: str) -> Run:
-    """A call without arguments: of the forward pass, or of it and all gradients. `model` holds the parameters of `compiled`."""
+    """Returns a call without arguments: of the forward pass, or of it and all gradients. `model` holds `compiled`'s parameters."""
     if mode != "gradients":
 
         def forward() -> Any:
@@ -150,14 +150,14 @@ def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tens
 
 
 def exact_results(graph: Graph, seed: int, device: str) -> Any:
-    """The results, and gradients where the mode asks for them, in float64."""
+    """Returns the results, and gradients where the mode asks for them, in float64."""
     model = graph.model(seed, device).double()
     arguments = tuple(t.double() if t.is_floating_point() else t for t in graph.arguments(seed, device))
     return pytree.tree_map_only(Tensor, lambda t: t.detach(), runner(model, model, arguments, graph.mode)())
 
 
 def error_of(found: Any, exact: Any) -> float:
-    """The largest difference of any result from float64, relative to that result's largest value; infinite where one is NaN."""
+    """Finds the largest difference of a result from float64, relative to that result's largest value; infinite for NaN."""
     worst = 0.0
     for mine, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(exact), strict=True):
         if isinstance(right, Tensor) and right.numel():
@@ -167,7 +167,7 @@ def error_of(found: Any, exact: Any) -> float:
 
 
 def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
-    """Median seconds of a call as a caller sees them, of calls in a row, the contenders in turns."""
+    """Measures the median seconds of a call as a caller sees them, of calls in a row, the contenders in turns."""
 
     def settled(run: Run, calls: int) -> float:
         torch.cuda.synchronize()
@@ -187,7 +187,7 @@ def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
 
 
 def kernels_of(run: Run, calls: int = 5) -> list[tuple[str, float, float]]:
-    """The GPU kernels and copies of a call: name, how many, their microseconds in all; the longest first."""
+    """Lists the GPU kernels and copies of a call: name, how many, their microseconds in all; the longest first."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(calls):

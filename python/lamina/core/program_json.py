@@ -3,7 +3,8 @@
 import base64
 import json
 import math
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from .errors import CompileError
 from .program import (
@@ -24,6 +25,8 @@ from .size import size_from_json as _size
 from .size import size_to_json as _js
 
 VERSION = 5
+
+_Kind = TypeVar("_Kind")
 
 
 def dumps(program: Program) -> str:
@@ -172,28 +175,17 @@ def _arg_from_json(a: Any) -> Arg:
     raise TypeError(f"an argument of type {type(a).__name__}")
 
 
-def _int(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no integer")
+def _exactly(kind: type[_Kind], value: Any) -> _Kind:
+    """Returns `value`; TypeError where it is of another type, if only of a subclass: True is no int."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is no flag")
-    return value
+_int = partial(_exactly, int)
+_text = partial(_exactly, str)
+_list: partial[list[Any]] = partial(_exactly, list)
+_flag = partial(_exactly, bool)
 
 
 def _pair(data: Any) -> tuple[int, int]:

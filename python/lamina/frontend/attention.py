@@ -22,6 +22,7 @@ FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_att
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
 FAST = (_FLASH, _CUDNN)
 """Kernels of torch's that are fast in both passes."""
+_HEAD = 8  # a divisor of the number of elements of the heads that the flash kernel takes
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
 
@@ -86,12 +87,23 @@ def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor |
         backend = choice(query, key, value, mask, causal, scale, False)
     bias = None if mask is None else _bias(mask, query, key)
     if backend == _FLASH and mask is None:
-        return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, False, scale=scale)[0]
+        return _flash(query, key, value, causal, scale)
     if backend == _CUDNN:
         return aten._scaled_dot_product_cudnn_attention(query, key, value, bias, False, 0.0, causal, False, scale=scale)[0]
     if backend == _EFFICIENT:
         return aten._scaled_dot_product_efficient_attention(query, key, value, bias, False, 0.0, causal, scale=scale)[0]
     return None
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> Tensor:
+    """Attention by the flash kernel, which takes heads of a multiple of 8 elements: others are filled up with zeros, which change
+    neither scores nor the elements of the result that are kept, as scaled_dot_product_attention does it."""
+    size = query.shape[-1]
+    if missing := -size % _HEAD:
+        scale = size**-0.5 if scale is None else scale
+        query, key, value = (F.pad(t, (0, missing)) for t in (query, key, value))
+    found: Tensor = aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, False, scale=scale)[0]
+    return found.narrow(3, 0, size) if missing else found
 
 
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,6 +1,5 @@
 """The torch.compile backend: `torch.compile(model, backend="lamina")`."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from .backend_error import passed_on
 from .branches import any_layout
 from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
+from .direct_call import Watched, unwrapped
 from .padded import leave_room
 from .per_size import per_size
 from .random_bits import recompute_from_seeds
@@ -47,7 +47,10 @@ def backend(
         given = dict(options) if isinstance(options, Mapping) else options
         target = given.pop("target", None) if isinstance(given, dict) else None
         chosen = with_registered(Options.of(_MODES[mode] or given))
-        trace = functools.partial(autograd, options=chosen, target=target)
+
+        def trace(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return unwrapped(autograd(gm, inputs, options=chosen, target=target))
+
         return per_size(gm, trace, example_inputs)
 
 
@@ -91,18 +94,18 @@ def autograd(
         release(forward, backward, results)
         return forward, backward
 
+    inference = Watched(without_gradients)
     through = aot_autograd(
         fw_compiler=compiler,
         bw_compiler=compiler,
-        inference_compiler=without_gradients,
+        inference_compiler=inference,
         decompositions=with_kernels(table(), options.kernels, target),
         partition_fn=partition,
         keep_inference_input_mutations=False,
     )
     replay = not _overlap(example_inputs)
     with any_layout(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
-        compiled: Callable[..., Any] = through(gm, example_inputs)
-    return compiled
+        return inference.direct(through(gm, example_inputs), len(example_inputs))
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:

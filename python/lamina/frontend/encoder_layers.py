@@ -34,14 +34,14 @@ def open_layers(gm: fx.GraphModule) -> int:
 
 
 def _given(node: fx.Node) -> dict[str, Any]:
-    """The arguments of a call by the names of ATen's schema."""
+    """Returns the arguments of a call by the names of ATen's schema."""
     arguments = getattr(aten, name(node)).default._schema.arguments
     given = {a.name: a.default_value for a in arguments if a.has_default_value()}
     return given | dict(zip([a.name for a in arguments], node.args, strict=False)) | dict(node.kwargs)
 
 
 def _layer(graft: Graft, given: dict[str, Any]) -> bool:
-    """Attention and a multilayer perceptron, each with a residual sum and a norm before or after."""
+    """Replaces a layer by attention and a multilayer perceptron, each with a residual sum and a norm before or after."""
 
     def norm(x: fx.Node, number: int) -> fx.Node:
         weights = given[f"norm_weight_{number}"], given[f"norm_bias_{number}"]
@@ -61,7 +61,7 @@ def _layer(graft: Graft, given: dict[str, Any]) -> bool:
 
 
 def _attention_alone(graft: Graft, given: dict[str, Any]) -> bool:
-    """Whether the call is replaced: its weights may be read only where they were asked for."""
+    """Replaces a call of attention and returns whether it has: its weights may be read only where they were asked for."""
     node = graft.at
     parts = [user for user in node.users if user.target is operator.getitem]
     read = {user.args[1] for user in parts if user.users}
@@ -75,7 +75,7 @@ def _attention_alone(graft: Graft, given: dict[str, Any]) -> bool:
 
 
 def _attend(graft: Graft, given: dict[str, Any]) -> tuple[fx.Node, fx.Node | None]:
-    """The result and, where they are needed, the weights of attention between projections."""
+    """Returns the result and, where they are needed, the weights of attention between projections."""
     heads, size = given["num_head"], given["embed_dim"]
     query, key, values = (_headed(graft, x, heads) for x in _projected(graft, given, size))
     bias = None if given["mask"] is None else _bias(graft, given["mask"], given["mask_type"], query)
@@ -94,7 +94,7 @@ def _attend(graft: Graft, given: dict[str, Any]) -> tuple[fx.Node, fx.Node | Non
 
 
 def _projected(graft: Graft, given: dict[str, Any], size: int) -> list[fx.Node]:
-    """Query, key and value, by one product where they are of one tensor."""
+    """Computes query, key and value, by one product where they are of one tensor."""
     sources = [given["query"], given["key"], given["value"]]
     weight, bias = given["qkv_weight"], given["qkv_bias"]
     if sources[0] is sources[1] is sources[2]:
@@ -105,13 +105,13 @@ def _projected(graft: Graft, given: dict[str, Any], size: int) -> list[fx.Node]:
 
 
 def _headed(graft: Graft, x: fx.Node, heads: int) -> fx.Node:
-    """(batch, length, heads * size) as (batch, heads, length, size)."""
+    """Turns (batch, length, heads * size) into (batch, heads, length, size)."""
     return graft.call(aten.transpose.int, graft.call(aten.unflatten.int, x, -1, [heads, -1]), 1, 2)
 
 
 def _bias(graft: Graft, mask: fx.Node, kind: int | None, like: fx.Node) -> fx.Node:
-    """What is added to scores: -inf where a mask is not zero, whatever its dtype, and NaN in rows that it hides whole, as torch's
-    kernels have it."""
+    """Returns what is added to scores: -inf where a mask is not zero, whatever its dtype, and NaN in rows that it hides whole, as
+    torch's kernels have it."""
     queries = value(like)
     assert isinstance(queries, Tensor)
     hidden = graft.call(aten.ne.Scalar, mask, 0)

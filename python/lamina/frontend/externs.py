@@ -9,10 +9,12 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.kernels.library import STRICT
+from lamina.passes.bias_apart import APART
 from lamina.passes.layout import BACKWARD, CONVOLUTIONS
 from lamina.passes.products import PRODUCTS, TF32
 
 from . import support
+from .decompositions_library import on_gpu
 from .destination import convolutions_round_to_tf32, rounds_to_tf32
 from .dtypes import CODES, NAMED
 from .locations import where
@@ -86,6 +88,8 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
     if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
         found[TF32] = ir.UnitAttr.get()
+    elif tensors and tensors[0].dtype == torch.float32 and node.target is torch.ops.aten.addmm.default and on_gpu(tensors[0]):
+        found[APART] = ir.UnitAttr.get()  # of few rows, cuBLASLt's kernels with a bias take twice as long as cuBLAS's without
     if support.has_effect(node):
         found["effect"] = ir.UnitAttr.get()
     return found

@@ -1,0 +1,88 @@
+"""Calls of compiled graphs without AOTAutograd's wrappers, where these would do nothing.
+
+AOTAutograd returns a graph without gradients inside wrappers in Python that replay views, write new values back to inputs, unwrap
+subclasses and the like, and take longer than a small graph's kernels. Most graphs need none of this, by AOTAutograd's metadata:
+Dynamo is given what Lamina's compiler returned for them.
+
+Beside these, the wrappers turn gradients off (native code does so itself, and makes tensors without a gradient), disable autocast
+where it was enabled at compile time, look for custom ops whose results alias their arguments at the first call, and record an event
+of their own in profiles.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+Run = Callable[..., Any]
+
+
+class Watched:
+    """The compiler of graphs without gradients that AOTAutograd is given. It keeps what it compiled and AOTAutograd's metadata."""
+
+    def __init__(self, compiler: Run) -> None:
+        self._compiler = compiler
+        self._compiled: list[tuple[fx.GraphModule, Any, Run]] = []
+
+    def __call__(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
+        context = torch._guards.TracingContext.try_get()
+        plain = context is not None and not getattr(context, "fakify_first_call", False) and _is_plain(graph)
+        run = self._compiler(graph, inputs)
+        self._compiled.append((graph, context.fw_metadata if context is not None and plain else None, run))
+        return run
+
+    def direct(self, wrapped: Run, arguments: int) -> Run:
+        """Returns what the compiler returned where it was called once and `wrapped`, what AOTAutograd made of it, only passes
+        `arguments` tensors on to it; else `wrapped`."""
+        if len(self._compiled) != 1 or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+            return wrapped
+        ((graph, metadata, run),) = self._compiled
+        if metadata is None or len(graph.graph.find_nodes(op="placeholder")) != arguments:
+            return wrapped
+        return run if getattr(run, "_boxed_call", False) and _does_nothing(metadata, arguments) else wrapped
+
+
+def unwrapped(run: Run) -> Run:
+    """Returns the function that torch._dynamo.disable wraps. For a part of what a backend returns, as Dynamo wraps the whole."""
+    inner: Run = getattr(run, "_torchdynamo_orig_callable", run)
+    return inner
+
+
+def _is_plain(graph: fx.GraphModule) -> bool:
+    """Returns whether a graph calls torch's own ops alone: no custom op, whose results AOTAutograd looks at, no higher-order op."""
+    for node in graph.graph.nodes:
+        if node.op in ("placeholder", "output", "get_attr") or node.target is operator.getitem:
+            continue
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in ("aten", "prims"):
+            return False
+    return True
+
+
+def _does_nothing(metadata: Any, arguments: int) -> bool:
+    """Returns whether AOTAutograd's wrappers pass arguments and results on as they are; False where this version of torch describes
+    them in other words."""
+    try:
+        return (
+            len(metadata.input_info) == arguments
+            and not any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
+            and not metadata.num_mutated_inp_runtime_indices
+            and not metadata.num_mutated_graph_handled_indices
+            and not metadata.num_outputs_aliased
+            and not metadata.num_intermediate_bases
+            and not metadata.dynamic_outputs
+            and metadata.grad_enabled_mutation is None
+            and not metadata.tokens
+            and not metadata.is_rng_op_functionalized
+            and not metadata.num_graphsafe_rng_states
+            and not getattr(metadata, "act_input_indices", ())  # asynchronous collectives: torch 2.13 has them
+            and all(map(_is_plain_tensor, (*metadata.subclass_inp_meta, *metadata.subclass_fw_graph_out_meta)))
+        )
+    except AttributeError:
+        return False
+
+
+def _is_plain_tensor(meta: Any) -> bool:
+    """Returns whether an argument or result is passed as itself: no subclass made of several tensors, no opaque object."""
+    return hasattr(meta, "unwrapped_idx")

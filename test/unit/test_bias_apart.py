@@ -1,0 +1,75 @@
+"""Biases of products of f32 on GPUs: where kernels of Lamina add them, and that the results are the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import lamina
+from lamina.core.options import Options
+from lamina.core.program import Call, Launch
+from lamina.frontend import externs
+from lamina.frontend.decompositions import table
+from lamina.frontend.stages import build
+
+ADDMM, MM = "aten.addmm.default", "aten.mm.default"
+
+
+def steps(
+    fn: Callable[..., Any], dtype: torch.dtype = torch.float32, device: str = "cuda", target: str = "nvvm:sm_90a"
+) -> list[str]:
+    """What the program for a function of two linear layers' tensors calls, and "launch" for each kernel."""
+    with FakeTensorMode(), torch.no_grad():
+        shapes = ((5, 24), (40, 24), (40,), (16, 40), (16,))
+        gm = make_fx(fn, decomposition_table=table())(*(torch.empty(s, dtype=dtype, device=device) for s in shapes))
+    program = build(gm, options=Options(cache=False, tune="off"), target=target).program
+    return [s.callee if isinstance(s, Call) else "launch" for s in program.steps if isinstance(s, Call | Launch)]
+
+
+def two_layers(x: Tensor, w: Tensor, b: Tensor, v: Tensor, c: Tensor) -> Tensor:
+    return F.linear(F.relu(F.linear(x, w, b)), v, c)
+
+
+def test_a_bias_that_something_follows_is_added_by_its_kernel() -> None:
+    assert steps(two_layers) == [MM, "launch", ADDMM]
+
+
+def test_a_product_with_two_readers_has_its_bias_added_by_both_or_in_the_call() -> None:
+    assert steps(lambda x, w, b, v, c: ((y := F.linear(x, w, b)).sin(), y.sum(0))) == [MM, "launch"]
+    assert MM not in steps(lambda x, w, b, v, c: ((y := F.linear(x, w, b)), y.sin()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_keep_the_bias_in_the_call(dtype: torch.dtype) -> None:
+    assert MM not in steps(two_layers, dtype)
+
+
+def test_the_cpu_keeps_the_bias_in_the_call() -> None:
+    assert steps(two_layers, device="cpu", target="cpu") == [ADDMM, "launch", ADDMM]
+
+
+def test_products_that_round_to_tf32_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(externs, "rounds_to_tf32", lambda: True)
+    assert MM not in steps(two_layers)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 127])
+@pytest.mark.parametrize("columns", [1, 3, 64])
+def test_values(monkeypatch: pytest.MonkeyPatch, rows: int, columns: int) -> None:
+    """On the CPU, as if it were a GPU."""
+    monkeypatch.setattr(externs, "on_gpu", lambda _: True)
+    layer = torch.nn.Linear(7, columns)
+
+    def model(x: Tensor) -> Tensor:
+        return F.gelu(layer(x).view(-1, 1, columns)).transpose(0, 2) * 2
+
+    x = torch.randn(rows, 14)[:, ::2]
+    with torch.no_grad():
+        got = lamina.compile(model, (x,), options={"cache": False})(x)
+        want = F.gelu(F.linear(x.double(), layer.weight.double(), layer.bias.double()).view(-1, 1, columns)).transpose(0, 2) * 2
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
