@@ -83,7 +83,7 @@ def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict
     single = [a for a in accesses if a.at.coefficient(axis) == 1 and _runs(a, quotients)]
     apart = [a for a in single if 2 * a.touched >= max(b.touched for b in accesses)]
     width = access_width([a for a in accesses if a not in single], axis, quotients)
-    return Flat(min(width, narrow_width(accesses, axis)) if apart else width, len(single), len(apart))
+    return Flat(min(width, narrow_width(apart, axis)) if apart else width, len(single), len(apart))
 
 
 def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
@@ -105,10 +105,15 @@ def narrow_width(accesses: list[Access], vector: Axis) -> int:
 
 
 def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: dict[Expr, int]) -> int:
-    """The width of accesses that are whole where results are written, though what is read is not: element by element, neighbours
-    by neighbouring threads."""
-    results = accesses[len(accesses) - len(space.results) :]
-    return min(narrow_width(accesses, vector), access_width(results, vector, quotients))
+    """The width of accesses that are whole where results are written, if not all are where elements are read. The others are read
+    element by element: neighbours by neighbouring threads, or what is small, from a cache. 1 where there are none."""
+    at, most = len(accesses) - len(space.results), max(a.touched for a in accesses)
+    width = access_width(accesses[at:], vector, quotients)
+    single = [a for a in accesses[:at] if a.at.coefficient(vector) == 1 and not _whole(a, width, vector, quotients)]
+    large = [a for a in single if a.touched * 2 >= most]
+    while width > 1 and not all(a.bits * width <= LEAST_ACCESS_BITS or _whole(a, width, vector, quotients) for a in large):
+        width //= 2
+    return width if single else 1
 
 
 def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
