@@ -70,7 +70,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
             _, as_one = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
             better = as_one < by_rows
         else:
-            better = found.width > vec or (found.width == vec and not found.single and nvvm.idle(vector.extent, vec))
+            own = max(vec, split_width(space, accesses, vector, merged.quotients))
+            better = found.width > own or (found.width == own and not found.single and nvvm.idle(vector.extent, own))
         if better:
             merged, vector, vec, accesses = flat, axis, found.width, flat_accesses
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
@@ -94,8 +95,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         config = nvvm.column_scan(vector.extent)
     elif space.columns:
         reduced = math.prod(a.extent for a in merged.columns)
-        item = _narrow_item(space, merged, vector, vec)
-        config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count, item)
+        config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
@@ -121,9 +121,7 @@ def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
     return of.item if of.narrow(vec) else 0
 
 
-def _along_rows(
-    space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int
-) -> nvvm.Config:
+def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int) -> nvvm.Config:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         return nvvm.row_walk(lanes, vec)

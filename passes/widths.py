@@ -11,13 +11,14 @@ from .affine import Affine, Axis
 from .coalesce import Merged
 from .expressions import Expr, Load, Scan
 from .grouping import walk
-from .reading import element_type
+from .reading import element_type, shape_of
 from .schedule import ACCESS_BITS, Shift, bits
 from .space import Space
 
 MOST = 8  # elements
 HALF_ACCESS_BITS = 64  # accesses that still move memory at full speed
 LEAST_ACCESS_BITS = 32  # below which most of a request of a warp is empty
+CACHED = 16  # times fewer elements than the largest tensor has, below which a tensor is near a thread after its first reads
 SHIFTED = 256  # elements of a row from which on whole accesses are worth masks at its ends
 
 Aligned = dict[ir.Value, int]
@@ -118,12 +119,13 @@ def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: d
 
 def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
     """What is read and written, guarded or not. apart: large inputs that are read element by element along all rows as one axis."""
-    loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in _loads(space)]
+    varying = [e for e in _loads(space) if vector in {merged.axis_of.get(a, a) for a in e.free}]
+    loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in varying]
     results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]
     most = max(a.touched for a in (*loads, *results))
-    large = [[a for a in some if a.touched * 2 >= most and a.at.coefficient(vector)] for some in (loads, results)]
-    items = [max(a.bits // 8, 1) for some in large for a in some] or [1]
-    return nvvm.Traffic(min(items), max(items), sum(a.bits for a in large[0]) // 8, len(loads), apart)
+    items = [max(a.bits // 8, 1) for a in (*loads, *results) if a.touched * 2 >= most and a.at.coefficient(vector)] or [1]
+    waited = [a.bits for e, a in zip(varying, loads, strict=True) if math.prod(shape_of(e.tensor)) * CACHED >= most]
+    return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), apart)
 
 
 def uncrossed_width(space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, width: int) -> int:

@@ -103,21 +103,3 @@ func.func private @row_sums(%x: tensor<262144x119xf16>) -> tensor<262144x119xf16
   } -> tensor<262144x119xf16>
   return %r : tensor<262144x119xf16>
 }
-
-// Sums down columns that start at odd elements: four of a thread in flight, 16 threads for a sector of halves.
-// CHECK-LABEL: func.func private @column_sums
-// CHECK-SAME: tile.chunks = 4 : i64
-// CHECK-SAME: tile.teams = 16 : i64, tile.threads = 16 : i64, tile.vec = 1 : i64
-func.func private @column_sums(%x: tensor<512x128x67xbf16>) -> tensor<512x64xf32> attributes {graph.kernel} {
-  %zero = arith.constant 0.0 : f32
-  %s = tensor.extract_slice %x[0, 0, 1] [512, 128, 64] [1, 1, 1] : tensor<512x128x67xbf16> to tensor<512x128x64xbf16>
-  %e = tensor.empty() : tensor<512x64xf32>
-  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<512x64xf32>) -> tensor<512x64xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d2)>], iterator_types = ["parallel", "reduction", "parallel"]} ins(%s : tensor<512x128x64xbf16>) outs(%f : tensor<512x64xf32>) {
-  ^bb0(%a: bf16, %o: f32):
-    %0 = arith.extf %a : bf16 to f32
-    %1 = arith.addf %0, %o : f32
-    linalg.yield %1 : f32
-  } -> tensor<512x64xf32>
-  return %r : tensor<512x64xf32>
-}

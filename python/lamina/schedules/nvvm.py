@@ -167,23 +167,15 @@ def row_walk(extent: int, vec: int) -> Config:
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int, item: int = 0) -> Config:
+def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> Config:
     """Reductions over `reduced` rows, `rows` times: every thread sums columns of its own, and teams share the rows. A CTA has fewer
-    columns where few CTAs would have much to do (an image's channels, last in memory). item: bytes of an element; a thread that
-    reads them by narrow accesses asks for several of a row at a time (0: it does not matter)."""
+    columns where few CTAs would have much to do (an image's channels, last in memory)."""
     threads = min(WARP, power_of_two(-(-extent // vec)))
-    chunks = 1
-    if 0 < vec * item < FULL_ACCESS and rows * extent * reduced >= 1 << 20:
-        threads = min(threads, SECTOR // (vec * item))
-        while chunks * vec * item < FULL_ACCESS and 2 * chunks * threads * vec <= round_up(extent, threads * vec):
-            chunks *= 2
-        while chunks > 1 and rows * -(-extent // (threads * vec * chunks)) * COLUMN_THREADS < sms * BUSY // 2:
-            chunks //= 2
     if rows * extent * reduced >= 1 << 20:
         while threads * vec > COLUMNS and rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2:
             threads //= 2
     teams = min(COLUMN_THREADS // threads, MOST_TEAMS, power_of_two(max(reduced // 4, 1)))
-    return Config(threads, vec, chunks, teams=teams)
+    return Config(threads, vec, 1, teams=teams)
 
 
 def column_scan(extent: int) -> Config:
