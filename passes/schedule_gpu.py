@@ -24,6 +24,7 @@ from .widths import (
     accesses_of,
     flat_width,
     has_scans,
+    ragged,
     scanned_axis,
     shift_of,
     split_width,
@@ -60,7 +61,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if not space.columns and crossed is None and vector.extent < nvvm.SHORT and len(merged.rows) > 1:
         merged, vector = flatten(merged, (*[a for a in merged.rows if a is not vector][-1:], vector))
     accesses = accesses_of(space, merged, aligned, results)
-    vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients)
+    alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
+    vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
         flat, axis = flatten(merged, merged.rows)
         flat_accesses = accesses_of(space, flat, aligned, results)

@@ -48,13 +48,13 @@ def accesses_of(space: Space, merged: Merged, aligned: Aligned, results: list[in
     return accesses + [Access.of(r.at, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
 
 
-def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int]) -> int:
-    """The most neighbouring elements that are whole accesses: a power of two up to MOST."""
+def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:
+    """The most neighbouring elements that are whole accesses: a power of two up to MOST. ragged: the last access may be cut."""
     along = [a for a in accesses if a.at.coefficient(vector) == 1]
     if not along:
         return 1
     width = _widest(along)
-    while width > 1 and not all(_whole(a, width, vector, quotients) for a in along):
+    while width > 1 and not all(_whole(a, width, vector, quotients, ragged) for a in along):
         width //= 2
     runs = {quotients[t] for a in accesses for t, _ in a.at.terms if t in quotients}
     half = width // 2
@@ -83,12 +83,17 @@ def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict
             return Flat(0)
     single = [a for a in accesses if a.at.coefficient(axis) == 1 and _runs(a, quotients)]
     apart = [a for a in single if 2 * a.touched >= max(b.touched for b in accesses)]
-    width = access_width([a for a in accesses if a not in single], axis, quotients)
+    width = access_width([a for a in accesses if a not in single], axis, quotients, ragged(axis))
     return Flat(min(width, narrow_width(apart, axis)) if apart else width, len(single), len(apart))
 
 
 def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
     return [t for t, _ in a.at.terms if t in quotients]
+
+
+def ragged(axis: Axis) -> bool:
+    """Whether the last access along the only axis of a program may be cut: an end of few among many."""
+    return axis.extent >= SHIFTED
 
 
 def _widest(along: list[Access]) -> int:
@@ -198,10 +203,10 @@ def _loads(space: Space) -> list[Load]:
     return [e for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
 
 
-def _whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int]) -> bool:
-    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row or run ends amid
-    one."""
-    if vector.extent % width or any(quotients[t] % width for t in _runs(a, quotients)):
+def _whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> bool:
+    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, but for one that may
+    be ragged, or run ends amid one."""
+    if (vector.extent % width and not ragged) or any(quotients[t] % width for t in _runs(a, quotients)):
         return False
     return _starts(a, width, vector)
 

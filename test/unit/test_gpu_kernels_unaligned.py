@@ -98,3 +98,26 @@ def test_norms_take_a_sector_of_a_row_at_a_time(small_gpu: None, rows: int, widt
     (found,) = run(lambda a: F.softmax(a, -1), x(rows, width, dtype=torch.float16)).results
     for traffic in (found.loads[0], found.stores[1]):
         assert traffic.sectors <= 2.6 * rows * width * 2 / SECTOR
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64, torch.bool, torch.float64])
+@pytest.mark.parametrize("size", [(257,), (1000,), (1003,), (33, 37), (9, 127, 3), (4097,)], ids=str)
+def test_ends_amid_an_access(small_gpu: None, size: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Nothing is read or written behind them."""
+    a = (x(*size) * 10).to(dtype)
+    run(lambda a: ~a if dtype == torch.bool else a * 2 + 1, a)
+    run(lambda a: (a.flip(0), torch.where(a > 0, a, a.flip(-1))), a)
+
+
+def test_ends_amid_an_access_of_what_is_mixed(small_gpu: None) -> None:
+    a, w = x(33, 37, dtype=torch.float16), x(37)
+    run(lambda a, w: (a + w, a > w, a * w[:1]), a, w)
+    run(lambda t, i: F.embedding(i, t) * 2, x(50, 3), torch.randint(0, 50, (11, 33)))
+    run(lambda i, t: t[i] + i, torch.randint(0, 50, (1001,)), x(50))
+    run(lambda a: torch.cat((a, a * 2), 0), a)
+
+
+def test_only_the_last_access_is_cut(small_gpu: None) -> None:
+    (found,) = run(lambda a: a * 2, x(33, 123, dtype=torch.float16)).results
+    read, written = found.loads[0], found.stores[1]
+    assert read.accesses[16] >= 33 * 123 // 8 and written.accesses == {16: 33 * 123 // 8, 2: 33 * 123 % 8}

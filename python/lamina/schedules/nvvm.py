@@ -126,7 +126,7 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Con
         return waste * waiting * shared * (1 + RUN_COST * of.runs)
 
     shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, most_chunks + 1)]
-    threads, chunks = min(((t, c) for t, c in shapes if fits(t, c)), key=lambda shape: (cost(*shape), -shape[0], shape[1]))
+    threads, chunks = min((shape for shape in shapes if fits(*shape)), key=lambda s: (round(cost(*s), 2), -s[0], s[1]))
     of_row = min(threads, most_threads)
     return Config(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
 
