@@ -9,6 +9,7 @@ from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
 from lamina.schedules.rows import CLUSTER, Rows, Triton, read
 
+from .affine import Axis
 from .coalesce import Merged, coalesce
 from .contraction import Unfit
 from .flatten import flatten
@@ -17,15 +18,18 @@ from .nests import nests_of
 from .schedule import Schedule, by_stride, crossed_axis, vector_axis
 from .space import Space
 from .widths import (
+    Access,
     Aligned,
     access_width,
     accesses_of,
-    crossing_accesses,
     flat_width,
     has_scans,
-    narrow_width,
+    ragged,
     scanned_axis,
     shift_of,
+    split_width,
+    traffic_of,
+    uncrossed_width,
     whole_inputs,
 )
 
@@ -57,19 +61,31 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if not space.columns and crossed is None and vector.extent < nvvm.SHORT and len(merged.rows) > 1:
         merged, vector = flatten(merged, (*[a for a in merged.rows if a is not vector][-1:], vector))
     accesses = accesses_of(space, merged, aligned, results)
-    vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients)
+    alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
+    vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
         flat, axis = flatten(merged, merged.rows)
-        wider = flat_width(space, accesses_of(space, flat, aligned, results), axis, flat.quotients)
-        if wider > vec or (wider == vec and nvvm.idle(vector.extent, vec)):
-            merged, vector, vec = flat, axis, wider
+        flat_accesses = accesses_of(space, flat, aligned, results)
+        found = flat_width(space, flat_accesses, axis, flat.quotients)
+        if found.apart:
+            _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
+            _, as_one = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
+            better = as_one < by_rows
+        else:
+            own = max(vec, split_width(space, accesses, vector, merged.quotients))
+            better = found.width > own or (found.width == own and not found.single and nvvm.idle(vector.extent, own))
+        if better:
+            merged, vector, vec, accesses = flat, axis, found.width, flat_accesses
     rows = math.prod(a.extent for a in merged.rows if a is not vector)
     if vector in merged.columns:
         by_triton = isinstance(chosen, Triton)
         shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
         lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
+        if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
+            vec = max(vec, split_width(space, accesses, vector, merged.quotients))
         if chosen is None:
-            config = _along_rows(space, merged, lanes, vec, rows, whole_inputs(accesses, len(results)), device)
+            inputs, item = whole_inputs(accesses, len(results)), _narrow_item(space, merged, vector, vec)
+            config = _along_rows(space, merged, lanes, vec, rows, inputs, device, item)
         else:
             config = chosen.config(lanes, vec)
             if config.cluster > 1 and _ctas(merged, device) == 1:
@@ -83,18 +99,35 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         reduced = math.prod(a.extent for a in merged.columns)
         config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count)
     else:
-        if crossing_accesses(space, merged, vector, vec):
-            vec = min(vec, narrow_width(accesses, vector))
-        config = nvvm.pointwise(vector.extent, vec, rows)
+        config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed)
 
 
-def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu) -> nvvm.Config:
+def _pointwise(
+    space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, vec: int, device: Gpu, apart: int = 0
+) -> tuple[nvvm.Config, float]:
+    """How `vector` is spread where nothing is reduced, by accesses of `vec` elements or what is whole in part; and what an element
+    costs if they are narrow, else 0. apart: see flat_width."""
+    vec = max(vec, split_width(space, accesses, vector, merged.quotients))
+    vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
+    rows, of = math.prod(a.extent for a in merged.rows if a is not vector), traffic_of(space, merged, vector, apart)
+    if of.narrow(vec):
+        return nvvm.narrow(vector.extent, vec, rows, of, device.sm_count)
+    return nvvm.pointwise(vector.extent, vec, rows), 0.0
+
+
+def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
+    """Bytes of the narrowest element, where accesses of `vec` elements are narrow; else 0."""
+    of = traffic_of(space, merged, vector)
+    return of.item if of.narrow(vec) else 0
+
+
+def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int) -> nvvm.Config:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         return nvvm.row_walk(lanes, vec)
-    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, _ctas(merged, device))
+    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, _ctas(merged, device), item)
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:

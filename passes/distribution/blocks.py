@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from lamina.core.errors import CompileError
-
-from ..locations import leaves, where
+from ..locations import leaves
 from . import scans, square, windows
 from .divisors import constant
 from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
@@ -53,7 +51,8 @@ def create_mask(k: "Kernel", op: ir.Operation) -> None:
     shape, known = k.shape, constant(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
-        raise CompileError(f"accesses of {shape.vec} elements would be cut by the mask {op}", where=where(op.location))
+        k.held[op.results[0]] = windows.ending(k, count)
+        return
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
         last = (shape.cluster - 1) * shape.chunks + c + 1

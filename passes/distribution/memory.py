@@ -122,7 +122,10 @@ class Memory:
     # -- stores
 
     def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask) -> None:
-        for c, (part, place) in enumerate(zip(value.parts, places, strict=True)):
+        order = list(enumerate(zip(value.parts, places, strict=True)))
+        if isinstance(mask, Bound):
+            order.reverse()  # a store in a branch at the program's end would take there what is loaded for it alone
+        for c, (part, place) in order:
             if isinstance(mask, Window):
                 self._write_cut(part, target, place, divisor, mask.parts[c])
             elif isinstance(mask, Spread):

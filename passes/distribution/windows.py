@@ -32,5 +32,14 @@ def window(k: "Kernel", op: ir.Operation) -> None:
     k.held[op.results[0]] = Window(tuple(parts), low, high)
 
 
+def ending(k: "Kernel", count: ir.Value) -> Window:
+    """A mask of the first `count` lanes, which may end amid an access."""
+    parts = []
+    for own in k.offsets:
+        lanes = [arith.cmpi(_BELOW, k.at.add(own, i), count) for i in range(k.shape.vec)]
+        parts.append(Cut(lanes[0], arith.cmpi(_AT_MOST, k.at.add(own, k.shape.vec), count), together(lanes)))
+    return Window(tuple(parts), k.at.number(0), count)
+
+
 def _all(conditions: list[ir.Value]) -> ir.Value:
     return conditions[0] if len(conditions) == 1 else arith.andi(*conditions)

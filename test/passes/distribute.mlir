@@ -31,6 +31,27 @@ func.func private @masked(%x: memref<200xf32>, %o: memref<200xf32>) attributes {
 
 // -----
 
+// The access that a mask may leave out is stored first: at a program's end ptxas would take its load into the branch, behind all others.
+// CHECK-LABEL: gpu.func @ends_first
+// CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %{{.*}}, %c200
+// CHECK: %[[FIRST:.*]] = vector.load
+// CHECK: %[[LAST:.*]] = vector.load
+// CHECK: scf.if %[[INSIDE]] {
+// CHECK-NEXT: vector.store %[[LAST]]
+// CHECK-NEXT: }
+// CHECK-NEXT: vector.store %[[FIRST]]
+func.func private @ends_first(%x: memref<200xf32>, %o: memref<200xf32>) attributes {tile.grid = 1 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 2 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %c200 = arith.constant 200 : index
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %mask = vector.create_mask %c200 : vector<256xi1>
+  %a = vector.transfer_read %x[%c0], %zero, %mask {in_bounds = [true]} : memref<200xf32>, vector<256xf32>
+  vector.transfer_write %a, %o[%c0], %mask {in_bounds = [true]} : vector<256xf32>, memref<200xf32>
+  return
+}
+
+// -----
+
 // Memory that is aligned to 4 bytes alone is read element by element.
 // CHECK-LABEL: gpu.func @unaligned
 // CHECK-COUNT-4: memref.load %arg0

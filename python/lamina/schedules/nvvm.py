@@ -16,7 +16,13 @@ COLUMN_THREADS = 256  # of a CTA that reduces columns
 COLUMNS = 32  # of one CTA at least: whole sectors of memory
 MOST_TEAMS = 32  # each reads what all have found
 FILLED = 0.85  # of a program's threads, at least
-SINGLES = 4  # elements of a thread that reads them one by one
+FULL_ACCESS = 16  # bytes of a thread's widest access
+SECTOR = 32  # bytes of memory that caches move at a time
+NARROW_LATENCY = 8  # bytes: a thread that asks for as many at a time waits as long as memory takes to deliver them
+NARROW_ENOUGH = 32  # bytes that a thread asks for at a time, from which on more hide nothing
+NARROW_ELEMENTS = 24  # of a thread at most: longer programs do not stay in the cache of instructions
+NARROW_LOADS = 48  # registers of a thread for what it asks for
+RUN_COST = 0.3  # of an element whose place takes a division, in those that take none
 SQUARE_THREADS = 256  # of a CTA that transposes a square
 SHARED_COLUMNS = 2  # pixels of a row that strips read beside their own: of windows of three columns
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread that sums over windows
@@ -73,11 +79,56 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
     accesses = -(-extent // vec)
     threads = min(128, power_of_two(accesses))
     chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
-    if vec == 1 and extent * rows >= 1 << 22 and extent >= threads * SINGLES:
-        chunks = SINGLES
     while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
         threads //= 2
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a program without reductions moves for each element of its results.
+
+    item   bytes of the narrowest element among what is large
+    widest of the widest
+    read   bytes that are read of what is large
+    loads  of elements
+    runs   large inputs whose elements are read one by one, each at a place that takes a division
+    """
+
+    item: int
+    widest: int
+    read: int
+    loads: int
+    runs: int = 0
+
+    def narrow(self, vec: int) -> bool:
+        """Whether accesses of `vec` elements are narrower than a thread's widest."""
+        return vec * self.widest < FULL_ACCESS
+
+
+def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Config, float]:
+    """No reduction, and accesses below FULL_ACCESS, as where rows do not start at multiples of it: neighbouring threads take
+    neighbouring accesses, and each has several of a row in flight. The shape of the least cost, and that cost for an element, in
+    arbitrary units: lanes past the end of a row, times what waiting for memory adds, times the sectors that threads of a row share
+    with those beside them."""
+    accesses = -(-extent // vec)
+    most_threads = min(128, power_of_two(accesses))
+    most_chunks = max(min(NARROW_ELEMENTS, NARROW_LOADS // max(of.loads, 1)) // vec, 1)
+
+    def fits(threads: int, chunks: int) -> bool:
+        busy = rows * -(-accesses // (threads * chunks)) * threads >= sms * BUSY
+        return chunks == 1 or (busy and (chunks - 1) * threads < accesses)
+
+    def cost(threads: int, chunks: int) -> float:
+        waste = round_up(accesses, threads * chunks) / accesses
+        waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(of.read, of.item), NARROW_ENOUGH)
+        shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * of.item)
+        return waste * waiting * shared * (1 + RUN_COST * of.runs)
+
+    shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, most_chunks + 1)]
+    threads, chunks = min((shape for shape in shapes if fits(*shape)), key=lambda s: (round(cost(*s), 2), -s[0], s[1]))
+    of_row = min(threads, most_threads)
+    return Config(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
 
 
 def idle(extent: int, vec: int) -> bool:
@@ -86,10 +137,13 @@ def idle(extent: int, vec: int) -> bool:
     return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
 
 
-def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int) -> Config:
+def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0) -> Config:
     """Reductions along `extent` neighbouring elements for `rows` rows. inputs: tensors that are read whole; most_ctas: of a cluster
-    (1: there are no clusters)."""
+    (1: there are no clusters); item: bytes of an element, of which threads that read a row by narrow accesses take a sector at a
+    time together (0: it does not matter)."""
     threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
+    if 0 < vec * item < FULL_ACCESS:
+        threads = max(threads, SECTOR // (vec * item))
     while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
