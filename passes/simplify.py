@@ -10,6 +10,7 @@ from lamina.core.options import check_fast_math
 from .base import Pass
 from .rewriting import ZERO, Map, Reader, erase_dead, fill, producer, tensor_blocks, unused, upstream
 from .rules import RULES
+from .rules.intervals import mark_checked
 from .scalars import Ref, Scalars
 from .scope import Scope
 
@@ -106,6 +107,8 @@ def _apply_rules(s: Scope) -> bool:
                 inner.erase()
                 fired = True
                 continue
+            if inner.name == "tensor.extract":
+                mark_checked(s, inner)
             for rule in RULES.get(inner.name, ()):
                 new = rule(s, inner)
                 if new is not None:
