@@ -35,6 +35,8 @@ class Simplify(Pass):
     relu, casts there and back, selects on constants, checks that hold. x + 0.0 turns -0.0 into 0.0, in eager too, so it
     goes only where x cannot be -0.0 or no consumer can tell. Powers and x/sqrt(y) take the forms of eager's kernels,
     within 2 ulp.
+    What constants, tables of them, positions and clamps can be decides comparisons: a gather whose indices are known to be inside
+    loses its checks and is marked `graph.checked`, and its table of i64 becomes one of i32 where the numbers fit.
     Generics read through transposes, broadcasts and copies (their maps compose), take constants into their bodies and
     positions (aranges) as linalg.index; a generic that copies is its source, one that yields a constant is a fill.
     Upstream's canonicalize follows, for slices, pads, reshapes and transposes of each other.

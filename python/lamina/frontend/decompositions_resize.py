@@ -5,7 +5,6 @@ places and weights of one axis, which are constants of the program. A gradient i
 have read it, with the weights that they read it by, so that nothing is scattered. What would take too many terms is ATen's.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,8 @@ from .half import in_f32, wide_dtype
 
 aten = torch.ops.aten
 
-_MOST = 64  # terms of a sum
+_MOST = 16  # results along one axis that one element's gradient is summed from: more are ATen's
+_SLICES = 8  # neighbours that are summed as slices: more are a reduction
 _CUBIC = -0.75
 
 Taps = list[tuple[Any, Any]]  # places as floats without fraction, and weights (None: 1)
@@ -85,14 +85,16 @@ class _Window:
         taps = axis.read(dtype, device)
         results = np.arange(axis.out)
         first, last = np.full(axis.size, axis.out), np.full(axis.size, -1)
-        for places, _ in taps:
-            np.minimum.at(first, places.astype(np.int64), results)
-            np.maximum.at(last, places.astype(np.int64), results)
+        for places, weights in taps:
+            counts = np.full(axis.out, True) if weights is None else weights != 0
+            read, by = places[counts].astype(np.int64), results[counts]
+            np.minimum.at(first, read, by)
+            np.maximum.at(last, read, by)
         step = 1 / axis.scale if axis.scale else 0.0
         base = _floor(np.arange(axis.size, dtype=taps[0][0].dtype) * step).astype(np.int64)
-        read = last >= 0
-        back = int((base - first)[read].max())
-        return _Window(step, back, min(int((last - base + back)[read].max()) + 1, axis.out))
+        is_read = last >= 0
+        back = int((base - first)[is_read].max())
+        return _Window(step, back, min(int((last - base + back)[is_read].max()) + 1, axis.out))
 
     def start(self, i: Tensor, out: int) -> Tensor:
         return (_floor(i * self.step) - self.back).clip(0, out - self.length)
@@ -195,21 +197,22 @@ def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | 
 
 
 def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[_Resized]) -> Any:
-    """What flows back to a tensor of the sizes `before`; NotImplemented where that would be a sum of too many terms."""
+    """What flows back to a tensor of the sizes `before`; NotImplemented where that would be too long a sum."""
     if not grad.dtype.is_floating_point or grad.numel() == 0 or 0 in before:
         return NotImplemented
     copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
     windows = [None if times else _Window.of(axis, grad.dtype, grad.device) for axis, times in zip(axes, copies, strict=True)]
-    lengths = [times if window is None else window.length for times, window in zip(copies, windows, strict=True)]
-    if math.prod(lengths) > _MOST:
+    if any(window is not None and window.length > _MOST for window in windows):
         return NotImplemented
     for axis, times, window in zip(axes, copies, windows, strict=True):
-        grad = _sum_of_slices(grad, axis, times) if window is None else _sum_of_windows(grad, axis, window)
+        grad = _sum_of_copies(grad, axis, times) if window is None else _sum_of_windows(grad, axis, window)
     return grad if axes else grad.clone()
 
 
-def _sum_of_slices(grad: Tensor, axis: _Resized, times: int) -> Tensor:
+def _sum_of_copies(grad: Tensor, axis: _Resized, times: int) -> Tensor:
     dim = grad.dim() + axis.dim
+    if times > _SLICES:
+        return grad.reshape(*grad.shape[:dim], axis.size, times, *grad.shape[dim + 1 :]).sum(dim + 1)
     first, *others = (aten.slice.Tensor(grad, dim, k, axis.out, times) for k in range(times))
     return sum(others, start=first)
 

@@ -29,8 +29,10 @@ _taken: dict[torch._ops.OpOverload, dict[Any, Any]] = {}
 
 @contextmanager
 def interpolation_whole() -> Iterator[None]:
-    """While tracing gradients, takes torch's implementations in Python from the ops of interpolation; C++'s take their place. Traces
-    of other threads meanwhile see the same values."""
+    """While tracing gradients, takes torch's implementations in Python from the ops of interpolation; C++'s take their place.
+
+    Other threads' traces meanwhile give the same values.
+    """
     global _inside
     with _lock:
         _inside += 1
