@@ -55,7 +55,7 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
-        if op.name == "tensor.collapse_shape":
+        if op.name == "tensor.collapse_shape" and not found.wished.get(out):  # what libraries wish lies side by side too
             found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
         if out in found.bound and (strides := _before(op, found.bound[out])) is not None:
             found.bound.setdefault(source, strides)

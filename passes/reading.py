@@ -7,6 +7,7 @@ from torch_mlir import ir
 from .affine import Affine, NotAffine, offset, row_major
 from .expressions import HALF
 
+CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
 Index = tuple[Affine, ...]
 REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",

@@ -33,6 +33,8 @@ class Scalars:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
+        self.intervals: dict[ir.Value, tuple[int, int] | None] = {}  # of constant tensors of integers, as rules have found them
+        self.twins: dict[ir.Value, ir.Value] = {}  # constant tensors with elements of fewer bits
 
     def step(self, ref: Ref) -> Ref | None:
         """One hop towards the op that computes `ref`; None at an op of a body, a constant, an input or a reduction."""

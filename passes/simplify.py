@@ -10,6 +10,7 @@ from lamina.core.options import check_fast_math
 from .base import Pass
 from .rewriting import ZERO, Map, Reader, erase_dead, fill, producer, tensor_blocks, unused, upstream
 from .rules import RULES
+from .rules.intervals import mark_checked
 from .scalars import Ref, Scalars
 from .scope import Scope
 
@@ -34,6 +35,8 @@ class Simplify(Pass):
     relu, casts there and back, selects on constants, checks that hold. x + 0.0 turns -0.0 into 0.0, in eager too, so it
     goes only where x cannot be -0.0 or no consumer can tell. Powers and x/sqrt(y) take the forms of eager's kernels,
     within 2 ulp.
+    What constants, tables of them, positions and clamps can be decides comparisons: a gather whose indices are known to be inside
+    loses its checks and is marked `graph.checked`, and its table of i64 becomes one of i32 where the numbers fit.
     Generics read through transposes, broadcasts and copies (their maps compose), take constants into their bodies and
     positions (aranges) as linalg.index; a generic that copies is its source, one that yields a constant is a fill.
     Upstream's canonicalize follows, for slices, pads, reshapes and transposes of each other.
@@ -106,6 +109,8 @@ def _apply_rules(s: Scope) -> bool:
                 inner.erase()
                 fired = True
                 continue
+            if inner.name == "tensor.extract":
+                mark_checked(s, inner)
             for rule in RULES.get(inner.name, ()):
                 new = rule(s, inner)
                 if new is not None:

@@ -33,7 +33,8 @@ class SplitReductions(Pass):
 
     elements  a reduction of fewer is left alone
     rows      one along neighbouring elements in memory is split when its results are fewer
-    columns   one across them, likewise (0: as rows)
+    columns   one across them, likewise, and one of rows that lie in pieces, such as the windows of a pooling, which no cluster of
+              CTAs shares (0: as rows)
     parts     partial results of one result, at most
     programs  programs that there is room for: parts stop there, where a program yields one row's result or those of BLOCK columns
     """
@@ -61,7 +62,7 @@ class SplitReductions(Pass):
         size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
         along = _along_memory(g, given)
-        limit = self.rows if along or not self.columns else self.columns
+        limit = self.rows if not self.columns or (along and not _in_pieces(g)) else self.columns
         if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
@@ -100,6 +101,30 @@ def _along_memory(g: Generic, given: dict[ir.Value, tuple[int, ...]]) -> bool:
     """Whether the innermost dimension of an operand is reduced."""
     inner = [m[_innermost(v, given)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
     return any(g.reduced[i] for terms in inner for i, _ in terms)
+
+
+def _in_pieces(g: Generic) -> bool:
+    """Whether what is reduced to one result lies apart in the memory of some operand: elements of a slice with others between."""
+    for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+        reduced = [len(terms) > 0 and all(g.reduced[i] for i, _ in terms) for _, terms in m]
+        if any(_leaves_gaps(source, reduced) for source in _sources(v)):
+            return True
+    return False
+
+
+def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
+    """Whether a value is a slice that skips elements between those of the `reduced` dimensions, in row-major memory."""
+    op = producer(v)
+    while op is not None and op.name == "tensor.extract_slice" and shape_of(op.operands[0]) and len(reduced) == len(shape_of(v)):
+        source, steps = shape_of(op.operands[0]), list(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
+        if len(source) != len(reduced):
+            return False
+        walked = [d for d, n in enumerate(shape_of(v)) if reduced[d] and n > 1]
+        if any(steps[d] != 1 for d in walked) or any(shape_of(v)[d] != source[d] for d in walked[1:]):
+            return True
+        v = op.operands[0]
+        op = producer(v)
+    return False
 
 
 def _innermost(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> int:

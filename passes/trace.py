@@ -13,6 +13,7 @@ from . import trace_moves
 from .affine import Affine, Axis, NotAffine, offset, row_major, unflatten
 from .expressions import HALF, Bound, Expr, Guard, Interner, mentions
 from .reading import (
+    CHECKED,
     REDUCERS,
     Generic,
     Index,
@@ -276,7 +277,7 @@ class Tracer:
             if at is None:
                 value = getattr(e, "value", None)
                 at = Affine(int(value)) if value is not None else Affine.of(e)
-            if at.opaque or at.bounds()[0] < 0 or at.bounds()[1] >= n:
+            if CHECKED not in op.attributes and (at.opaque or at.bounds()[0] < 0 or at.bounds()[1] >= n):
                 guard = (*guard, Bound(at, 0, n, f"index out of range: expected 0 <= index < {n}"))
             index.append(at)
         return self.element(tensor, tuple(index), guard)

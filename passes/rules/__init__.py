@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from ..scope import Scope
-from . import arithmetic, casts, integers, powers, relaxed, selection
+from . import arithmetic, casts, integers, intervals, powers, relaxed, selection
 
 Rule = Callable[[Scope, ir.Operation], ir.Value | None]
 
@@ -28,9 +28,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "arith.trunci": (casts.truncate_integer,),
     "arith.sitofp": (casts.bool_to_float,),
     "arith.uitofp": (casts.bool_to_float,),
-    "arith.index_cast": (casts.index,),
+    "arith.index_cast": (casts.index, intervals.narrow_table),
     "arith.fptosi": (integers.floor_division,),
-    "arith.cmpi": (integers.compare,),
+    "arith.cmpi": (integers.compare, intervals.compare),
     "arith.addi": (integers.add,),
     "arith.subi": (integers.subtract,),
     "arith.muli": (integers.multiply,),

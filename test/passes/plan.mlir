@@ -337,3 +337,27 @@ func.func @main(%x: tensor<3xcomplex<f32>>) -> (tensor<6xcomplex<f32>>, tensor<6
       : (tensor<3xcomplex<f32>>) -> tensor<6xcomplex<f32>>
   return %r, %r : tensor<6xcomplex<f32>>, tensor<6xcomplex<f32>>
 }
+
+// -----
+
+// A kernel's result that a convolution reads through a reshape is stored as the convolution takes it: its channels last.
+// CHECK: "plan.launch"({{.*}}memref<2x8x3x4x2xf32, strided<[192, 1, 64, 16, 8]>>)
+// CHECK: "plan.call"({{.*}} : (memref<2x8x3x8xf32, strided<[192, 1, 64, 8]>>,
+#in = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3)>
+#out = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
+func.func @main(%x: tensor<2x8x3x4xf32>, %w: tensor<8x1x1x1xf32>) -> tensor<2x8x3x8xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<2x8x3x4xf32>):
+    %e = tensor.empty() : tensor<2x8x3x4x2xf32>
+    %r = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]}
+        ins(%in : tensor<2x8x3x4xf32>) outs(%e : tensor<2x8x3x4x2xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      linalg.yield %i : f32
+    } -> tensor<2x8x3x4x2xf32>
+    "graph.yield"(%r) : (tensor<2x8x3x4x2xf32>) -> ()
+  }) {sym_name = "repeat"} : (tensor<2x8x3x4xf32>) -> tensor<2x8x3x4x2xf32>
+  %b = tensor.collapse_shape %a [[0], [1], [2], [3, 4]] : tensor<2x8x3x4x2xf32> into tensor<2x8x3x8xf32>
+  %c = "graph.extern"(%b, %w) {args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 8], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [array<i64: 192, 1, 64, 8>]}
+      : (tensor<2x8x3x8xf32>, tensor<8x1x1x1xf32>) -> tensor<2x8x3x8xf32>
+  return %c : tensor<2x8x3x8xf32>
+}

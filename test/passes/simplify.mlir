@@ -225,6 +225,101 @@ func.func @positions(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 #id = affine_map<(d0) -> (d0)>
 
+// Indices from a table of constants: their checks are decided, the read needs none of its own, and the table has 32 bits.
+// CHECK-LABEL: func.func @known_indices
+// CHECK: arith.constant dense<[0, 0, 7, 3]> : tensor<4xi32>
+// CHECK-NOT: cf.assert
+// CHECK-NOT: arith.select
+// CHECK: arith.index_cast %{{.*}} : i32 to index
+// CHECK: tensor.extract {{.*}} {graph.checked}
+// CHECK: return
+func.func @known_indices(%x: tensor<8xf32>) -> tensor<4xf32> {
+  %zero = arith.constant 0 : i64
+  %eight = arith.constant 8 : i64
+  %n = arith.constant 8 : index
+  %t = arith.constant dense<[0, 0, 7, 3]> : tensor<4xi64>
+  %e = tensor.empty() : tensor<4xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%t : tensor<4xi64>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: i64, %out: f32):
+    %c = arith.cmpi slt, %a, %zero : i64
+    %b = arith.addi %a, %eight : i64
+    %d = arith.select %c, %b, %a : i64
+    %g = arith.index_cast %d : i64 to index
+    %ok = arith.cmpi ult, %g, %n : index
+    cf.assert %ok, "index out of range for a dimension of size 8"
+    %v = tensor.extract %x[%g] : tensor<8xf32>
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
+// One index past the end: the check stays.
+// CHECK-LABEL: func.func @an_index_too_large
+// CHECK: cf.assert
+// CHECK-NOT: graph.checked
+// CHECK: return
+func.func @an_index_too_large(%x: tensor<8xf32>) -> tensor<4xf32> {
+  %n = arith.constant 8 : index
+  %t = arith.constant dense<[0, 0, 8, 3]> : tensor<4xi64>
+  %e = tensor.empty() : tensor<4xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%t : tensor<4xi64>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: i64, %out: f32):
+    %g = arith.index_cast %a : i64 to index
+    %ok = arith.cmpi ult, %g, %n : index
+    cf.assert %ok, "index out of range for a dimension of size 8"
+    %v = tensor.extract %x[%g] : tensor<8xf32>
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
+// An index that is clamped is inside, whatever it is; so is a position that arithmetic keeps there.
+// CHECK-LABEL: func.func @clamped_indices
+// CHECK-NOT: cf.assert
+// CHECK: tensor.extract {{.*}} {graph.checked}
+// CHECK-NOT: cf.assert
+// CHECK: tensor.extract {{.*}} {graph.checked}
+// CHECK: return
+func.func @clamped_indices(%x: tensor<8xf32>, %i: tensor<4xi64>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %zero = arith.constant 0 : i64
+  %seven = arith.constant 7 : i64
+  %two = arith.constant 2 : index
+  %n = arith.constant 8 : index
+  %e = tensor.empty() : tensor<4xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%i : tensor<4xi64>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: i64, %out: f32):
+    %low = arith.maxsi %a, %zero : i64
+    %b = arith.minsi %low, %seven : i64
+    %g = arith.index_cast %b : i64 to index
+    %ok = arith.cmpi ult, %g, %n : index
+    cf.assert %ok, "index out of range for a dimension of size 8"
+    %v = tensor.extract %x[%g] : tensor<8xf32>
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  %2 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<4xf32>) {
+  ^bb0(%out: f32):
+    %p = linalg.index 0 : index
+    %g = arith.muli %p, %two : index
+    %ok = arith.cmpi ult, %g, %n : index
+    cf.assert %ok, "index out of range for a dimension of size 8"
+    %v = tensor.extract %x[%g] : tensor<8xf32>
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  return %1, %2 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
 // A relu of a relu, written as torch-mlir does; casts there and back; torch-mlir's check against 1/0.
 // CHECK-LABEL: func.func @relu_casts
 // CHECK: arith.maximumf

@@ -84,3 +84,48 @@ func.func @spread(%x: tensor<24x2048xf32> {graph.strides = array<i64: 0, 1>}, %y
   } -> tensor<24xf32>
   return %s : tensor<24xf32>
 }
+
+#image3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#batch = affine_map<(d0, d1, d2) -> (d0)>
+
+// Rows of which every other element is left out: no cluster of CTAs shares one, so that more of them are split where columns are.
+// SPREAD-LABEL: func.func @in_pieces
+// SPREAD: tensor.expand_shape {{.*}} output_shape [24, 8, 2, 8]
+// SPREAD: -> tensor<8x24xf32>
+// SPREAD: -> tensor<24xf32>
+// CHECK-LABEL: func.func @in_pieces
+// CHECK-NOT: tensor.expand_shape
+// CHECK: return
+func.func @in_pieces(%x: tensor<24x16x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> {
+  %a = tensor.extract_slice %x[0, 0, 0] [24, 16, 8] [1, 1, 2] : tensor<24x16x16xf32> to tensor<24x16x8xf32>
+  %b = tensor.extract_slice %x[0, 0, 1] [24, 16, 8] [1, 1, 2] : tensor<24x16x16xf32> to tensor<24x16x8xf32>
+  %e = tensor.empty() : tensor<24x16x8xf32>
+  %m = linalg.generic {indexing_maps = [#image3, #image3, #image3], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%a, %b : tensor<24x16x8xf32>, tensor<24x16x8xf32>) outs(%e : tensor<24x16x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.maximumf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<24x16x8xf32>
+  %s = linalg.generic {indexing_maps = [#image3, #batch], iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%m : tensor<24x16x8xf32>) outs(%init : tensor<24xf32>) {
+  ^bb0(%p: f32, %acc: f32):
+    %0 = arith.addf %p, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<24xf32>
+  return %s : tensor<24xf32>
+}
+
+// Rows without their first elements lie in one piece each.
+// SPREAD-LABEL: func.func @in_one_piece
+// SPREAD-NOT: tensor.expand_shape
+// SPREAD: return
+func.func @in_one_piece(%x: tensor<24x17x8xf32>, %init: tensor<24xf32>) -> tensor<24xf32> {
+  %a = tensor.extract_slice %x[0, 1, 0] [24, 16, 8] [1, 1, 1] : tensor<24x17x8xf32> to tensor<24x16x8xf32>
+  %s = linalg.generic {indexing_maps = [#image3, #batch], iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%a : tensor<24x16x8xf32>) outs(%init : tensor<24xf32>) {
+  ^bb0(%p: f32, %acc: f32):
+    %0 = arith.addf %p, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<24xf32>
+  return %s : tensor<24xf32>
+}

@@ -29,6 +29,17 @@ def call(*args: Any, **kwargs: Any) -> Call:
     return args, kwargs
 
 
+def resizing(dims: int) -> Iterator[tuple[Any, list[Call]]]:
+    """Calls of all overloads of interpolation of so many dimensions, and of their gradients."""
+    image, large, sizes = x(2, 4, *[4] * dims), x(2, 4, *[8] * dims), [8] * dims
+    smooth = ([], ["linear"], ["bilinear", "bicubic"], ["trilinear"])[dims]
+    names = [("upsample_nearest", []), ("_upsample_nearest_exact", []), *((f"upsample_{name}", [True]) for name in smooth)]
+    for name, more in names:
+        yield getattr(aten, f"{name}{dims}d").default, [call(image, sizes, *more)]
+        yield getattr(aten, f"{name}{dims}d").vec, [call(image, None, *more, [2.0] * dims), call(image, sizes, *more, None)]
+        yield getattr(aten, f"{name}{dims}d_backward").default, [call(large, sizes, list(image.shape), *more)]
+
+
 PLANE, ROW = x(2, 4, 4, 4), x(2, 3)
 C = x(4)
 CALLS: dict[Any, list[Call]] = {
@@ -56,6 +67,7 @@ CALLS: dict[Any, list[Call]] = {
     aten.addcdiv.default: [call(ROW, ROW, ROW), call(ROW, ROW, ROW, value=2.5)],
     aten.addcmul.default: [call(ROW, ROW, ROW), call(ROW, ROW, ROW, value=2.5), call(ROW, ROW, ROW, value=2)],
     aten.avg_pool2d.default: [call(PLANE, [2, 2])],
+    aten.avg_pool3d.default: [call(PLANE, [2, 2, 2])],
     aten.bernoulli.default: [call(ROW - 0.5)],
     aten.block_diag.default: [call([ROW, ROW])],
     aten.clamp.Tensor: [call(ROW, ROW, ROW), call(ROW, None, ROW)],
@@ -77,6 +89,7 @@ CALLS: dict[Any, list[Call]] = {
     aten.lerp.Scalar: [call(ROW, ROW, 0.3)],
     aten.logsumexp.default: [call(ROW, [1])],
     aten.max_pool2d_with_indices.default: [call(PLANE, [2, 2])],
+    aten.max_pool3d_with_indices.default: [call(PLANE, [2, 2, 2])],
     aten.mean.dim: [call(ROW, [1]), call(ROW, [1], dtype=torch.float64)],
     aten.mm.default: [call(ROW, x(3, 2))],
     aten.mse_loss_backward.default: [call(x(2, 3), ROW, ROW, 0)],
@@ -109,8 +122,7 @@ CALLS: dict[Any, list[Call]] = {
     aten.squeeze.dims: [call(x(2, 1, 3), [1])],
     aten.sum.dim_IntList: [call(ROW, [1]), call(ROW, [1], dtype=torch.float64)],
     aten.threshold_backward.default: [call(ROW, ROW, 0), call(ROW, ROW, 0.7)],
-    aten.upsample_bilinear2d.default: [call(PLANE, [8, 8], True)],
-    aten.upsample_nearest2d.default: [call(PLANE, [8, 8])],
+    **dict(item for dims in (1, 2, 3) for item in resizing(dims)),
 }
 """Calls of ops whose arguments their schema does not tell."""
 

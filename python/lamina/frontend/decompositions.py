@@ -26,6 +26,7 @@ from .decompositions_pointwise import POINTWISE
 from .decompositions_pool import POOLS
 from .decompositions_random import RANDOM
 from .decompositions_reduce import REDUCTIONS
+from .decompositions_resize import RESIZES
 from .eager_layout import as_eager, is_composed_by_torch
 
 aten = torch.ops.aten
@@ -62,8 +63,8 @@ def own() -> Table:
     """Those of the table that are ours."""
     found: Table = {}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RANDOM, FOREACH,
-        AROUND_LIBRARIES,
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RESIZES, RANDOM,
+        FOREACH, AROUND_LIBRARIES,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

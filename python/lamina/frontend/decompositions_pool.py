@@ -1,11 +1,13 @@
-"""Pooling and nearest upsampling as pads, strided slices and pointwise maxima or sums."""
+"""Pooling as pads, strided slices and pointwise maxima or sums."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp import decomposition_table
 
 from .half import in_f32
 
@@ -15,26 +17,26 @@ aten = torch.ops.aten
 _MAX_TAPS = 64
 
 
-def _pair(value: Any, default: tuple[int, int] | None = None) -> tuple[int, int]:
+def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """A number for each dimension, of one for all or of one each."""
     if isinstance(value, int):
-        return value, value
+        return (value,) * dims
     if not value:
-        assert default is not None
         return default
-    return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+    return tuple(value) * dims if len(value) == 1 else tuple(value)
 
 
 class _Window:
-    """Where the taps of a 2-d window fall: `taps` of (row, column) offsets into the padded plane, out: its result's size."""
+    """Where the taps of a window fall: `taps` of offsets into the padded image, one for each dimension; out: its result's size."""
 
-    def __init__(self, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
-        self.kernel = _pair(kernel)
-        self.stride = _pair(stride, self.kernel)
-        self.pad = _pair(padding)
-        self.dilation = _pair(dilation)
-        self.size = (x.shape[-2], x.shape[-1])
-        self.out = tuple(self._extent(i, ceil) for i in (0, 1))
-        self.taps = [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
+    def __init__(self, dims: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+        self.kernel = _each(kernel, dims)
+        self.stride = _each(stride, dims, self.kernel)
+        self.pad = _each(padding, dims)
+        self.dilation = _each(dilation, dims)
+        self.size = tuple(x.shape[-dims:])
+        self.out = tuple(self._extent(i, ceil) for i in range(dims))
+        self.taps = list(itertools.product(*map(range, self.kernel)))
 
     def _extent(self, i: int, ceil: bool) -> int:
         span = self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1
@@ -45,84 +47,111 @@ class _Window:
 
     def padded(self, x: Tensor, value: float) -> Tensor:
         """`x` wide enough for every tap."""
-        reach = [(self.out[i] - 1) * self.stride[i] + self.dilation[i] * (self.kernel[i] - 1) + 1 for i in (0, 1)]
-        after = [max(reach[i] - self.size[i] - self.pad[i], 0) for i in (0, 1)]
-        widths = [self.pad[1], after[1], self.pad[0], after[0]]
+        widths: list[int] = []
+        for i in reversed(range(len(self.size))):
+            reach = (self.out[i] - 1) * self.stride[i] + self.dilation[i] * (self.kernel[i] - 1) + 1
+            widths += [self.pad[i], max(reach - self.size[i] - self.pad[i], 0)]
         return torch.constant_pad_nd(x, widths, value) if any(widths) else x
 
-    def tap(self, padded: Tensor, i: int, j: int) -> Tensor:
-        for dim, k in ((-2, i), (-1, j)):
-            start = k * self.dilation[dim]
-            end = start + (self.out[dim] - 1) * self.stride[dim] + 1
-            padded = aten.slice.Tensor(padded, dim, start, end, self.stride[dim])
+    def tap(self, padded: Tensor, at: Sequence[int]) -> Tensor:
+        for i, k in enumerate(at):
+            start = k * self.dilation[i]
+            end = start + (self.out[i] - 1) * self.stride[i] + 1
+            padded = aten.slice.Tensor(padded, i - len(at), start, end, self.stride[i])
         return padded
 
+    def starts(self, device: torch.device) -> list[Tensor]:
+        """Where the windows start in each dimension, with the results of that dimension along it."""
+        ramps = enumerate(torch.arange(n, device=device) for n in self.out)
+        return [self.along(ramp * self.stride[i] - self.pad[i], i) for i, ramp in ramps]
 
-def max_pool2d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
-    """The greatest tap, NaN if any is, and its place in the plane."""
-    window = _Window(x, kernel, stride, padding, dilation, ceil_mode)
-    if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
-        return NotImplemented
-    padded = window.padded(x, float("-inf"))
-    rows = torch.arange(window.out[0], device=x.device) * window.stride[0] - window.pad[0]
-    columns = torch.arange(window.out[1], device=x.device) * window.stride[1] - window.pad[1]
-    best, where = None, None
-    for i, j in window.taps:
-        tap = window.tap(padded, i, j)
-        row, column = rows + i * window.dilation[0], columns + j * window.dilation[1]
-        place = (row * window.size[1]).unsqueeze(1) + column
-        if best is None:
-            best, where = tap, _first_inside(window, place.expand(tap.shape))
-            continue
-        inside = ((row >= 0) & (row < window.size[0])).unsqueeze(1) & ((column >= 0) & (column < window.size[1]))
-        where = torch.where(((tap > best) | (tap != tap)) & inside, place, where)
-        best = torch.maximum(best, tap)
-    return best, where
+    def places(self, at: Sequence[Tensor]) -> Tensor:
+        """The positions in the image's memory, if it is row-major, of these in each dimension."""
+        place, *rest = at
+        for n, one in zip(self.size[1:], rest, strict=True):
+            place = place * n + one
+        return place
+
+    def inside(self, at: Sequence[Tensor]) -> Tensor:
+        """Whether positions in each dimension are in the image rather than its padding."""
+        first, *rest = ((one >= 0) & (one < n) for one, n in zip(at, self.size, strict=True))
+        for one in rest:
+            first = first & one
+        return first
+
+    def counts(self, i: int, include: bool) -> list[int]:
+        """How many elements each window of a dimension averages over."""
+        found = []
+        for n in range(self.out[i]):
+            start = n * self.stride[i] - self.pad[i]
+            end = min(start + self.kernel[i], self.size[i] + self.pad[i])
+            found.append(end - start if include else min(end, self.size[i]) - max(start, 0))
+        return found
+
+    def along(self, x: Tensor, i: int) -> Tensor:
+        """A row of a dimension's results along that dimension."""
+        return x.view(-1, *[1] * (len(self.size) - 1 - i))
 
 
-def _first_inside(window: _Window, place: Tensor) -> Tensor:
+def _max_pool(dims: int) -> Callable[..., Any]:
+    """The greatest tap, NaN if any is, and its place in the image."""
+
+    def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
+        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        padded = window.padded(x, float("-inf"))
+        starts = window.starts(x.device)
+        best, where = None, None
+        for at in window.taps:
+            tap = window.tap(padded, at)
+            here = [start + k * d for start, k, d in zip(starts, at, window.dilation, strict=True)]
+            if best is None:
+                best, where = tap, _first_inside(window, starts).expand(tap.shape)
+                continue
+            better = ((tap > best) | (tap != tap)) & window.inside(here)
+            where = torch.where(better, window.places(here), where)
+            best = torch.maximum(best, tap)
+        return best, where
+
+    return run
+
+
+def _first_inside(window: _Window, starts: Sequence[Tensor]) -> Tensor:
     """The place of the first tap that is not padding: what eager reports for a window of -inf."""
-    row = torch.arange(window.out[0], device=place.device) * window.stride[0] - window.pad[0]
-    column = torch.arange(window.out[1], device=place.device) * window.stride[1] - window.pad[1]
-    first = [
-        torch.where(v < 0, v + ((-v + d - 1) // d) * d, v) for v, d in ((row, window.dilation[0]), (column, window.dilation[1]))
-    ]
-    return (first[0] * window.size[1]).unsqueeze(1).expand(place.shape) + first[1]
+    pairs = zip(starts, window.dilation, strict=True)
+    return window.places([torch.where(v < 0, v + ((-v + d - 1) // d) * d, v) for v, d in pairs])
 
 
-@in_f32
-def avg_pool2d(
-    x: Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    window = _Window(x, kernel, stride, padding, 1, ceil_mode)
-    if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
-        return NotImplemented
-    padded = window.padded(x, 0.0)
-    first, *others = (window.tap(padded, i, j) for i, j in window.taps)
-    total = sum(others, start=first)
-    if divisor_override is not None:
-        return total / divisor_override
-    counts = [_counts(window, i, count_include_pad) for i in (0, 1)]
-    if all(len(set(c)) == 1 for c in counts):
-        return total / (counts[0][0] * counts[1][0])
-    rows, columns = (_piecewise(c, x) for c in counts)
-    return total / (rows.unsqueeze(1) * columns)
+def _avg_pool(dims: int) -> Callable[..., Any]:
+    """The sum of the taps over how many are counted."""
 
+    def run(
+        x: Tensor,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, 1, ceil_mode)
+        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        padded = window.padded(x, 0.0)
+        first, *others = (window.tap(padded, at) for at in window.taps)
+        total = sum(others, start=first)
+        if divisor_override is not None:
+            return total / divisor_override
+        counts = [window.counts(i, count_include_pad) for i in range(dims)]
+        if all(len(set(c)) == 1 for c in counts):
+            return total / math.prod(c[0] for c in counts)
+        over, *rest = (window.along(_piecewise(c, x), i) for i, c in enumerate(counts))
+        for one in rest:
+            over = over * one
+        return total / over
 
-def _counts(window: _Window, i: int, include: bool) -> list[int]:
-    """How many elements each window of an axis averages over."""
-    found = []
-    for n in range(window.out[i]):
-        start = n * window.stride[i] - window.pad[i]
-        end = min(start + window.kernel[i], window.size[i] + window.pad[i])
-        found.append(end - start if include else min(end, window.size[i]) - max(start, 0))
-    return found
+    return in_f32(run)
 
 
 def _piecewise(counts: list[int], x: Tensor) -> Tensor:
@@ -157,26 +186,11 @@ def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
     return spread.expand(*grad.shape[:-2], oh, kh, ow, kw).reshape(x.shape)
 
 
-def upsample_nearest2d(x: Tensor, size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None) -> Any:
-    (h, w), (oh, ow) = x.shape[-2:], size
-    if oh % h or ow % w or scales_h not in (None, oh / h) or scales_w not in (None, ow / w):
-        return core_aten_decompositions()[aten.upsample_nearest2d.default](x, size, scales_h, scales_w)
-    y = x.unsqueeze(-1).unsqueeze(-3)
-    return y.expand(*x.shape[:-2], h, oh // h, w, ow // w).reshape(*x.shape[:-2], oh, ow)
-
-
-def upsample_bilinear2d(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """By gathers of four neighbours."""
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    return in_f32(decomposition_table[aten.upsample_bilinear2d.default])(x, *args, **kwargs)
-
-
 POOLS: dict[Any, Callable[..., Any]] = {
-    aten.max_pool2d_with_indices.default: max_pool2d,
-    aten.avg_pool2d.default: avg_pool2d,
+    aten.max_pool2d_with_indices.default: _max_pool(2),
+    aten.max_pool3d_with_indices.default: _max_pool(3),
+    aten.avg_pool2d.default: _avg_pool(2),
+    aten.avg_pool3d.default: _avg_pool(3),
     aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
     aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
-    aten.upsample_nearest2d.default: upsample_nearest2d,
-    aten.upsample_bilinear2d.default: upsample_bilinear2d,
 }

@@ -22,6 +22,7 @@ from .per_size import per_size
 from .random_bits import recompute_from_seeds
 from .saved import release, take_strides
 from .split import compile_graph
+from .whole import interpolation_whole
 from .written_out import recognise
 
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
@@ -104,7 +105,7 @@ def autograd(
         keep_inference_input_mutations=False,
     )
     replay = not _overlap(example_inputs)
-    with any_layout(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
+    with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         return inference.direct(through(gm, example_inputs), len(example_inputs))
 
 

@@ -1,0 +1,226 @@
+"""Interpolation, pooling and their gradients against float64: graphs, kernels for GPUs in the simulator, and whole calls on a CPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from functorch.compile import aot_function, make_boxed_func
+from kernel_inputs import BF16, run, x
+from torch import Tensor, fx
+
+import lamina
+from lamina.frontend import support
+from lamina.frontend.decompositions import table
+from lamina.frontend.whole import RESIZING, interpolation_whole
+
+aten = torch.ops.aten
+Fn = Callable[[Tensor], Tensor]
+
+MODES = {
+    1: ("nearest", "nearest-exact", "linear"),
+    2: ("nearest", "nearest-exact", "bilinear", "bicubic"),
+    3: ("nearest", "trilinear"),
+}
+BY: dict[str, dict[str, Any]] = {
+    "twice": {"scale_factor": 2},
+    "three times": {"scale_factor": 3},
+    "1.7 times": {"scale_factor": 1.7},
+    "2.5 times, recomputed": {"scale_factor": 2.5, "recompute_scale_factor": True},
+    "half": {"scale_factor": 0.5},
+    "to five": {"size": 5},
+    "to one": {"size": 1},
+}
+
+
+def resized(mode: str, align: bool | None, how: dict[str, Any]) -> Fn:
+    return lambda a: F.interpolate(a, mode=mode, align_corners=align, **how)
+
+
+def trained(fn: Fn, a: Tensor) -> tuple[Tensor, list[fx.GraphModule]]:
+    """The result of a call whose input requires a gradient, and the graphs of both passes once backward has run."""
+    found: list[fx.GraphModule] = []
+
+    def keep(gm: fx.GraphModule, _: Any) -> Any:
+        found.append(gm)
+        return make_boxed_func(gm.forward)
+
+    with interpolation_whole():
+        return aot_function(fn, fw_compiler=keep, bw_compiler=keep, decompositions=table())(a), found
+
+
+def called(graphs: list[fx.GraphModule]) -> set[str]:
+    return {str(n.target) for gm in graphs for n in gm.graph.nodes if n.op == "call_function" and support.reason(n)}
+
+
+def hold(fn: Fn, a: Tensor, tolerance: float, calls: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    """Values and gradient are those of eager in f64, results lie as in eager, and nothing but `calls` is ATen's."""
+    mine, exact = a.clone().requires_grad_(), a.double().requires_grad_()
+    got, graphs = trained(fn, mine)
+    want = fn(exact)
+    assert got.stride() == fn(a).stride()
+    flow = torch.randn_like(got)
+    got.backward(flow)
+    want.backward(flow.double())
+    for one, other in ((got, want), (mine.grad, exact.grad)):
+        torch.testing.assert_close(one.double(), other, rtol=tolerance, atol=tolerance)
+    assert called(graphs) <= calls
+
+
+@pytest.mark.parametrize("how", BY)
+@pytest.mark.parametrize("size", [3, 7, 127])
+@pytest.mark.parametrize(("dims", "mode"), [(dims, mode) for dims, modes in MODES.items() for mode in modes])
+def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None:
+    if size == 127 and dims > 1:
+        pytest.skip("one dimension is enough")
+    shape = [2, 3, *[size] * (dims - 1), size + (dims > 1)]
+    for align in (None,) if mode.startswith("nearest") else (False, True):
+        hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
+
+
+def test_long_sums() -> None:
+    """Many copies of each element are a reduction; long windows with weights are ATen's."""
+    hold(resized("nearest", None, {"scale_factor": (9, 20)}), torch.randn(2, 3, 5, 4), 1e-5)
+    hold(
+        resized("bilinear", False, {"scale_factor": 9}),
+        torch.randn(2, 3, 5, 4),
+        1e-5,
+        {"aten.upsample_bilinear2d_backward.default"},
+    )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_half_types_sum_in_f32(mode: str) -> None:
+    for how in ("twice", "1.7 times"):
+        hold(resized(mode, None, BY[how]), torch.randn(2, 3, 5, 7, dtype=BF16), 2e-2)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_one_element_and_channels_last(mode: str) -> None:
+    hold(resized(mode, None, BY["twice"]), torch.randn(2, 3, 1, 1), 1e-5)
+    hold(resized(mode, None, BY["1.7 times"]), torch.randn(2, 20, 5, 7).contiguous(memory_format=torch.channels_last), 1e-5)
+
+
+def test_a_result_is_no_view_of_its_input() -> None:
+    """As one of a single element that is read at every place would be."""
+    a = torch.randn(2, 3, 1)
+    got, _ = trained(resized("nearest", None, {"size": 4}), a)
+    assert got.untyped_storage().data_ptr() != a.untyped_storage().data_ptr()
+
+
+def test_places_are_those_of_eager_at_many_sizes() -> None:
+    """Whole numbers of f32 or f64 decide which neighbour is nearest."""
+    for mode in ("nearest", "nearest-exact"):
+        for n, out in ((10, 3), (100, 333), (1000, 377), (49, 1000), (1000, 1000), (7, 21)):
+            a = torch.arange(float(n)).view(1, 1, n)
+            got, _ = trained(resized(mode, None, {"size": out}), a)
+            assert got.tolist() == F.interpolate(a, size=out, mode=mode).tolist()
+
+
+def test_torch_is_left_as_it_was() -> None:
+    before = {op: dict(op.py_kernels) for op in RESIZING}
+    with interpolation_whole(), interpolation_whole():
+        pass
+    assert {op: dict(op.py_kernels) for op in RESIZING} == before
+    assert any(torch._C.DispatchKey.Autograd in kernels for kernels in before.values())
+
+
+POOLS: dict[str, tuple[Fn, tuple[int, ...]]] = {
+    "max, 3-d": (lambda a: F.max_pool3d(a, 2), (2, 3, 4, 6, 5)),
+    "max, 3-d, padded": (lambda a: F.max_pool3d(a, 3, 2, 1), (2, 3, 5, 7, 6)),
+    "max, 3-d, dilated, ceil": (lambda a: F.max_pool3d(a, (1, 2, 3), 2, (0, 1, 1), (1, 2, 1), True), (2, 3, 5, 7, 6)),
+    "max, 2-d of one plane": (lambda a: F.max_pool2d(a, 2), (3, 4, 6)),
+    "average, 3-d": (lambda a: F.avg_pool3d(a, 2, 1), (2, 3, 4, 6, 5)),
+    "average, 3-d, ragged": (lambda a: F.avg_pool3d(a, 3, 2, 1, True, False), (2, 3, 5, 7, 6)),
+    "average, 3-d, divided": (lambda a: F.avg_pool3d(a, 2, divisor_override=3), (2, 3, 4, 6, 5)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools(name: str) -> None:
+    fn, shape = POOLS[name]
+    kept = {
+        "aten.avg_pool3d_backward.default",
+        "aten.max_pool3d_with_indices_backward.default",
+        "aten.max_pool2d_with_indices_backward.default",
+    }
+    hold(fn, torch.randn(shape), 1e-5, kept)
+    with torch.no_grad():
+        _, graphs = trained(fn, torch.randn(shape))
+    assert called(graphs) == set()
+
+
+def test_places_of_maxima_in_three_dimensions() -> None:
+    a = torch.randn(2, 3, 7, 6, 8)
+    a[0, 0, 2:5, 2:5, 2:5] = 7.0
+    a[1, 1, 3, 3, 3] = float("nan")
+    a[1, 2] = float("-inf")
+    for kwargs in ({"stride": 2, "padding": 1}, {"stride": 3}, {"stride": 1, "dilation": 2}):
+        with torch.no_grad():
+            got, _ = trained(lambda t, kwargs=kwargs: F.max_pool3d(t, 3, return_indices=True, **kwargs), a)
+        for mine, eager in zip(got, F.max_pool3d(a, 3, return_indices=True, **kwargs), strict=True):
+            torch.testing.assert_close(mine, eager, rtol=0, atol=0, equal_nan=True)
+
+
+KERNELS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
+    "bilinear": (lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), [x(2, 3, 9, 17, dtype=BF16)]),
+    "bicubic": (lambda a: F.interpolate(a, size=(7, 12), mode="bicubic"), [x(2, 3, 9, 17)]),
+    "nearest": (lambda a: F.interpolate(a, scale_factor=2) + 1, [x(2, 3, 9, 17)]),
+    "nearest, 1.7 times": (lambda a: F.interpolate(a, scale_factor=1.7), [x(2, 3, 9, 17)]),
+    "gradient of nearest": (
+        lambda g: aten.upsample_nearest2d_backward(g, [18, 51], [2, 3, 9, 17], 2.0, 3.0), [x(2, 3, 18, 51)]
+    ),
+    "gradient of nearest, 1.7 times": (lambda g: aten.upsample_nearest1d_backward(g, [28], [2, 3, 17], 1.7), [x(2, 3, 28)]),
+    "gradient of linear": (lambda g: aten.upsample_linear1d_backward(g, [34], [2, 3, 17], False, 2.0), [x(2, 3, 34)]),
+    "gradient of bilinear": (
+        lambda g: aten.upsample_bilinear2d_backward(g, [18, 34], [2, 3, 9, 17], False, 2.0, 2.0), [x(2, 3, 18, 34)]
+    ),
+    "max pooling in 3-d, reduced": (lambda a: F.max_pool3d(a, 2).logsumexp(1), [x(2, 5, 4, 6, 10)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels(name: str) -> None:
+    fn, inputs = KERNELS[name]
+    run(fn, *inputs)
+
+
+def test_known_places_are_read_without_checks() -> None:
+    """Every program of the kernel runs to its end in one piece: tables in 32 bits, no load behind a branch on an index."""
+    (found,) = run(lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), x(1, 2, 16, 64)).results
+    assert all(set(t.accesses) == {4} for t in found.loads[:-1])
+
+
+def test_a_sum_of_pooled_images_fills_the_chip() -> None:
+    for pool in (F.avg_pool2d, F.max_pool2d):
+        first, last = run(lambda a, pool=pool: torch.sigmoid(pool(a, 2)).sum((1, 2, 3)), x(33, 16, 45, 50)).results
+        assert first.ctas >= 8 * 33 and last.ctas <= 33
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_training_through_torch_compile(mode: str) -> None:
+    def fn(a: Tensor, w: Tensor) -> Tensor:
+        return F.conv2d(F.interpolate(a, scale_factor=2, mode=mode), w, padding=1).relu().mean((2, 3))
+
+    inputs = torch.randn(2, 4, 5, 7), torch.randn(6, 4, 3, 3)
+    mine, theirs = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
+    torch._dynamo.reset()
+    torch.compile(fn, backend="lamina")(*mine).square().sum().backward()
+    fn(*theirs).square().sum().backward()
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_inference_on_a_cpu() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+            two = [F.interpolate(a, scale_factor=s, mode=m) for s, m in ((2, "nearest"), (1.7, "nearest-exact"), (2, "bilinear"))]
+            return (*two, F.interpolate(b, size=(3, 9, 4), mode="trilinear"), F.max_pool3d(b, 2).logsumexp(1))
+
+    inputs = torch.randn(2, 3, 7, 5).transpose(2, 3), torch.randn(2, 3, 4, 6, 5)
+    compiled = lamina.compile(Model().eval(), inputs)
+    with torch.no_grad():
+        for mine, eager in zip(compiled(*inputs), Model()(*inputs), strict=True):
+            torch.testing.assert_close(mine, eager, rtol=1e-5, atol=1e-5)
+            assert mine.stride() == eager.stride()
