@@ -176,6 +176,17 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "gradient of bilinear": (
         lambda g: aten.upsample_bilinear2d_backward(g, [18, 34], [2, 3, 9, 17], False, 2.0, 2.0), [x(2, 3, 18, 34)]
     ),
+    "padded, behind others": (
+        lambda a, b: torch.cat([F.pad(F.interpolate(a, scale_factor=1.7), (1, 2, 3, 0)), b], 1) * 2, [x(2, 3, 9, 17), x(2, 2, 18, 31)]
+    ),
+    "bilinear, channels last": (
+        lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"),
+        [x(2, 24, 9, 7, dtype=BF16).contiguous(memory_format=torch.channels_last)],
+    ),
+    "places in a list": (lambda a: a[:, [0, 2, -1, 1]] * a[[1, 0, 1, 1, 4], :4], [x(5, 9)]),
+    "gradient of bicubic in f64": (
+        lambda g: aten.upsample_bicubic2d_backward(g, [9, 8], [2, 3, 5, 4], True), [x(2, 3, 9, 8, dtype=torch.float64)]
+    ),
     "max pooling in 3-d, reduced": (lambda a: F.max_pool3d(a, 2).logsumexp(1), [x(2, 5, 4, 6, 10)]),
 }  # fmt: skip
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 from torch._decomp.decompositions import upsample_compute_output_size
 
 from .half import in_f32, wide_dtype
@@ -127,7 +126,12 @@ def _axes(before: Sequence[int], after: Sequence[int], kind: str, align: bool, s
 
 
 def _ramp(n: int, axis: _Resized, like: Tensor) -> Tensor:
-    return torch.arange(n, device=like.device).to(axis.floats(like.dtype, like.device))
+    return torch.arange(n, dtype=axis.floats(like.dtype, like.device), device=like.device)
+
+
+def _gathered(x: Tensor, axis: _Resized, places: Tensor, size: int) -> Tensor:
+    """The elements along an axis of `size` at these places, which are inside: the clamp says so of tables that are not folded."""
+    return x.index_select(x.dim() + axis.dim, places.to(torch.int32).clamp(0, size - 1))
 
 
 def _along(weights: Tensor, axis: _Resized) -> Tensor:
@@ -149,21 +153,26 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
                 x = x.clone(memory_format=torch.contiguous_format).view(*before, n * times, *after)
             else:
                 ((places, _),) = axis.taps(_ramp(axis.out, axis, x))
-                x = x.index_select(dim, places.to(torch.int32))
+                x = _gathered(x, axis, places, axis.size)
         return x if axes else x.clone()
 
     return run
 
 
-def _smooth(op: Any) -> Callable[..., Any]:
-    """By gathers of neighbours."""
+def _smooth(dims: int, kind: str) -> Callable[..., Any]:
+    """Weighted sums of neighbours, rows before columns: what is read of them again is computed again or stored, as it costs."""
 
-    def run(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not x.dtype.is_floating_point or x.numel() == 0:
+    def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
+        if not x.dtype.is_floating_point or x.numel() == 0 or 0 in output_size:
             return NotImplemented
-        return in_f32(decomposition_table[op])(x, *args, **kwargs)
+        axes = _axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
+        for axis in axes:
+            taps = axis.taps(_ramp(axis.out, axis, x))
+            first, *others = (_gathered(x, axis, places, axis.size) * _along(weights, axis) for places, weights in taps)
+            x = sum(others, start=first)
+        return x if axes else x.clone()
 
-    return run
+    return in_f32(run)
 
 
 def _nearest_backward(dims: int, kind: str) -> Callable[..., Any]:
@@ -222,7 +231,7 @@ def _sum_of_windows(grad: Tensor, axis: _Resized, window: _Window) -> Tensor:
     start, total = window.start(element, axis.out), None
     for k in range(window.length):
         result = start + k
-        term = grad.index_select(grad.dim() + axis.dim, result.to(torch.int32))
+        term = _gathered(grad, axis, result, axis.out)
         taps = [(places == element, weights) for places, weights in axis.taps(result)]
         if taps[0][1] is None:
             term = torch.where(_along(taps[0][0], axis), term, 0.0)
@@ -257,8 +266,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
             found |= _entries(f"{name}{dims}d", _nearest(dims, kind), _nearest_backward(dims, kind))
     smooth = (("linear1d", 1, "linear"), ("bilinear2d", 2, "linear"), ("trilinear3d", 3, "linear"), ("bicubic2d", 2, "cubic"))
     for name, dims, kind in smooth:
-        op = getattr(aten, f"upsample_{name}").default
-        found |= _entries(f"upsample_{name}", _smooth(op), _smooth_backward(dims, kind))
+        found |= _entries(f"upsample_{name}", _smooth(dims, kind), _smooth_backward(dims, kind))
     return found
 
 
