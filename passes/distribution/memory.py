@@ -18,8 +18,8 @@ Mask = Bound | Spread | Window | None
 
 class Memory:
     """offsets: the thread's first lane of each access; active: whether the program exists at all (None: it always does);
-    aligned: bytes that a memref's first element is aligned to; ends_first: whether the last access is stored before the others. Where a
-    mask may leave it out, ptxas would else take what is loaded for it alone into a branch at the program's end."""
+    aligned: bytes that a memref's first element is aligned to; ends_first: whether the last access is stored before the others.
+    Where a mask may leave it out, ptxas would else take what is loaded for it alone into a branch at the program's end."""
 
     def __init__(
         self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int],
