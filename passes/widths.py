@@ -19,6 +19,7 @@ MOST = 8  # elements
 HALF_ACCESS_BITS = 64  # accesses that still move memory at full speed
 LEAST_ACCESS_BITS = 32  # below which most of a request of a warp is empty
 CACHED = 16  # times fewer elements than the largest tensor has, below which a tensor is near a thread after its first reads
+RAGGED = 1 << 18  # elements from which on a program reads and writes whole accesses though the last one is cut
 SHIFTED = 256  # elements of a row from which on whole accesses are worth masks at its ends
 
 Aligned = dict[ir.Value, int]
@@ -92,8 +93,9 @@ def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
 
 
 def ragged(axis: Axis) -> bool:
-    """Whether the last access along the only axis of a program may be cut: an end of few among many."""
-    return axis.extent >= SHIFTED
+    """Whether the last access along the only axis of a program may be cut: it takes registers and code of every thread, which pays
+    where memory is what takes time."""
+    return axis.extent >= RAGGED
 
 
 def _widest(along: list[Access]) -> int:

@@ -20,6 +20,7 @@ from .values import Bound, Held, Spread, Window, as_spread, element_of, has_bloc
 from .workgroup import Workgroup
 
 WORKGROUP = "#gpu.address_space<workgroup>"
+REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
 ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
 
 
@@ -77,7 +78,8 @@ class Kernel:
         self.offsets = [at.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
         self.leader = at.below(own, 1) if shape.threads > 1 else None
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
-        self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned)
+        held = any(op.operation.name in REDUCES for op in self.source.operations)  # all is loaded before anything is stored
+        self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
         self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:

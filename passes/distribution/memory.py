@@ -18,12 +18,15 @@ Mask = Bound | Spread | Window | None
 
 class Memory:
     """offsets: the thread's first lane of each access; active: whether the program exists at all (None: it always does);
-    aligned: bytes that a memref's first element is aligned to."""
+    aligned: bytes that a memref's first element is aligned to; ends_first: whether the last access is stored before the others.
+    Where a mask may leave it out, ptxas would else take what is loaded for it alone into a branch at the program's end."""
 
     def __init__(
-        self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int]
-    ) -> None:
+        self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int],
+        ends_first: bool,
+    ) -> None:  # fmt: skip
         self.shape, self.at, self.offsets, self.active, self.aligned = shape, at, offsets, active, aligned
+        self.ends_first = ends_first
 
     # -- loads
 
@@ -123,8 +126,8 @@ class Memory:
 
     def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask) -> None:
         order = list(enumerate(zip(value.parts, places, strict=True)))
-        if isinstance(mask, Bound):
-            order.reverse()  # a store in a branch at the program's end would take there what is loaded for it alone
+        if isinstance(mask, Bound) and self.ends_first:
+            order.reverse()
         for c, (part, place) in order:
             if isinstance(mask, Window):
                 self._write_cut(part, target, place, divisor, mask.parts[c])

@@ -10,6 +10,7 @@ from gpu_simulator import Result
 from kernel_inputs import BF16, run, x
 from torch import Tensor
 
+from lamina.passes import widths
 from lamina.schedules import nvvm
 
 SECTOR = 32
@@ -19,6 +20,7 @@ SECTOR = 32
 def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that small tensors keep busy, so that their schedules are those of large ones."""
     monkeypatch.setattr(nvvm, "BUSY", 1)
+    monkeypatch.setattr(widths, "RAGGED", 256)
 
 
 def rms_norm(a: Tensor, w: Tensor) -> Tensor:
