@@ -16,7 +16,7 @@ from .affine import Affine, NotAffine, SplitAxis, row_major
 from .axes import Axes, splitting
 from .expressions import Expr, Load
 from .extern_calls import declared_strides
-from .mixed_orders import mixed_and_reduced
+from .mixed_orders import orders_of
 from .reading import Generic, Untraceable, element_type, producer, shape_of
 from .trace import VIEWS, Tracer
 
@@ -64,7 +64,7 @@ class Realised:
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
-        self.mixed = mixed_and_reduced(self.ops, self.strides_of, self.generic) if balance else set()
+        self.mixed = orders_of(self.ops, self.strides_of, self.generic).stored if balance else {}
         self._outside()
         self._inside()
 

@@ -8,14 +8,15 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
-from .affine import row_major
+from .affine import NotAffine, row_major
 from .base import Pass
 from .extern_calls import declared_strides
 from .generics import generic
+from .mixed_orders import orders_of, width
 from .reading import REDUCERS, Generic, neutral, producer, shape_of
 from .realise import given_strides
 
-BLOCK = 128  # columns that one program sums, and rows of them that are worth a part
+BLOCK = 128  # columns that one program sums, of elements of 32 bits, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
 
 
@@ -50,32 +51,33 @@ class SplitReductions(Pass):
         for f in module.body.operations:
             if f.operation.name == "func.func" and f.operation.regions[0].blocks:
                 block = f.operation.regions[0].blocks[0]
-                given = given_strides(block)
+                places = _Places(block, self.columns > 0)
                 for op in list(block.operations):
                     if op.operation.name == "linalg.generic":
-                        self._split(op.operation, given)
+                        self._split(op.operation, places)
 
-    def _split(self, op: ir.Operation, given: dict[ir.Value, tuple[int, ...]]) -> None:
+    def _split(self, op: ir.Operation, places: "_Places") -> None:
         g = Generic.read(op)
         if not any(g.reduced) or len(op.results) != 1:
             return
         size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
-        along = _along_memory(g, given)
+        along = _along_memory(g, places)
+        columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
         limit = self.rows if not self.columns or (along and not _in_pieces(g)) else self.columns
         if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return
-        most = min(self.parts, self.programs * (1 if along else BLOCK) // max(results, 1))
-        parts = _one(g, most) if along else _several(g, min(most, size // max(results, 1) // BLOCK))
+        most = min(self.parts, self.programs * (1 if along else columns) // max(results, 1))
+        parts = _one(g, most, _inner_loops(g, places)) if along else _several(g, min(most, size // max(results, 1) // BLOCK))
         if math.prod(parts.values()) >= LEAST:
             _rewrite(g, parts, combine.name)
 
 
-def _one(g: Generic, most: int) -> dict[int, int]:
-    """The first loop that makes enough parts, and how many."""
-    for loop in (i for i, r in enumerate(g.reduced) if r and _splittable(g, i)):
+def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:
+    """The first loop that makes enough parts, and how many: one of those along neighbours in memory only where no other does."""
+    for loop in sorted((i for i, r in enumerate(g.reduced) if r and _splittable(g, i)), key=lambda i: i in inner):
         if (parts := _divisor(g.extents[loop], most)) >= LEAST:
             return {loop: parts}
     return {}
@@ -97,10 +99,38 @@ def _divisor(n: int, most: int) -> int:
     return max((p for p in range(1, min(most, n) + 1) if n % p == 0), default=1)
 
 
-def _along_memory(g: Generic, given: dict[ir.Value, tuple[int, ...]]) -> bool:
+class _Places:
+    """How values lie in memory: arguments of these strides, and what is stored in another order before it is reduced."""
+
+    def __init__(self, block: ir.Block, mixed: bool) -> None:
+        """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
+        self.given = given_strides(block)
+        ops = [op.operation for op in block.operations] if mixed else []
+        self.innermost = orders_of(ops, self.strides_of, _read).innermost
+
+    def strides_of(self, v: ir.Value) -> tuple[int, ...]:
+        op = producer(v)
+        if op is not None and op.name == "graph.extern":
+            return declared_strides(v)
+        return self.given.get(v, row_major(shape_of(v)))
+
+
+def _read(op: ir.Operation) -> Generic | None:
+    try:
+        return Generic.read(op)
+    except NotAffine:
+        return None
+
+
+def _along_memory(g: Generic, places: _Places) -> bool:
     """Whether the innermost dimension of an operand is reduced."""
-    inner = [m[_innermost(v, given)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
-    return any(g.reduced[i] for terms in inner for i, _ in terms)
+    return any(g.reduced[i] for i in _inner_loops(g, places))
+
+
+def _inner_loops(g: Generic, places: _Places) -> set[int]:
+    """The loops that walk the innermost dimensions of the operands."""
+    inner = [m[_innermost(v, places)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
+    return {i for terms in inner for i, _ in terms}
 
 
 def _in_pieces(g: Generic) -> bool:
@@ -127,15 +157,14 @@ def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
     return False
 
 
-def _innermost(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> int:
+def _innermost(v: ir.Value, places: _Places) -> int:
     """The dimension along which neighbours in memory lie, of what a value is computed from element by element: of the first that is
     not spread along some dimension."""
+    if (known := places.innermost.get(v)) is not None:
+        return known
     shape = shape_of(v)
     for source in _sources(v):
-        op, strides = producer(source), given.get(source, row_major(shape))
-        if op is not None and op.name == "graph.extern":
-            strides = declared_strides(source)
-        sides = [(s, -i) for i, (s, n) in enumerate(zip(strides, shape, strict=False)) if n > 1]
+        sides = [(s, -i) for i, (s, n) in enumerate(zip(places.strides_of(source), shape, strict=False)) if n > 1]
         if sides and all(s for s, _ in sides):
             return -min(sides)[1]
     return len(shape) - 1
