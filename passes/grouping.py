@@ -184,7 +184,8 @@ class Grouping:
         if sum(n.cost for n in nodes) > self.max_cost:
             return False
         runs = a.runs if a.runs is not None else b.runs
-        if runs is not None and any(n.value in self.mixed for n in nodes):
+        orders = {self.mixed.get(n.value) for n in nodes}
+        if orders != {None} and (runs is not None or len(orders) > 1):
             return False
         if not all(_fits(n, nodes, runs) for n in nodes):
             return False

@@ -38,8 +38,9 @@ class Orders:
 def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> Orders:
     """Return the orders of a function's values.
 
-    Where an op maps tensors of two orders, what is row-major is stored in the other: channels last, where a library's call wants it
-    or gives it so. That is what the op's operand is computed of where that is no memory yet, in its narrowest type, else the
+    What a library takes with its channels last, and is mapped of something else, is stored so by a kernel that reduces nothing.
+    Where an op maps tensors of two orders, what is row-major is stored in the other: channels last, where a library's call wants
+    it or gives it so. That is what the op's operand is computed of where that is no memory yet, in its narrowest type, else the
     result.
 
     ops         in order
@@ -61,6 +62,9 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
         return innermost[v]
 
     for op in ops:
+        for v, dim in _wanted(op).items():
+            if order(v) not in (None, dim) and producer(v) is not None and _mapped(v.owner, read):
+                stored[v] = innermost[v] = dim
         mapped = _mapped(op, read)
         if mapped is None:
             continue
@@ -77,6 +81,16 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
                 stored[min(chain, key=width)] = least
                 innermost.update(dict.fromkeys(chain, least))
     return Orders(innermost, stored)
+
+
+def _wanted(op: ir.Operation) -> dict[ir.Value, int]:
+    """Return the images that a library's call takes with their channels last."""
+    if op.name != "graph.extern" or not op.results:
+        return {}
+    strides = op.attributes["strides"][0]
+    images = [v for v in op.operands if len(shape_of(v)) == 4 and math.prod(shape_of(v)) >= LARGE]
+    last = not isinstance(strides, ir.TypeAttr) and len(strides) == 4 and innermost_of(shape_of(op.results[0]), list(strides)) == 1
+    return dict.fromkeys(images, 1) if last else {}
 
 
 def width(v: ir.Value) -> int:

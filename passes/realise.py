@@ -51,8 +51,8 @@ class Use:
 
 class Realised:
     """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads. `balance`: operations
-    that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that no reduction's kernel computes (see
-    mixed_orders)."""
+    that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another order than
+    what they are computed of, and the dimension that is innermost then (see mixed_orders)."""
 
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
         self.balance = balance

@@ -57,3 +57,33 @@ func.func @alike(%x: tensor<4x64x32x32xf32> {graph.strides = array<i64: 65536, 1
   } -> tensor<64xf32>
   return %s : tensor<64xf32>
 }
+
+// -----
+
+#id = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#channel = affine_map<(n, c, h, w) -> (c)>
+
+// What a library takes with its channels last is stored so by a kernel of its own, not by the one that reduces what it is made of.
+// CHECK-LABEL: func.func @taken
+// CHECK: %[[IMAGE:.*]] = "graph.group"(%arg0)
+// CHECK: arith.negf
+// CHECK: %[[SUM:.*]] = "graph.group"(%arg0)
+// CHECK-NOT: arith.negf
+// CHECK: "graph.extern"(%[[IMAGE]], %arg1)
+// CHECK: return
+func.func @taken(%x: tensor<4x64x32x32xf32>, %w: tensor<64x64x1x1xf32>) -> (tensor<4x64x32x32xf32>, tensor<64xf32>) {
+  %e = tensor.empty() : tensor<4x64x32x32xf32>
+  %z = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<4x64x32x32xf32>) outs(%e : tensor<4x64x32x32xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x64x32x32xf32>
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%x : tensor<4x64x32x32xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %c = "graph.extern"(%z, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 65536, 1, 2048, 64>]} : (tensor<4x64x32x32xf32>, tensor<64x64x1x1xf32>) -> tensor<4x64x32x32xf32>
+  return %c, %s : tensor<4x64x32x32xf32>, tensor<64xf32>
+}

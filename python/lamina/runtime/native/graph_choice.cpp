@@ -14,7 +14,7 @@ constexpr int kMostCalm = 1 << 20;   // every recording that is lost doubles the
 constexpr int kMoves = 2;            // an argument that has moved so often is copied
 constexpr int kElsewhere = 16;       // runs in a row on another stream before a recording is made there
 constexpr int kSamples = 3;          // measured runs
-constexpr double kBound = 0.5;       // share of the GPU's time that the host takes, from which a graph is tried
+constexpr double kBound = 0.25;      // share of the GPU's time that the host takes, from which a graph is tried: the caller takes time, too
 constexpr int64_t kMemoryShare = 16; // graphs take at most this part of a GPU's memory
 
 } // namespace
