@@ -39,19 +39,20 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
     """Return the orders of a function's values.
 
     What a library takes with its channels last, and is mapped of something else, is stored so by a kernel that reduces nothing.
-    Where an op maps tensors of two orders, what is row-major is stored in the other: channels last, where a library's call wants
-    it or gives it so. That is what the op's operand is computed of where that is no memory yet, in its narrowest type, else the
-    result.
+    Where an op maps tensors of two orders, one is stored in the other's: in that of memory that is not row-major (a library's
+    images with their channels last), else in the one nearest to row-major. What is stored is what the op's operand is computed of
+    where that is no memory yet, in its narrowest type, else the result.
 
     ops         in order
     strides_of  of arguments and results of external calls
     """
     reduced = _reduced(ops, read)
     innermost: dict[ir.Value, int | None] = {}
+    firm: set[ir.Value] = set()  # of memory that is not row-major
     stored: dict[ir.Value, int] = {}
 
     def base_strides(v: ir.Value) -> tuple[int, ...] | None:
-        if (op := producer(v)) is None or op.name == "graph.extern":
+        if is_given(v):
             return strides_of(v)
         return None if innermost.get(v) is None else with_innermost(shape_of(v), innermost[v])
 
@@ -59,6 +60,9 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
         if v not in innermost:
             strides = strides_through_views(v, base_strides)
             innermost[v] = innermost_of(shape_of(v), strides) if strides is not None else None
+            base = viewed(v)
+            if base in firm or (is_given(base) and innermost_of(shape_of(base), strides_of(base)) not in (None, last_of(base))):
+                firm.add(v)
         return innermost[v]
 
     for op in ops:
@@ -70,27 +74,47 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
             continue
         result = op.results[0]
         found = {v: loops[i] for v, loops in mapped.items() if (i := order(v)) is not None}
-        least = min(found.values(), default=None)
-        innermost[result] = least
-        if least is None or len(set(found.values())) < 2 or math.prod(shape_of(result)) < LARGE:
+        best = min((i for v, i in found.items() if v in firm), default=max(found.values(), default=None))
+        innermost[result] = best
+        firm.update({result} if any(v in firm for v in found) else ())
+        if best is None or len(set(found.values())) < 2 or math.prod(shape_of(result)) < LARGE:
             continue
-        for v in [v for v, i in found.items() if i != least]:
+        for v in [v for v, i in found.items() if i != best]:
             chain = _chain(v, read) if shape_of(v) == shape_of(result) else []
             chain = chain or [result]
             if any(x in reduced for x in chain):
-                stored[min(chain, key=width)] = least
-                innermost.update(dict.fromkeys(chain, least))
+                stored[min(chain, key=width)] = best
+                innermost.update(dict.fromkeys(chain, best))
     return Orders(innermost, stored)
 
 
 def _wanted(op: ir.Operation) -> dict[ir.Value, int]:
-    """Return the images that a library's call takes with their channels last."""
-    if op.name != "graph.extern" or not op.results:
+    """Return the images that a library's call takes with their channels last, as it gives an image."""
+    if op.name != "graph.extern":
         return {}
-    strides = op.attributes["strides"][0]
-    images = [v for v in op.operands if len(shape_of(v)) == 4 and math.prod(shape_of(v)) >= LARGE]
-    last = not isinstance(strides, ir.TypeAttr) and len(strides) == 4 and innermost_of(shape_of(op.results[0]), list(strides)) == 1
-    return dict.fromkeys(images, 1) if last else {}
+    strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
+    images = [(shape_of(v), list(s)) for v, s in zip(op.results, strides, strict=True) if len(list(s)) == 4]
+    if not any(innermost_of(shape, given) == 1 for shape, given in images if shape[2] * shape[3] > 1):
+        return {}
+    return dict.fromkeys((v for v in op.operands if len(shape_of(v)) == 4 and math.prod(shape_of(v)) >= LARGE), 1)
+
+
+def is_given(v: ir.Value) -> bool:
+    """Return whether a value is an argument, or an external call's result."""
+    op = producer(v)
+    return op is None or op.name == "graph.extern"
+
+
+def last_of(v: ir.Value) -> int:
+    """Return the last dimension of more than one element."""
+    return max((i for i, n in enumerate(shape_of(v)) if n > 1), default=0)
+
+
+def viewed(v: ir.Value) -> ir.Value:
+    """Return the value that views of it make this one."""
+    while (op := producer(v)) is not None and op.name in VIEWS:
+        v = op.operands[0]
+    return v
 
 
 def width(v: ir.Value) -> int:

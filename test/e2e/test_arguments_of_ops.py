@@ -29,4 +29,5 @@ def test_softmax_backward_of_another_type(door: str) -> None:
         return [op(g, y, 1, torch.bfloat16) for op in ops]
 
     g, y = torch.randn(3, 1000), torch.randn(3, 1000).softmax(1)
-    torch.testing.assert_close(DOORS[door](f, (g, y))(g, y), f(g, y))
+    # Sums of 1000 numbers, in another order than eager's.
+    torch.testing.assert_close(DOORS[door](f, (g, y))(g, y), f(g, y), rtol=1e-5, atol=5e-5)

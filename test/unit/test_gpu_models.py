@@ -70,12 +70,12 @@ def test_transformer_block(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])
 def test_residual_network(dtype: torch.dtype) -> None:
-    """Convolutions of half types take and give their channels last, from the image on."""
+    """Convolutions of half types, and of f32 that may be rounded to tf32, take and give their channels last, from the image on."""
     mine, eager, program = errors(Residual().eval().to(dtype), torch.randn(2, 3, 64, 64).to(dtype))
     assert mine <= 1.5 * eager + 1e-6
     calls = [s for s in program.program.steps if isinstance(s, Call) and "convolution" in s.callee]
     layouts = {s.owned[0].strides[1] == 1 for s in calls if s.owned[0] is not None}
-    assert len(calls) == 4 and layouts == {dtype is BF16}
+    assert len(calls) == 4 and layouts == {True}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])

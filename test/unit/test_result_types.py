@@ -73,6 +73,9 @@ CALLS: dict[Any, list[Call]] = {
     aten.clamp.Tensor: [call(ROW, ROW, ROW), call(ROW, None, ROW)],
     aten.clamp.default: [call(ROW, 0, 1), call(ROW, 0.5), call(ROW, None, 2)],
     aten.constant_pad_nd.default: [call(ROW, [1, 1], 2), call(ROW, [-1, 1], 0.5)],
+    aten.convolution_backward.default: [
+        call(x(2, 5, 3, 3), PLANE, x(5, 4, 2, 2), [5], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True])
+    ],
     aten.convolution.default: [call(PLANE, x(3, 4, 2, 2), x(3), [1, 1], [0, 0], [1, 1], False, [0, 0], 1)],
     aten.cumsum.default: [call(ROW, 1), call(ROW, 1, dtype=torch.float64)],
     aten.div.Scalar_mode: [call(ROW, n, rounding_mode=m) for n in (2, 2.5) for m in (None, "trunc", "floor")],

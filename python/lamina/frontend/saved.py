@@ -93,4 +93,6 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _is_tensor(node: Any) -> bool:
-    return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), Tensor)
+    """Return whether a node's value is a tensor that has strides."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return isinstance(value, Tensor) and value.layout is torch.strided
