@@ -20,6 +20,7 @@ from lamina.frontend import stages
 from lamina.frontend.custom.substitute import with_registered
 from lamina.frontend.destination import destination
 from lamina.frontend.export import inference_graph
+from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.targets import named, triton_user
@@ -71,7 +72,7 @@ def planned(
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", named(TARGET), options, {})
     with module.context:
-        program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
+        program = with_outputs(program_from(module, "cuda"), graph.interface)
     stages.keep_kernels(module)
     return module, *triton_user.launched(program)
 

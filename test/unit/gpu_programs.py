@@ -20,6 +20,7 @@ from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.dtypes import CODES
+from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.passes.levels import pipeline
@@ -51,7 +52,7 @@ def tiled(
     if last:
         run(f"builtin.module({last})", module)
     with module.context:
-        program = stages.with_outputs(program_from(module, "cuda"), graph.interface)
+        program = with_outputs(program_from(module, "cuda"), graph.interface)
     stages.keep_kernels(module)
     return module, program
 

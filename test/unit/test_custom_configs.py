@@ -17,6 +17,7 @@ from lamina.core.program import Call, Launch
 from lamina.frontend import stages, tuning
 from lamina.frontend.destination import Destination
 from lamina.frontend.export import inference_graph
+from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.targets import named
@@ -43,7 +44,7 @@ def steps(fn: Callable[..., Any], *inputs: Tensor) -> stages.Program:
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", named(TARGET), options, {})
     with module.context:
-        return stages.with_outputs(program_from(module, "cuda"), graph.interface)
+        return with_outputs(program_from(module, "cuda"), graph.interface)
 
 
 @pytest.fixture

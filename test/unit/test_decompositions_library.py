@@ -124,7 +124,7 @@ def test_a_bias_that_is_added_is_the_same(monkeypatch: pytest.MonkeyPatch, dims:
 def test_gradients_of_convolutions(
     monkeypatch: pytest.MonkeyPatch, mask: list[bool], sizes: tuple[tuple[int, ...], ...], dtype: torch.dtype
 ) -> None:
-    """That of the bias is a sum of ours, those of 1-D convolutions of half numbers are of images of one row."""
+    """The bias's gradient is a sum in a kernel; those of 1-D convolutions of half types are of images of one row."""
     monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
     shape, kernel = sizes
     x, weight = torch.randn(shape, dtype=dtype), torch.randn(kernel, dtype=dtype)

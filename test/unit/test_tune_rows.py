@@ -22,7 +22,7 @@ from lamina.core.options import Options
 from lamina.core.program import Program
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
-from lamina.frontend.interface import Interface
+from lamina.frontend.interface import Interface, with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_rows
 from lamina.passes.emit_program import program_from
@@ -307,7 +307,7 @@ def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
             kernel.attributes[ROWS] = ir.StringAttr.get(text)
     run(pipeline("plan", "tile", target=TARGET), module)
     with module.context:
-        program = stages.with_outputs(program_from(module, "cuda"), interface)
+        program = with_outputs(program_from(module, "cuda"), interface)
     stages.keep_kernels(module)
     printed = triton_text.take(module, descriptors=True)
     assert bool(printed) == text.startswith("triton")

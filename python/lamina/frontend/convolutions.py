@@ -68,34 +68,16 @@ def is_of_rows(x: Tensor, weight: Tensor, *rest: Any) -> bool:
     )
 
 
-def of_rows(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Tensor:
-    """A 1-D convolution as one of images of one row, which may have their channels last."""
+def of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, *how: Any) -> Tensor:
+    """Compute a 1-D convolution as one of images of one row, which may have their channels last."""
     image, kernel = x.contiguous().unsqueeze(2), weight.unsqueeze(2)  # as eager has it
-    out = aten.convolution.default(
-        image, kernel, None, *across(stride, padding, dilation, transposed, output_padding, groups)
-    ).squeeze(2)
+    out = aten.convolution.default(image, kernel, None, *across(*how)).squeeze(2)
     return out if bias is None else (out + bias.reshape(-1, 1)).to(out.dtype)
 
 
-def across(
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> list[Any]:
-    """Return how a 1-D convolution goes over images of one row."""
+def across(stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], *rest: Any) -> list[Any]:
+    """Return how a 1-D convolution goes over images of one row. rest: transposed, the output's padding, groups."""
+    transposed, output_padding, groups = rest
     return [[1, *stride], [0, *padding], [1, *dilation], transposed, [0, *output_padding], groups]
 
 

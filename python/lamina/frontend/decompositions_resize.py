@@ -130,7 +130,7 @@ def _ramp(n: int, axis: _Resized, like: Tensor) -> Tensor:
 
 
 def _gathered(x: Tensor, axis: _Resized, places: Tensor, size: int) -> Tensor:
-    """The elements along an axis of `size` at these places, which are inside: the clamp says so of tables that are not folded."""
+    """The elements along an axis of `size` at these places, all inside: tables that are not folded are clamped to prove it."""
     return x.index_select(x.dim() + axis.dim, places.to(torch.int32).clamp(0, size - 1))
 
 

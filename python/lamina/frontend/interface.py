@@ -1,13 +1,17 @@
 """How a compiled graph is called. It is kept with the cache's entry, so that a warm start need not normalise the graph again."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from lamina.core.errors import CompileError
+from lamina.core.program import ITEM_BYTES, Program, Ref
+
 from .aliases import Constant, Empty, Output, Reinterpreted, View
+from .dtypes import CODES
 
 
 @dataclass(frozen=True)
@@ -83,3 +87,20 @@ def _output_from_json(kind: str, *values: Any) -> Output:
             dtype, shape, strides, device = values
             return Empty(getattr(torch, dtype), tuple(shape), tuple(strides), device)
     return Constant(*values)
+
+
+def with_outputs(program: Program, interface: Interface) -> Program:
+    """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
+    refs = [_output(program, output) for output in interface.views()]
+    return replace(program, outputs=tuple(refs))
+
+
+def _output(program: Program, view: View) -> Ref:
+    dtype, item = CODES[view.dtype], ITEM_BYTES[CODES[view.dtype]]
+    if view.of == "result":
+        base = program.outputs[view.index]
+        return Ref(base.buffer, base.offset + view.offset * item, dtype, view.shape, view.strides)
+    for index, buffer in enumerate(program.buffers):
+        if buffer.kind == "input" and buffer.index == view.index:
+            return Ref(index, view.offset * item, dtype, view.shape, view.strides)
+    raise CompileError(f"the program has no buffer for its input {view.index}")

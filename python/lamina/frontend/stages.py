@@ -7,16 +7,15 @@ A graph seen before comes out of the cache without MLIR being imported.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.core.program import ITEM_BYTES, Launch, Program, Ref
+from lamina.core.program import Launch, Program
 from lamina.core.program_needs import with_needs
 from lamina.runtime.cache import Cache, cache_key
 from lamina.tune.choice import Choice
@@ -27,10 +26,9 @@ from .custom.patterns import with_patterns
 from .custom.substitute import with_kernels
 from .decompositions import table
 from .destination import Destination, check_devices, destination
-from .dtypes import CODES
 from .exclusive import COMPILING
 from .fingerprint import fingerprint
-from .interface import Interface
+from .interface import Interface, with_outputs
 from .normalise import Normalised, normalise
 from .saved import report, with_strides
 from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
@@ -286,20 +284,3 @@ def run_passes(
     for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
         seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
     verify(module)
-
-
-def with_outputs(program: Program, interface: Interface) -> Program:
-    """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
-    refs = [_output(program, output) for output in interface.views()]
-    return replace(program, outputs=tuple(refs))
-
-
-def _output(program: Program, view: View) -> Ref:
-    dtype, item = CODES[view.dtype], ITEM_BYTES[CODES[view.dtype]]
-    if view.of == "result":
-        base = program.outputs[view.index]
-        return Ref(base.buffer, base.offset + view.offset * item, dtype, view.shape, view.strides)
-    for index, buffer in enumerate(program.buffers):
-        if buffer.kind == "input" and buffer.index == view.index:
-            return Ref(index, view.offset * item, dtype, view.shape, view.strides)
-    raise CompileError(f"the program has no buffer for its input {view.index}")
