@@ -119,12 +119,7 @@ class Realised:
 
     def strides_of(self, value: ir.Value) -> tuple[int, ...]:
         """Of a memory value, in elements: calls and arguments may have their own, the rest is contiguous."""
-        op = producer(value)
-        if value in self._given:
-            return self._given[value]
-        if op is not None and op.name == "graph.extern":
-            return declared_strides(value)
-        return row_major(shape_of(value))
+        return memory_strides(value, self._given)
 
     def _outside(self) -> None:
         for op in self.ops:
@@ -275,6 +270,14 @@ def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
         for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
         if "graph.strides" in named
     }
+
+
+def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
+    op = producer(value)
+    if value in given:
+        return given[value]
+    return declared_strides(value) if op is not None and op.name == "graph.extern" else row_major(shape_of(value))
 
 
 def _is_splat(op: ir.Operation) -> bool:

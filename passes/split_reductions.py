@@ -8,13 +8,12 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
-from .affine import NotAffine, row_major
+from .affine import NotAffine
 from .base import Pass
-from .extern_calls import declared_strides
 from .generics import generic
 from .mixed_orders import orders_of, width
 from .reading import REDUCERS, Generic, neutral, producer, shape_of
-from .realise import given_strides
+from .realise import given_strides, memory_strides
 
 BLOCK = 128  # columns that one program sums, of elements of 32 bits, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
@@ -109,10 +108,7 @@ class _Places:
         self.innermost = orders_of(ops, self.strides_of, _read).innermost
 
     def strides_of(self, v: ir.Value) -> tuple[int, ...]:
-        op = producer(v)
-        if op is not None and op.name == "graph.extern":
-            return declared_strides(v)
-        return self.given.get(v, row_major(shape_of(v)))
+        return memory_strides(v, self.given)
 
 
 def _read(op: ir.Operation) -> Generic | None:
