@@ -28,7 +28,7 @@ class Watched:
 
     def __call__(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
         context = torch._guards.TracingContext.try_get()
-        plain = context is not None and not getattr(context, "fakify_first_call", False) and _is_plain(graph)
+        plain = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
         run = self._compiler(graph, inputs)
         self._compiled.append((graph, context.fw_metadata if context is not None and plain else None, run))
         return run
@@ -41,7 +41,11 @@ class Watched:
         ((graph, metadata, run),) = self._compiled
         if metadata is None or len(graph.graph.find_nodes(op="placeholder")) != arguments:
             return wrapped
-        return run if getattr(run, "_boxed_call", False) and _does_nothing(metadata, arguments) else wrapped
+        return (
+            run
+            if getattr(run, "_boxed_call", False) and (not _mutates(metadata) and passes_through(metadata, arguments))
+            else wrapped
+        )
 
 
 def unwrapped(run: Run) -> Run:
@@ -50,7 +54,7 @@ def unwrapped(run: Run) -> Run:
     return inner
 
 
-def _is_plain(graph: fx.GraphModule) -> bool:
+def is_plain(graph: fx.GraphModule) -> bool:
     """Returns whether a graph calls torch's own ops alone: no custom op, whose results AOTAutograd looks at, no higher-order op."""
     for node in graph.graph.nodes:
         if node.op in ("placeholder", "output", "get_attr") or node.target is operator.getitem:
@@ -60,14 +64,17 @@ def _is_plain(graph: fx.GraphModule) -> bool:
     return True
 
 
-def _does_nothing(metadata: Any, arguments: int) -> bool:
-    """Returns whether AOTAutograd's wrappers pass arguments and results on as they are; False where this version of torch describes
-    them in other words."""
+def _mutates(metadata: Any) -> bool:
+    """Returns whether a graph writes to its arguments."""
+    return any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
+
+
+def passes_through(metadata: Any, arguments: int) -> bool:
+    """Returns whether AOTAutograd's wrappers pass arguments and results on as they are, but for new values of arguments that the
+    graph writes to; False where this version of torch describes them in other words."""
     try:
         return (
             len(metadata.input_info) == arguments
-            and not any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
-            and not metadata.num_mutated_inp_runtime_indices
             and not metadata.num_mutated_graph_handled_indices
             and not metadata.num_outputs_aliased
             and not metadata.num_intermediate_bases

@@ -17,6 +17,7 @@ from .branches import any_layout
 from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
 from .direct_call import Watched, unwrapped
+from .direct_training import WatchedTraining
 from .padded import leave_room
 from .per_size import per_size
 from .random_bits import recompute_from_seeds
@@ -95,10 +96,10 @@ def autograd(
         release(forward, backward, results)
         return forward, backward
 
-    inference = Watched(without_gradients)
+    inference, training = Watched(without_gradients), WatchedTraining(compiler)
     through = aot_autograd(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
+        fw_compiler=training.forward,
+        bw_compiler=training.backward,
         inference_compiler=inference,
         decompositions=with_kernels(table(), options.kernels, target),
         partition_fn=partition,
@@ -106,7 +107,8 @@ def autograd(
     )
     replay = not _overlap(example_inputs)
     with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
-        return inference.direct(through(gm, example_inputs), len(example_inputs))
+        compiled = through(gm, example_inputs)
+        return inference.direct(training.direct(compiled, len(example_inputs)), len(example_inputs))
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:

@@ -1,0 +1,259 @@
+"""Calls of compiled forward and backward graphs through a torch.autograd.Function with as little Python as possible.
+
+AOTAutograd's own Function, and the wrappers around it, serve tensor subclasses, views of arguments, symbolic sizes and states
+of random generators, and write to mutated arguments one by one. They take longer than the kernels of a small training step.
+Most graphs need none of this, by AOTAutograd's metadata; for these Dynamo is given a `TrainingCall`. What a user can observe
+stays: saved tensors go through `save_for_backward` (version counters, hooks, errors for a second backward pass), gradients of
+gradients raise, and mutated buffers have their new values and versions when the call returns.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .direct_call import Run, is_plain, passes_through
+
+
+@dataclass
+class _Compiled:
+    """A graph that was compiled, what it became, and AOTAutograd's metadata at that time."""
+
+    graph: fx.GraphModule
+    run: Run
+    metadata: Any
+
+    @property
+    def is_plain(self) -> bool:
+        """Returns whether AOTAutograd adds nothing to its call by what its ops are."""
+        return self.metadata is not None and getattr(self.run, "_boxed_call", False)
+
+
+class WatchedTraining:
+    """The compilers of forward and backward graphs that AOTAutograd is given. They keep what they compiled."""
+
+    def __init__(self, compiler: Run) -> None:
+        self._compiler = compiler
+        self._forward: list[_Compiled] = []
+        self._backward: list[_Compiled] = []
+        self._autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+
+    def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
+        """Compiles a forward graph."""
+        return self._compile(graph, inputs, self._forward)
+
+    def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
+        """Compiles a backward graph."""
+        return self._compile(graph, inputs, self._backward)
+
+    def _compile(self, graph: fx.GraphModule, inputs: Sequence[Any], kept: list[_Compiled]) -> Run:
+        context = torch._guards.TracingContext.try_get()
+        usual = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
+        run = self._compiler(graph, inputs)
+        kept.append(_Compiled(graph, run, context.fw_metadata if context is not None and usual else None))
+        return run
+
+    def direct(self, wrapped: Run, arguments: int) -> Run:
+        """Returns what calls `wrapped`, what AOTAutograd made of the graphs, until the first backward pass has compiled the
+        backward graph, and then the graphs themselves, where the wrappers do nothing else; or `wrapped` where it is needed."""
+        if len(self._forward) != 1 or not self._forward[0].is_plain or _watched_by_others():
+            return wrapped
+        return TrainingCall(wrapped, self, arguments)
+
+    def started(self) -> bool:
+        """Returns whether a backward graph was compiled."""
+        return bool(self._backward)
+
+    def function(self, arguments: int) -> tuple[type[torch.autograd.Function], "Plan"] | None:
+        """Returns a Function of the two graphs; None where AOTAutograd's wrappers are needed."""
+        forward, backward = self._forward[0], self._backward[0]
+        if len(self._backward) != 1 or not backward.is_plain:
+            return None
+        try:
+            plan = _plan(forward.metadata, forward.graph, backward.graph, arguments, self._autocast)
+        except AttributeError:  # this version of torch describes the graphs in other words
+            return None
+        return None if plan is None else (_function(forward.run, backward.run, plan), plan)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How results and gradients of a graph are laid out.
+
+    mutated     arguments that receive the first results as their new values
+    returned    how many results come before the tensors saved for backward: new values, then what the caller gets
+    constant    results, among those returned, that have no gradient
+    tangents    the numbers of returned results whose gradients backward takes, with shape and strides that it was compiled for
+    autocast    whether autocast was enabled when the graph was traced, so that calls of torch's ops must run without it
+    """
+
+    mutated: tuple[int, ...]
+    returned: int
+    constant: tuple[int, ...]
+    tangents: tuple[tuple[int, torch.Size, tuple[int, ...]], ...]
+    autocast: bool
+
+
+class TrainingCall:
+    """Called with the arguments of a graph, returns its results as part of autograd's graph."""
+
+    def __init__(self, wrapped: Run, watched: WatchedTraining, arguments: int) -> None:
+        self._wrapped = wrapped
+        self._watched: WatchedTraining | None = watched
+        self._arguments = arguments
+        self._apply: Run | None = None
+        self._groups: tuple[tuple[int, ...], ...] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._apply is None and not self._switched():
+            return self._wrapped(*args)
+        assert self._apply is not None
+        if self._plan.autocast:
+            with torch._C._DisableAutocast():
+                results = self._apply(*args)
+        else:
+            results = self._apply(*args)
+        mutated = self._plan.mutated
+        if not mutated:
+            return results
+        self._store(args, results)
+        return results[len(mutated) :]
+
+    def _switched(self) -> bool:
+        """Takes the graphs themselves once both are compiled; returns whether it did."""
+        if self._watched is None or not self._watched.started():
+            return False
+        found = self._watched.function(self._arguments)
+        self._watched = None
+        if found is None:
+            return False
+        function, self._plan = found
+        # What Function.apply calls after its checks for functorch, inside of which Dynamo runs no compiled code.
+        self._apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+        return True
+
+    def _store(self, args: Sequence[Any], results: Sequence[Tensor]) -> None:
+        """Copies new values into the arguments, all of one dtype and device at once."""
+        if self._groups is None:
+            self._groups = _groups([args[i] for i in self._plan.mutated])
+        mutated = self._plan.mutated
+        for group in self._groups:
+            torch._foreach_copy_([args[mutated[i]] for i in group], [results[i] for i in group])
+
+
+def _groups(targets: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
+    """Returns the numbers of tensors by dtype and device."""
+    found: dict[Any, list[int]] = {}
+    for i, target in enumerate(targets):
+        found.setdefault((target.dtype, target.device), []).append(i)
+    return tuple(map(tuple, found.values()))
+
+
+def _function(run_forward: Run, run_backward: Run, plan: Plan) -> type[torch.autograd.Function]:
+    """Returns the Function of a forward and a backward graph."""
+    returned, constant, tangents, autocast = plan.returned, plan.constant, plan.tangents, plan.autocast
+
+    class Compiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            results = run_forward(list(args))
+            ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in results[returned:]])
+            results = tuple(results[:returned])
+            if constant:
+                ctx.mark_non_differentiable(*[t for i in constant if isinstance(t := results[i], Tensor)])
+                ctx._materialize_non_diff_grads = False
+            return results
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            given = list(ctx.saved_tensors)
+            given += [_laid_out(gradients[i], shape, strides) for i, shape, strides in tangents]
+            if torch._C._functorch.peek_interpreter_stack() is not None or any(map(_is_batched, gradients)):
+                raise RuntimeError(
+                    "a backward pass that lamina compiled cannot run inside vmap, grad or vjp, nor with is_grads_batched: put the "
+                    "transform inside torch.compile, or leave this model uncompiled"
+                )
+            if torch.is_grad_enabled():
+                return _Once.apply(lambda: _run(run_backward, given, autocast), torch.empty(0, requires_grad=True))
+            return _run(run_backward, given, autocast)
+
+    return Compiled
+
+
+def _is_batched(gradient: Any) -> bool:
+    """Returns whether a gradient stands for several, as vmap and is_grads_batched make them."""
+    return isinstance(gradient, Tensor) and torch._C._functorch.is_legacy_batchedtensor(gradient)
+
+
+def _run(run: Run, given: list[Any], autocast: bool) -> tuple[Any, ...]:
+    if autocast:
+        with torch._C._DisableAutocast():
+            return tuple(run(given))
+    return tuple(run(given))
+
+
+class _Once(torch.autograd.Function):
+    """Runs a backward graph so that its gradients have a history, which raises when they are differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable[[], Any], _: Tensor) -> Any:
+        return run()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError("torch.compile with aot_autograd does not currently support double backward, nor does lamina")
+
+
+def _laid_out(gradient: Tensor, shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
+    """Returns a gradient with the strides that the backward graph was compiled for."""
+    if type(gradient) is not Tensor and not isinstance(gradient, torch.nn.Parameter):
+        raise RuntimeError(
+            f"a backward pass that lamina compiled for a plain tensor was given a {type(gradient).__name__} as the gradient of a "
+            "result: convert it to a plain tensor first, or leave this model uncompiled"
+        )
+    if gradient.stride() == strides and gradient.shape == shape:
+        return gradient
+    return torch.empty_strided(shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+
+
+def _watched_by_others() -> bool:
+    """Returns whether hooks on saved tensors or compiled autograd want to see AOTAutograd's own Function."""
+    return torch._dynamo.config.compiled_autograd or bool(torch._C._autograd._saved_tensors_hooks_is_enabled() and _hooks())
+
+
+def _hooks() -> Any:
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+
+def _plan(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, arguments: int, autocast: bool) -> Plan | None:
+    """Returns how a pair of graphs is called, None where it needs AOTAutograd's wrappers."""
+    if len(forward.graph.find_nodes(op="placeholder")) != arguments or not passes_through(metadata, arguments):
+        return None
+    if metadata.num_symints_saved_for_bw or metadata.num_tensors_saved_with_no_vc_check:
+        return None
+    if getattr(metadata, "num_opaque_objects_saved_for_bw", 0) or metadata.num_backward_tokens:
+        return None
+    if metadata.indices_of_inputs_that_requires_grad_with_mutations_in_bw:
+        return None
+    mutated = tuple(metadata.mutated_inp_runtime_indices)
+    given = metadata.input_info
+    if not all(given[i].mutates_data and not given[i].mutates_metadata and not given[i].requires_grad for i in mutated):
+        return None
+    returned = list(backward.graph.output_node().args[0])
+    if len(returned) != arguments or any(info.requires_grad and grad is None for info, grad in zip(given, returned, strict=True)):
+        return None
+    first = len(mutated)
+    constant = [*range(first), *(first + i for i, info in enumerate(metadata.output_info) if not info.requires_grad)]
+    wanted = [
+        first + i
+        for i, info in enumerate(metadata.output_info)
+        if issubclass(info.raw_type, Tensor) and getattr(info, "requires_grad_for_backward", info.requires_grad)
+    ]
+    taken = [node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")][-len(wanted) or None :]
+    saved = len(backward.graph.find_nodes(op="placeholder")) - len(wanted)
+    if saved != len(forward.graph.output_node().args[0]) - metadata.num_forward_returns or len(taken) != len(wanted):
+        return None
+    tangents = tuple((i, value.shape, tuple(value.stride())) for i, value in zip(wanted, taken, strict=True))
+    return Plan(mutated, metadata.num_forward_returns, tuple(constant), tangents, autocast)
