@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from lamina.frontend.aliases import classify
 from lamina.frontend.eager_layout import has_strides
+from lamina.frontend.saved import own_results
 
 
 class Depthwise(nn.Module):
@@ -42,12 +45,33 @@ class Attention(nn.Module):
         return ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
+class Patches(nn.Module):
+    """Saves a part of a tensor, and tensors in another shape than that in which they are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 2, stride=2)
+        self.place = nn.Parameter(torch.randn(1, 10, 8))
+        self.norm = nn.LayerNorm(8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).reshape(x.shape[0], 8, 9).permute(0, 2, 1)
+        tokens = torch.cat([torch.zeros(x.shape[0], 1, 8, dtype=x.dtype), tokens], 1) + self.place.to(x.dtype)
+        normed = self.norm(tokens)
+        tokens = self.attention(normed, normed, normed, need_weights=False)[0] + tokens
+        result: Tensor = self.head(tokens[:, 0])
+        return result
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "depthwise": (Depthwise, (2, 8, 5, 7)),
     "one channel": (lambda: Depthwise(1), (3, 1, 4, 4)),
     "one pixel": (Depthwise, (2, 8, 1, 1)),
     "results too": (ReturnsWhatIsSaved, (2, 8, 6, 5)),
     "attention": (Attention, (3, 5, 12)),
+    "patches": (Patches, (2, 3, 6, 6)),
 }
 
 
@@ -111,3 +135,20 @@ def test_a_backward_graph_that_reads_by_strides_gets_eagers() -> None:
     found = torch.autograd.grad(torch.compile(overlapping, backend="lamina", options={"cache": False})(x, w).sum(), (x, w))
     for mine, eager in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
+
+
+PARTS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
+    "whole": (lambda y: (y, y * 2), (0, 1)),
+    "the first of each row": (lambda y: (y[:, 0], y * 2), (1,)),
+    "another shape": (lambda y: (y.flatten(1), y * 2), (1,)),
+    "two of one": (lambda y: (y, y.flatten(1)), ()),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_only_whole_results_may_lie_otherwise(name: str) -> None:
+    """A part of a result, or another shape of it, has strides that do not follow from the result's."""
+    function, wanted = PARTS[name]
+    graph = make_fx(lambda x: function(x.exp()), tracing_mode="fake")(torch.randn(2, 5, 4)).graph
+    found = classify(graph, list(graph.output_node().args[0]), graph.find_nodes(op="placeholder"))
+    assert own_results(found, (0, 1)) == wanted

@@ -109,7 +109,7 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     names = {node.name for node in moved(result)}
     ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
     interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
-    return Normalised(result, interface, own_results(outputs.outputs, free_results(gm)))
+    return Normalised(result, interface, own_results(outputs, free_results(gm)))
 
 
 def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, fx
 
 from lamina.core.program import Program
 
-from .aliases import Output, View, storage
+from .aliases import Outputs, View, storage
 from .interface import Interface
 
 FREE = "lamina.free"
@@ -51,12 +51,19 @@ def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
     return found
 
 
-def own_results(outputs: Sequence[Output], free: Sequence[int]) -> tuple[int, ...]:
-    """Return those of the outputs `free` that are a result of the program and nothing else is a part of."""
+def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
+    """Return those of the outputs `free` that are a whole result of the program, in its shape, and nothing else is a part of."""
+    outputs = found.outputs
     views = [output for output in outputs if isinstance(output, View) and output.of == "result"]
     uses = Counter(view.index for view in views)
-    found = [(i, outputs[i]) for i in free]
-    return tuple(i for i, o in found if o in views and isinstance(o, View) and not o.offset and uses[o.index] == 1)
+    own = []
+    for i in free:
+        output = outputs[i]
+        if not isinstance(output, View) or output.of != "result" or uses[output.index] > 1:
+            continue
+        if output.offset == 0 and tuple(found.bases[output.index].meta["val"].shape) == tuple(output.shape):
+            own.append(i)
+    return tuple(own)
 
 
 def with_strides(interface: Interface, program: Program, free: Sequence[int]) -> Interface:
