@@ -16,7 +16,7 @@ from .locations import where
 from .plan_copies import copy_call, copy_group
 from .plan_model import CallStep, GroupStep, Kind, Model, Place, Root, Step
 from .plan_views import is_view, shape_of, view_layout
-from .plan_wants import Strides, Wants, wants
+from .plan_wants import Strides, Wants, like_siblings, wants
 from .product_groups import CHOICE, product_on, strides_of
 from .reading import Untraceable
 from .strips import WINDOW
@@ -145,7 +145,8 @@ class _Reader:
 
     def _group(self, op: ir.Operation) -> None:
         ins = [self._place(value, op) for value in op.operands]
-        layouts = [self.wants.layout(result) for result in op.results]
+        wanted = [self.wants.layout(result) if self.wants.has(result) else None for result in op.results]
+        layouts = like_siblings(op, wanted, [place.layout for place in ins])
         if CHOICE in op.attributes and WINDOW not in op.attributes:
             ins, layouts = self._for_product(op, ins, layouts)
         if WINDOW in op.attributes:

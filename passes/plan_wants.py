@@ -6,6 +6,7 @@ wishes from the views to what makes the value, and from a kernel's result to its
 best what has them last.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ class Wants:
 
     bound: dict[ir.Value, Strides] = field(default_factory=dict)
     wished: dict[ir.Value, Counter[Strides]] = field(default_factory=dict)
+
+    def has(self, value: ir.Value) -> bool:
+        """Whether a value's users, or the caller, care how it lies."""
+        return value in self.bound or bool(self.wished.get(value))
 
     def layout(self, value: ir.Value, default: Layout | None = None) -> Layout:
         """The layout to make a value in: `default` (row-major) unless its users are better served by another dense one."""
@@ -82,24 +87,49 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     if ir.StringAttr(op.attributes["callee"]).value != _ATTENTION:
         return []
     # cuDNN's attention gives its result the order of dimensions that the query has: the one that was declared saves a copy.
-    order = _order(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
-    return [(operand, _in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
+    order = order_of(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
+    return [(operand, in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
 
 
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
-    """What a kernel's operands should look like: as its result, where that is transposed and the kernel itself does not. Strips
-    have their channels last."""
-    result = op.results[0]
+    """What a kernel's operands should look like: as the largest result that its users care for, where that is transposed and the
+    kernel itself does not. Strips have their channels last."""
     if WINDOW in op.attributes:
         return [(v, channels_last(shape_of(v))) for v in op.operands if len(shape_of(v)) == 4]
-    strides = found.layout(result).strides
-    order = _order(strides)
-    if order == tuple(range(len(order))) or not all(
-        _keeps_order(o.operation, len(order)) for o in op.regions[0].blocks[0].operations
-    ):
+    result = max((v for v in op.results if found.has(v)), key=bytes_of, default=op.results[0])
+    order = order_of(found.layout(result).strides)
+    if order == tuple(range(len(order))) or not keeps_order(op, len(order)):
         return []
     like = [v for v in op.operands if len(shape_of(v)) == len(order)]
-    return [(v, _in_order(shape_of(v), order)) for v in like]
+    return [(v, in_order(shape_of(v), order)) for v in like]
+
+
+def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:
+    """The layouts of a kernel's results, those that nobody cares for (None) in the order of dimensions in which most bytes that it
+    reads and writes lie, if the kernel itself does not transpose."""
+    return [layout or _like_most(op, result, layouts, operands) for result, layout in zip(op.results, layouts, strict=True)]
+
+
+def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> Layout:
+    shape = shape_of(result)
+    plain = Layout.row_major(shape)
+    orders: Counter[tuple[int, ...]] = Counter()
+    for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
+        if layout is not None and shape_of(value) == shape and layout.is_dense:
+            orders[order_of(layout.strides)] += bytes_of(value)
+    if not orders or not keeps_order(op, len(shape)):
+        return plain
+    return Layout.of(shape, in_order(shape, max(orders, key=orders.__getitem__)))
+
+
+def bytes_of(value: ir.Value) -> int:
+    """The bytes of a tensor's elements."""
+    return math.prod(shape_of(value)) * max(8, int(getattr(ir.RankedTensorType(value.type).element_type, "width", 64))) // 8
+
+
+def keeps_order(op: ir.Operation, rank: int) -> bool:
+    """Whether a kernel reads tensors of this rank dimension by dimension as it gives its results."""
+    return all(_keeps_order(o.operation, rank) for o in op.regions[0].blocks[0].operations)
 
 
 def _keeps_order(op: ir.Operation, rank: int) -> bool:
@@ -113,12 +143,12 @@ def _keeps_order(op: ir.Operation, rank: int) -> bool:
     return all(d == sorted(d) for d in dims)
 
 
-def _order(strides: Strides) -> tuple[int, ...]:
+def order_of(strides: Strides) -> tuple[int, ...]:
     """The dimensions from the outermost in memory to the innermost."""
     return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
 
-def _in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
+def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
     """The dense strides of a tensor whose dimensions lie in this order in memory."""
     strides, step = [0] * len(shape), 1
     for d in reversed(order):

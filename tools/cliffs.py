@@ -23,10 +23,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lamina.tools.cliff_finder.classes import classes
 from lamina.tools.cliff_finder.findings import Finding, append, by_operation, load, markdown, summary
 from lamina.tools.cliff_finder.graph import Graph
+from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.pool import Worker, answers
 from lamina.tools.cliff_finder.shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[1]
+_LISTS = {"classes": classes, "models": models}
 
 
 def main() -> int:
@@ -35,7 +37,10 @@ def main() -> int:
     shared.add_argument("--seed", type=int, help="of the run (default: a new one, printed)")
     shared.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where (default: cpu)")
     shared.add_argument(
-        "--what", choices=("graphs", "blocks", "classes"), default="graphs", help="drawn graphs, shallow models, or classes"
+        "--what",
+        choices=("graphs", "blocks", "classes", "models"),
+        default="graphs",
+        help="drawn graphs, shallow models, a graph of each class, or whole models",
     )
     shared.add_argument("--folder", type=Path, default=ROOT / "build/cliffs", help="where findings are kept (default: %(default)s)")
     shared.add_argument("--jobs", type=int, default=2, help="graphs compiled at the same time (default: 2)")
@@ -72,8 +77,9 @@ def _file(arguments: argparse.Namespace) -> Path:
 
 def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
     shared: dict[str, Any] = {"device": arguments.device}
-    if arguments.what == "classes":
-        questions = [{"seed": name, "graph": graph.to_json(), **shared} for name, graph in classes(arguments.device).items()]
+    if arguments.what in _LISTS:
+        listed = _LISTS[arguments.what](arguments.device)
+        questions = [{"seed": name, "graph": graph.to_json(), **shared} for name, graph in listed.items()]
     else:
         shared["blocks"] = arguments.what == "blocks"
         questions = [{"seed": f"{arguments.seed} {i}", **shared} for i in range(arguments.graphs)]

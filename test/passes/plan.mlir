@@ -361,3 +361,28 @@ func.func @main(%x: tensor<2x8x3x4xf32>, %w: tensor<8x1x1x1xf32>) -> tensor<2x8x
       : (tensor<2x8x3x8xf32>, tensor<8x1x1x1xf32>) -> tensor<2x8x3x8xf32>
   return %c : tensor<2x8x3x8xf32>
 }
+
+// -----
+
+// What nobody asks to lie in some way lies as most of what its kernel reads and writes: no kernel transposes.
+// CHECK: "plan.program"() ({
+// CHECK: "plan.launch"(%{{[0-9]+}}, %[[MASK:[0-9]+]], %[[SUM:[0-9]+]]) {kernel = @relu, label = "relu", n_out = 2 : i64} : (memref<2x4x8xf32, strided<[32, 1, 4]>>, memref<2x4x8xi8, strided<[32, 1, 4]>>, memref<2x4x8xf32, strided<[32, 1, 4]>>)
+#id3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+module {
+  func.func @main(%x: tensor<2x4x8xf32> {graph.strides = array<i64: 32, 1, 4>}) -> (tensor<2x4x8xi1>, tensor<2x4x8xf32>) {
+    %a:2 = "graph.group"(%x) ({
+    ^bb0(%in: tensor<2x4x8xf32>):
+      %e = tensor.empty() : tensor<2x4x8xi1>
+      %f = tensor.empty() : tensor<2x4x8xf32>
+      %r:2 = linalg.generic {indexing_maps = [#id3, #id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]} ins(%in : tensor<2x4x8xf32>) outs(%e, %f : tensor<2x4x8xi1>, tensor<2x4x8xf32>) {
+      ^bb0(%i: f32, %m: i1, %o: f32):
+        %c = arith.constant 0.0 : f32
+        %p = arith.cmpf ogt, %i, %c : f32
+        %y = arith.maximumf %i, %c : f32
+        linalg.yield %p, %y : i1, f32
+      } -> (tensor<2x4x8xi1>, tensor<2x4x8xf32>)
+      "graph.yield"(%r#0, %r#1) : (tensor<2x4x8xi1>, tensor<2x4x8xf32>) -> ()
+    }) {sym_name = "relu"} : (tensor<2x4x8xf32>) -> (tensor<2x4x8xi1>, tensor<2x4x8xf32>)
+    return %a#0, %a#1 : tensor<2x4x8xi1>, tensor<2x4x8xf32>
+  }
+}

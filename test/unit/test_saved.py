@@ -140,7 +140,7 @@ def test_a_backward_graph_that_reads_by_strides_gets_eagers() -> None:
 PARTS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "whole": (lambda y: (y, y * 2), (0, 1)),
     "the first of each row": (lambda y: (y[:, 0], y * 2), (1,)),
-    "another shape": (lambda y: (y.flatten(1), y * 2), (1,)),
+    "another shape, in which it is returned": (lambda y: (y.flatten(1), y * 2), (0, 1)),
     "two of one": (lambda y: (y, y.flatten(1)), ()),
 }
 

@@ -26,6 +26,7 @@ class Finding:
     smaller   the smallest graph that is slow too, as data and text, with its ratio
     note      what was done about it
     kernels   name, count and microseconds of the GPU kernels of a call, by contender
+    peak      bytes of GPU memory that calls need at most, with the model's weights, by contender
     """
 
     seed: str
@@ -40,6 +41,7 @@ class Finding:
     smaller: dict[str, Any] = field(default_factory=dict)
     note: str = ""
     kernels: dict[str, list[tuple[str, float, float]]] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:

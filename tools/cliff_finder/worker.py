@@ -98,10 +98,11 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
     number = sum(map(ord, seed))
     exact = exact_results(graph, number, device)
     runs: dict[str, Run] = {}
-    found: dict[str, Any] = {"errors": {}, "compile_seconds": {}, "failures": {}}
+    found: dict[str, Any] = {"errors": {}, "compile_seconds": {}, "failures": {}, "peak": {}}
     for name, options in PEERS.items():
         if name == "reduce-overhead" and device == "cpu":
             continue
+        held = torch.cuda.memory_allocated() if device == "cuda" else 0
         model, arguments = graph.model(number, device), graph.arguments(number, device)
         compiled = model if options is None else torch.compile(model, dynamic=False, **options)  # type: ignore[call-overload]
         run = runner(compiled, model, arguments, graph.mode)
@@ -110,8 +111,12 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
                 start = time.perf_counter()
                 found["errors"][name] = error_of(run(), exact)
                 found["compile_seconds"][name] = time.perf_counter() - start
+                if device == "cuda":
+                    torch.cuda.reset_peak_memory_stats()
                 for _ in range(SETTLED):
                     run()
+                if device == "cuda":
+                    found["peak"][name] = torch.cuda.max_memory_allocated() - held
         except Exception as error:
             if name == "eager":
                 raise

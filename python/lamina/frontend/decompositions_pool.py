@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from .half import in_f32
+from .half import in_f32, wide_dtype
 
 aten = torch.ops.aten
 
@@ -60,24 +60,54 @@ class _Window:
             padded = aten.slice.Tensor(padded, i - len(at), start, end, self.stride[i])
         return padded
 
-    def starts(self, device: torch.device) -> list[Tensor]:
-        """Where the windows start in each dimension, with the results of that dimension along it."""
-        ramps = enumerate(torch.arange(n, device=device) for n in self.out)
-        return [self.along(ramp * self.stride[i] - self.pad[i], i) for i, ramp in ramps]
+    @property
+    def covering(self) -> tuple[int, ...]:
+        """How many windows of each dimension may cover an element."""
+        return tuple((k - 1) * d // s + 1 for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True))
 
-    def places(self, at: Sequence[Tensor]) -> Tensor:
-        """The positions in the image's memory, if it is row-major, of these in each dimension."""
-        place, *rest = at
-        for n, one in zip(self.size[1:], rest, strict=True):
-            place = place * n + one
-        return place
+    def covered_by(self, i: int, back: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """For each element of a dimension, the window before the last `back` that may cover it, moved inside, and the number of the
+        tap in that dimension by which it does; -1 where it does not."""
+        place = torch.arange(self.size[i], dtype=torch.int32, device=device) + self.pad[i]
+        at = place // self.stride[i] - back
+        reach = place - at * self.stride[i]
+        tap = reach // self.dilation[i]
+        covers = (at >= 0) & (at < self.out[i]) & (tap < self.kernel[i]) & (tap * self.dilation[i] == reach)
+        return at.clamp(0, self.out[i] - 1), torch.where(covers, tap, -1)
 
-    def inside(self, at: Sequence[Tensor]) -> Tensor:
-        """Whether positions in each dimension are in the image rather than its padding."""
-        first, *rest = ((one >= 0) & (one < n) for one, n in zip(at, self.size, strict=True))
-        for one in rest:
-            first = first & one
-        return first
+    def first_inside(self, device: torch.device) -> Tensor:
+        """The number of the first tap of each window that is not padding: what eager reports for a window of -inf."""
+        number = None
+        for i, (n, d) in enumerate(zip(self.kernel, self.dilation, strict=True)):
+            outside = self.pad[i] - torch.arange(self.out[i], dtype=torch.int32, device=device) * self.stride[i]
+            tap = self.along(((outside + (d - 1)) // d).clamp(min=0), i)
+            number = tap if number is None else number * n + tap
+        assert number is not None
+        return number.to(torch.int8)
+
+    def places(self, number: Tensor) -> Tensor:
+        """The positions in the image's memory, if it is row-major, of taps by their numbers."""
+        place, rest = None, number.to(torch.int32)
+        for i in range(len(self.size)):
+            below = math.prod(self.kernel[i + 1 :])
+            start = torch.arange(self.out[i], dtype=torch.int32, device=number.device) * self.stride[i] - self.pad[i]
+            at = self.along(start, i) + rest // below * self.dilation[i]
+            rest = rest % below
+            place = at if place is None else place * self.size[i] + at
+        assert place is not None
+        return place.to(torch.int64)
+
+    def numbers(self, places: Tensor) -> Tensor:
+        """The numbers of taps by their positions in the image's memory."""
+        number, rest = None, places.to(torch.int32)
+        for i, n in enumerate(self.kernel):
+            below = math.prod(self.size[i + 1 :])
+            start = torch.arange(self.out[i], dtype=torch.int32, device=places.device) * self.stride[i] - self.pad[i]
+            tap = (rest // below - self.along(start, i)) // self.dilation[i]
+            rest = rest % below
+            number = tap if number is None else number * n + tap
+        assert number is not None
+        return number.to(torch.int8)
 
     def counts(self, i: int, include: bool) -> list[int]:
         """How many elements each window of a dimension averages over."""
@@ -94,33 +124,48 @@ class _Window:
 
 
 def _max_pool(dims: int) -> Callable[..., Any]:
-    """The greatest tap, NaN if any is, and its place in the image."""
+    """The greatest tap, NaN if any is, and its place in the image.
+
+    The place follows from the tap's number, a byte, which is what is saved for the gradient.
+    """
 
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
         if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
             return NotImplemented
         padded = window.padded(x, float("-inf"))
-        starts = window.starts(x.device)
-        best, where = None, None
-        for at in window.taps:
+        best = window.tap(padded, window.taps[0])
+        number = window.first_inside(x.device).expand(best.shape)
+        for k, at in enumerate(window.taps[1:], 1):
             tap = window.tap(padded, at)
-            here = [start + k * d for start, k, d in zip(starts, at, window.dilation, strict=True)]
-            if best is None:
-                best, where = tap, _first_inside(window, starts).expand(tap.shape)
-                continue
-            better = ((tap > best) | (tap != tap)) & window.inside(here)
-            where = torch.where(better, window.places(here), where)
+            number = torch.where((tap > best) | (tap != tap), k, number)
             best = torch.maximum(best, tap)
-        return best, where
+        return best, window.places(number)
 
     return run
 
 
-def _first_inside(window: _Window, starts: Sequence[Tensor]) -> Tensor:
-    """The place of the first tap that is not padding: what eager reports for a window of -inf."""
-    pairs = zip(starts, window.dilation, strict=True)
-    return window.places([torch.where(v < 0, v + ((-v + d - 1) // d) * d, v) for v, d in pairs])
+def _max_pool_backward(dims: int) -> Callable[..., Any]:
+    """The sum of the gradients of the windows that took an element: nothing is scattered."""
+
+    def run(grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
+        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        numbers, total = window.numbers(places), None
+        for back in itertools.product(*map(range, window.covering)):
+            term, taken, wanted, covers = grad, numbers, None, None
+            for i, k in enumerate(back):
+                at, tap = window.covered_by(i, k, x.device)
+                term, taken = (t.index_select(t.dim() + i - dims, at) for t in (term, taken))
+                tap = window.along(tap, i)
+                wanted = tap if wanted is None else wanted * window.kernel[i] + tap
+                covers = tap >= 0 if covers is None else covers & (tap >= 0)
+            term = torch.where((taken == wanted) & covers, term.to(wide_dtype(grad.dtype)), 0.0)
+            total = term if total is None else total + term
+        return None if total is None else total.to(grad.dtype)
+
+    return run
 
 
 def _avg_pool(dims: int) -> Callable[..., Any]:
@@ -189,6 +234,8 @@ def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
 POOLS: dict[Any, Callable[..., Any]] = {
     aten.max_pool2d_with_indices.default: _max_pool(2),
     aten.max_pool3d_with_indices.default: _max_pool(3),
+    aten.max_pool2d_with_indices_backward.default: _max_pool_backward(2),
+    aten.max_pool3d_with_indices_backward.default: _max_pool_backward(3),
     aten.avg_pool2d.default: _avg_pool(2),
     aten.avg_pool3d.default: _avg_pool(3),
     aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,

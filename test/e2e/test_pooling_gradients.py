@@ -1,0 +1,65 @@
+"""Gradients of max pooling are sums over the windows that took an element; they and the places are eager's."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from doors import NO_CACHE
+from torch import Tensor
+
+WINDOWS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "apart": ((2, 3, 8, 6), {"kernel_size": 2}),
+    "overlapping": ((2, 3, 9, 7), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    "every place": ((1, 2, 7, 5), {"kernel_size": 3, "stride": 1, "padding": 1}),
+    "with gaps": ((2, 1, 11, 13), {"kernel_size": 2, "stride": 5}),
+    "dilated": ((1, 3, 17, 12), {"kernel_size": 3, "stride": 2, "dilation": 2, "padding": 1}),
+    "oblong": ((3, 2, 10, 31), {"kernel_size": (1, 4), "stride": (2, 3), "padding": (0, 2)}),
+    "ceil": ((2, 3, 8, 9), {"kernel_size": 3, "stride": 2, "ceil_mode": True}),
+    "large": ((1, 1, 127, 3), {"kernel_size": (5, 3), "stride": (2, 1), "padding": (2, 1)}),
+    "one": ((1, 1, 1, 1), {"kernel_size": 1}),
+    "depth": ((1, 2, 6, 5, 7), {"kernel_size": 3, "stride": 2, "padding": 1}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_max_pool(name: str, dtype: torch.dtype) -> None:
+    shape, window = WINDOWS[name]
+    pool = F.max_pool3d if len(shape) == 5 else F.max_pool2d
+
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        result, places = pool(x, return_indices=True, **window)
+        return result * 2, places
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="lamina", options=NO_CACHE)
+    x = torch.randint(-4, 4, shape).to(dtype)  # with ties
+    x.view(-1)[::7] = float("-inf")
+    for given in (x, x.to(memory_format=torch.channels_last) if len(shape) == 4 else x * 2):
+        found, wanted = (_with_gradient(f, given) for f in (compiled, model))
+        for mine, eager in zip(found, wanted, strict=True):
+            torch.testing.assert_close(mine, eager, rtol=1e-6 if dtype == torch.float32 else 2e-2, atol=1e-6)
+
+
+def _with_gradient(f: Any, given: Tensor) -> list[Tensor]:
+    x = given.clone().requires_grad_()
+    result, places = f(x)
+    weights = torch.linspace(-1, 1, result.numel()).view(result.shape).to(result.dtype)
+    (gradient,) = torch.autograd.grad(result, x, weights)
+    return [result.detach(), places, gradient]
+
+
+def test_nan_is_taken_by_every_window() -> None:
+    """A window's place is that of its last NaN, which receives its gradient."""
+    x = torch.randn(1, 1, 6, 6)
+    x[0, 0, 2, 3] = x[0, 0, 3, 3] = float("nan")
+    torch._dynamo.reset()
+
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        result, places = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        return result, places
+
+    found, wanted = (_with_gradient(f, x) for f in (torch.compile(model, backend="lamina", options=NO_CACHE), model))
+    for mine, eager in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, eager, equal_nan=True)
