@@ -194,3 +194,18 @@ def test_a_library_has_no_gradient_of_what_needs_none(door: Door) -> None:
     exact(image.double()).square().mean().backward()
     for a, b in zip(model.parameters(), exact.parameters(), strict=True):
         torch.testing.assert_close(a.grad.double(), b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cross_entropy_saves_its_logits_and_no_wide_copy() -> None:
+    """The backward pass computes log_softmax again of logits in half precision and two numbers a row."""
+    saved: list[Tensor] = []
+
+    def loss(x: Tensor, w: Tensor, target: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy((x @ w).float(), target)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, backend="lamina", options={"cache": False})
+    x, w = (torch.randn(*shape).bfloat16().requires_grad_() for shape in ((64, 32), (32, 128)))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(t), t)[1], lambda t: t):
+        compiled(x, w, torch.randint(128, (64,)))
+    assert not [t for t in saved if t.dtype == torch.float32 and t.numel() >= 64 * 128]

@@ -66,45 +66,57 @@ def _of_pixels(
 
 
 def mm(a: Tensor, b: Tensor) -> Any:
-    """a: (m, k), b: (k, n). Rows that do not begin at multiples of 16 bytes (a vocabulary of 50257 words) keep a product from
-    tensor cores' fast path: where it pays, it is done on rows filled up with zeros."""
+    """a: (m, k), b: (k, n). Rows in memory that do not begin at multiples of 16 bytes (a vocabulary of 50257 words) keep a product
+    from tensor cores' fast path: where it pays, it is done on rows filled up with zeros."""
     wide = _filled_up(a, b)
     if wide is None:
         return NotImplemented
-    return _first_columns(aten.mm.default(*wide), b.shape[1])
+    return _first(aten.mm.default(*wide), a.shape[0], b.shape[1])
 
 
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
     wide = _filled_up(a, b)
     if wide is None:
         return NotImplemented
-    n, columns = b.shape[1], wide[1].shape[1]
+    (m, n), (rows, columns) = (a.shape[0], b.shape[1]), (wide[0].shape[0], wide[1].shape[1])
     if bias.dim() and bias.shape[-1] == n:
         bias = aten.constant_pad_nd.default(bias, [0, columns - n])
-    return _first_columns(aten.addmm.default(bias, *wide, beta=beta, alpha=alpha), n)
+    if bias.dim() == 2 and bias.shape[0] == m > 1:
+        bias = aten.constant_pad_nd.default(bias, [0, 0, 0, rows - m])
+    return _first(aten.addmm.default(bias, *wide, beta=beta, alpha=alpha), m, n)
 
 
-def _first_columns(product: Tensor, n: int) -> Tensor:
-    """Without gaps, as eager gives it; kernels that read it read the product."""
+def _first(product: Tensor, m: int, n: int) -> Tensor:
+    """Its first rows, and its first columns without gaps, as eager gives them; kernels that read it read the product."""
+    if product.shape[0] > m:
+        product = aten.slice.Tensor(product, 0, 0, m)
     return aten.clone.default(aten.slice.Tensor(product, 1, 0, n), memory_format=torch.contiguous_format)
 
 
 def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The factors with inner and last sizes that are multiples of ALIGNED; None where they are, or where it does not pay."""
+    """The factors with sizes along rows in memory that are multiples of ALIGNED; None where they are, or where it does not pay."""
     if not on_gpu(a) or a.dtype not in (torch.float16, torch.bfloat16):
         return None
     (m, k), n = a.shape, b.shape[1]
-    inner, last = -k % ALIGNED, -n % ALIGNED
-    if not (inner or last):
+    along_m, along_k = (x.stride(0) == 1 and x.stride(1) != 1 for x in (a, b))  # a's rows in memory are of m, b's of k
+    rows = -m % ALIGNED if along_m else 0
+    inner = -k % ALIGNED if along_k or not along_m else 0
+    last = -n % ALIGNED
+    if not (rows or inner or last):
         return None
-    copied = (n * k + (m * k if inner else 0) + (m * n if last else 0)) * a.itemsize
+    copied = ((n * k if inner or last else 0) + (m * k if rows or inner else 0) + (m * n if last else 0)) * a.itemsize
     if 2 * m * n * k * (1 / _SLOW - 1 / _FAST) < 2 * copied / _BANDWIDTH:
         return None
-    if b.stride(0) == 1:  # a weight, given transposed, is filled up as it lies in memory
-        wide = aten.t.default(aten.constant_pad_nd.default(aten.t.default(b), [0, inner, 0, last]))
-    else:
-        wide = aten.constant_pad_nd.default(b, [0, last, 0, inner])
-    return (aten.constant_pad_nd.default(a, [0, inner]) if inner else a), wide
+    return _padded(a, rows, inner, along_m), _padded(b, inner, last, along_k)
+
+
+def _padded(x: Tensor, rows: int, columns: int, transposed: bool) -> Tensor:
+    """A matrix with so many more rows and columns of zeros, filled up as it lies in memory."""
+    if not (rows or columns):
+        return x
+    if transposed:
+        return aten.t.default(aten.constant_pad_nd.default(aten.t.default(x), [0, rows, 0, columns]))
+    return aten.constant_pad_nd.default(x, [0, columns, 0, rows])
 
 
 def on_gpu(x: Tensor) -> bool:

@@ -87,6 +87,7 @@ def autograd(
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)
+        _without_detach(joint)
         changed = _changed(joint)
         whole = _copied(joint) if changed else joint
         results = kwargs["num_fwd_outputs"]
@@ -109,6 +110,16 @@ def autograd(
     with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         compiled = through(gm, example_inputs)
         return inference.direct(training.direct(compiled, len(example_inputs)), len(example_inputs))
+
+
+def _without_detach(joint: fx.GraphModule) -> None:
+    """Removes detach, which does nothing in a graph of both passes. The partitioner would keep its result in memory as that of a
+    call, where to compute it again from smaller tensors is nearly free (a log_softmax of half-precision logits)."""
+    for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+        kept = {user for user in node.users if user.op == "output"}
+        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=kept: user not in kept)
+        if not kept:
+            joint.graph.erase_node(node)
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:
