@@ -8,14 +8,24 @@ from .plan_views import VIEWS, is_view
 
 APART = "apart"  # the attribute of calls that take longer with a bias than without
 _WITH_BIAS, _WITHOUT = "aten.addmm.default", "aten.mm.default"
+_TILE, _MULTIPROCESSORS = 64, 128  # a side of a library's tile of a result, and what it has to fill
+_LONG = 256  # sums of so many products are worth to be split
 
 
 def add_apart(block: ir.Block) -> None:
-    """Splits products with a bias that are marked `apart` into a product and an addition, where only computations that become
-    kernels of Lamina's read them: there the addition costs nothing."""
+    """Splits products with a bias that are marked `apart` into a product and an addition: where only computations that become
+    kernels of Lamina's read them, as there the addition costs nothing, and where the result has so few tiles that a library
+    splits the sums, which it does only without a bias."""
     for op in [o.operation for o in block.operations]:
-        if op.name == "graph.extern" and APART in op.attributes and _has_bias(op) and _feeds_kernels(op.results[0]):
-            _split(op)
+        if op.name == "graph.extern" and APART in op.attributes and _has_bias(op):
+            if _feeds_kernels(op.results[0]) or _has_few_tiles(op):
+                _split(op)
+
+
+def _has_few_tiles(op: ir.Operation) -> bool:
+    """Returns whether a product has fewer tiles than a GPU has multiprocessors, each of a long sum."""
+    (m, k), n = (list(ir.RankedTensorType(op.operands[1].type).shape), ir.RankedTensorType(op.results[0].type).shape[1])
+    return k >= _LONG and -(-m // _TILE) * -(-n // _TILE) < _MULTIPROCESSORS
 
 
 def _has_bias(op: ir.Operation) -> bool:

@@ -20,12 +20,18 @@ from lamina.frontend.stages import build
 ADDMM, MM = "aten.addmm.default", "aten.mm.default"
 
 
+SMALL = ((5, 24), (40, 24), (40,), (16, 40), (16,))
+
+
 def steps(
-    fn: Callable[..., Any], dtype: torch.dtype = torch.float32, device: str = "cuda", target: str = "nvvm:sm_90a"
+    fn: Callable[..., Any],
+    dtype: torch.dtype = torch.float32,
+    device: str = "cuda",
+    target: str = "nvvm:sm_90a",
+    shapes: tuple[tuple[int, ...], ...] = SMALL,
 ) -> list[str]:
     """What the program for a function of two linear layers' tensors calls, and "launch" for each kernel."""
     with FakeTensorMode(), torch.no_grad():
-        shapes = ((5, 24), (40, 24), (40,), (16, 40), (16,))
         gm = make_fx(fn, decomposition_table=table())(*(torch.empty(s, dtype=dtype, device=device) for s in shapes))
     program = build(gm, options=Options(cache=False, tune="off"), target=target).program
     return [s.callee if isinstance(s, Call) else "launch" for s in program.steps if isinstance(s, Call | Launch)]
@@ -42,6 +48,12 @@ def test_a_bias_that_something_follows_is_added_by_its_kernel() -> None:
 def test_a_product_with_two_readers_has_its_bias_added_by_both_or_in_the_call() -> None:
     assert steps(lambda x, w, b, v, c: ((y := F.linear(x, w, b)).sin(), y.sum(0))) == [MM, "launch"]
     assert MM not in steps(lambda x, w, b, v, c: ((y := F.linear(x, w, b)), y.sin()))
+
+
+@pytest.mark.parametrize(("rows", "columns", "wanted"), [(64, 768, [MM, "launch"]), (4096, 768, [ADDMM]), (64, 16384, [ADDMM])])
+def test_a_bias_of_few_tiles_is_added_by_a_kernel(rows: int, columns: int, wanted: list[str]) -> None:
+    shapes = ((rows, 768), (columns, 768), (columns,), (1, 1), (1,))
+    assert steps(lambda x, w, b, v, c: F.linear(x, w, b), shapes=shapes) == wanted
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
