@@ -39,6 +39,13 @@ class TestMeasured:
         assert (found.state, found.recorded) == ("given up", 1) and found.why == "replays were not faster"
         assert gpu["graph_launches"] == 3 and gpu["graphs"] == 0
 
+    def test_a_little_slower_while_the_gpu_waits_for_the_host(self, gpu: FakeGpu) -> None:
+        costs = {"launch_us": 200, "kernel_us": 100, "replay_us": 100, "graph_us": 470}
+        found = self.run(gpu, busy=1, **costs)
+        assert found.why == "replays were not faster"
+        assert self.run(gpu, busy=0, **costs).state == "recorded"
+        assert self.run(gpu, busy=0, **{**costs, "graph_us": 600}).why == "replays were not faster"
+
     def test_nothing_waits_for_the_gpu(self, gpu: FakeGpu) -> None:
         gpu["late"], before = 30, gpu["synchronizations"]
         found = self.run(gpu, launch_us=200)

@@ -31,7 +31,7 @@ typedef struct {
 Record fake_launches[256], fake_nodes[256]; // launched on a stream; added to a graph
 int fake_launch_count, fake_node_count, fake_sources, fake_loads, fake_synchronizations, fake_attribute_count, fake_capturing, fake_version = 13000, fake_major = 9,
     fake_minor = 0, fake_depth, fake_relaxed_loads, fake_recording, fake_graph_launches, fake_graphs, fake_copies, fake_copy_launches, fake_changes,
-    fake_kernel_us, fake_graph_us, fake_launch_us, fake_replay_us, fake_memory_mib = 1 << 17, fake_events, fake_late;
+    fake_kernel_us, fake_graph_us, fake_launch_us, fake_replay_us, fake_memory_mib = 1 << 17, fake_events, fake_late, fake_busy;
 int fake_attributes[64][2];
 void *fake_stream;
 static char failing[64];
@@ -67,6 +67,7 @@ int cuEventElapsedTime(float *milliseconds, const double *first, const double *l
   *milliseconds = (float)((*last - *first) * 1e-3);
   return 0;
 }
+int cuStreamQuery(void *stream) { (void)stream; return fake_busy ? 600 : 0; }
 int cuEventDestroy_v2(double *event) { free(event); fake_events--; return 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = (size_t)fake_memory_mib << 20; return 0; }
 

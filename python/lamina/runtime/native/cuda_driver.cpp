@@ -75,6 +75,7 @@ Driver::Driver(const std::string &library) {
   find_if_there(record_event, "cuEventRecord");
   find_if_there(elapsed, "cuEventElapsedTime");
   find_if_there(destroy_event, "cuEventDestroy_v2");
+  find_if_there(stream_idle, "cuStreamQuery");
   if (driver_version) driver_version(&version_);
   if (!missing.empty() || version_ < kOldest)
     throw std::runtime_error("NVIDIA's driver is for CUDA " + dotted(version_) + "; Lamina needs one for CUDA " + dotted(kOldest) + " or newer" +

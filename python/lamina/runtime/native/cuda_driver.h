@@ -102,6 +102,7 @@ public:
   Result (*record_event)(EventHandle, StreamHandle) = nullptr;
   Result (*elapsed)(float *, EventHandle, EventHandle) = nullptr; // in milliseconds; kNotReady where the GPU is not yet there
   Result (*destroy_event)(EventHandle) = nullptr;
+  Result (*stream_idle)(StreamHandle) = nullptr; // kNotReady where work waits; may be absent where graphs are not
   bool has_graphs() const {
     return (capture_info || capture_info_with_edges) && create_graph && destroy_graph && add_kernel && set_node_attribute && instantiate &&
            destroy_exec && set_node && launch_graph && copy && device_memory && create_event && record_event && elapsed && destroy_event;

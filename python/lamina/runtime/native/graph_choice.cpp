@@ -15,6 +15,7 @@ constexpr int kMoves = 2;            // an argument that has moved so often is c
 constexpr int kElsewhere = 16;       // runs in a row on another stream before a recording is made there
 constexpr int kSamples = 3;          // measured runs
 constexpr double kBound = 0.25;      // share of the GPU's time that the host takes, from which a graph is tried: the caller takes time, too
+constexpr double kLossWhileWaiting = 1.25; // a caller that waits for each result has an idle GPU, too: it loses no more
 constexpr int64_t kMemoryShare = 16; // graphs take at most this part of a GPU's memory
 
 } // namespace
@@ -131,9 +132,11 @@ bool GraphChoice::replay(Context &context) {
   return true;
 }
 
-// The GPU is done sooner, or the host has less to do and the GPU loses nothing.
+// The GPU is done sooner, or the host has less to do and the GPU loses nothing: little, where it waits for the host before each run
+// anyway, for what the caller does between them.
 bool GraphChoice::pays() {
-  return replays_.device <= 0.97 * steps_.device || (replays_.host <= 0.8 * steps_.host && replays_.device <= 1.03 * steps_.device);
+  double loss = steps_.waits && replays_.waits ? kLossWhileWaiting : 1.03;
+  return replays_.device <= 0.97 * steps_.device || (replays_.host <= 0.8 * steps_.host && replays_.device <= loss * steps_.device);
 }
 
 void GraphChoice::forget() {

@@ -11,6 +11,10 @@ void Stopwatch::start(void *stream) {
     if (!first_) driver_.check(driver_.create_event(&first_, 0), "no event to measure with");
     driver_.check(driver_.create_event(&last_, 0), "no event to measure with");
   }
+  {
+    cuda::Relaxed relaxed(driver_);
+    waited_ = driver_.stream_idle && !driver_.stream_idle(stream);
+  }
   driver_.check(driver_.record_event(first_, stream), "the time cannot be taken");
   begun_ = Clock::now();
 }
@@ -30,6 +34,7 @@ bool Stopwatch::idle(Times &times) {
   driver_.check(result, "the time cannot be read");
   pending_ = false;
   ++times.count;
+  times.waits &= waited_;
   times.host = std::min(times.host, host_);
   times.device = std::min(times.device, double(milliseconds) * 1e-3);
   return true;

@@ -8,9 +8,10 @@
 
 namespace lamina {
 
-// The least of some measurements, in seconds.
+// The least of some measurements, in seconds. `waits`: whether the GPU had nothing to do when each of them began.
 struct Times {
   int count = 0;
+  bool waits = true;
   double host = std::numeric_limits<double>::infinity(), device = host;
 };
 
@@ -37,7 +38,7 @@ private:
   cuda::EventHandle first_ = nullptr, last_ = nullptr;
   Clock::time_point begun_;
   double host_ = 0;
-  bool pending_ = false;
+  bool pending_ = false, waited_ = false;
 };
 
 } // namespace lamina
