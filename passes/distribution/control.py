@@ -9,8 +9,8 @@ from torch_mlir.dialects import memref, scf
 
 from ..squares_shared import SHARED
 from .divisors import constant
-from .threads import barrier
-from .values import Spread, element_of, elements, has_blocks, together, vector_type
+from .threads import WARP, Shape, barrier
+from .values import Spread, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -71,30 +71,68 @@ def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[i
 
 
 def combine(k: "Kernel", op: ir.Operation) -> None:
-    """The teams' parts meet in shared memory; every team reads them all, in order."""
-    combine = ir.StringAttr(op.attributes["combine"]).value
+    """What the teams have found, joined: by shuffles among the teams of a warp, then in shared memory, which every thread reads."""
+    name = ir.StringAttr(op.attributes["combine"]).value
     mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
-    parts = [elements(p) if has_blocks(op) else [p] for p in mine]
-    shape, at = k.shape, k.at
-    slot = k.shared(shape.cta * len(parts) * len(parts[0]), element_of(op.operands[0].type))
-    if k.depth:
-        barrier()
-    flat = [e for p in parts for e in p]
-    for i, e in enumerate(flat):
-        memref.store(e, slot, [at.add(k.thread, i * shape.cta)])
-    barrier()
-    lane, totals = at.modulo(k.thread, shape.threads), []
-    for i, e in enumerate(flat):
-        seen = [memref.load(slot, [at.add(lane, i * shape.cta + t * shape.threads)]) for t in range(shape.teams)]
-        total = seen[0]
-        for x in seen[1:]:
-            total = ir.Operation.create(combine, results=[e.type], operands=[total, x]).results[0]
-        totals.append(total)
+    found = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
+
+    def join(a: ir.Value, b: ir.Value) -> ir.Value:
+        return ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
+
+    groups = k.shape.teams
+    if (together_in_warp := _teams_of_warp(k.shape)) > 1:
+        groups //= together_in_warp
+        found = [_among_teams(k, e, join) for e in found]
+    totals = found if groups == 1 else _among_groups(k, found, groups, join)
     if not has_blocks(op):
         k.held[op.results[0]] = totals[0]
         return
-    n = shape.vec
+    n = k.shape.vec
     k.held[op.results[0]] = Spread(tuple(together(totals[i : i + n]) for i in range(0, len(totals), n)))
+
+
+def _teams_of_warp(shape: Shape) -> int:
+    """How many teams a warp has, where all warps have as many whole ones; otherwise 1."""
+    inside = WARP // shape.threads if WARP % shape.threads == 0 else 1
+    return inside if shape.teams % inside == 0 else 1
+
+
+def _among_teams(k: "Kernel", value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """A value of each team of a warp, joined in pairs, pairs of pairs, ...: every lane has the total of its place in a team."""
+    step = WARP // 2
+    while step >= k.shape.threads:
+        value = join(value, k.exchange.from_lane(value, step))
+        step //= 2
+    return value
+
+
+def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Callable[[ir.Value, ir.Value], ir.Value]) -> list[ir.Value]:
+    """Values of each group of threads (a team, or the teams of a warp, which all know theirs), joined in order by every thread."""
+    shape, at = k.shape, k.at
+    width = shape.cta // groups
+    lane, group = at.modulo(k.thread, shape.threads), at.over(k.thread, width)
+    each = groups * shape.threads
+    slot = k.shared(each * len(found), found[0].type)
+    if k.depth:
+        barrier()
+    place = at.add(at.times(group, shape.threads), lane)
+
+    def store() -> None:
+        for i, e in enumerate(found):
+            memref.store(e, slot, [at.add(place, i * each)])
+
+    if width == shape.threads:
+        store()
+    else:
+        k.exchange.where(at.below(at.modulo(k.thread, width), shape.threads), store)
+    barrier()
+    totals = []
+    for i in range(len(found)):
+        total, *rest = (memref.load(slot, [at.add(lane, i * each + g * shape.threads)]) for g in range(groups))
+        for part in rest:
+            total = join(total, part)
+        totals.append(total)
+    return totals
 
 
 def branch(k: "Kernel", op: ir.Operation) -> None:

@@ -145,6 +145,42 @@ func.func private @columns(%x: memref<64x32xf32>, %o: memref<32xf32>) attributes
 
 // -----
 
+// Eight teams in a warp: shuffles join what they have found, and shared memory what the two warps have.
+// CHECK-LABEL: gpu.func @columns_of_warps
+// CHECK: scf.for
+// CHECK: gpu.shuffle xor
+// CHECK: arith.addf
+// CHECK: gpu.shuffle xor
+// CHECK: arith.addf
+// CHECK: gpu.shuffle xor
+// CHECK: arith.addf
+// CHECK: scf.if
+// CHECK: memref.store
+// CHECK: gpu.barrier
+// CHECK-COUNT-2: memref.load
+// CHECK: arith.addf
+// CHECK-NOT: memref.load
+func.func private @columns_of_warps(%x: memref<64x4xf32>, %o: memref<4xf32>) attributes {tile.grid = 1 : i64, tile.threads = 4 : i64, tile.vec = 1 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 16 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %flat = memref.reinterpret_cast %x to offset: [0], sizes: [256], strides: [1] : memref<64x4xf32> to memref<256xf32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant dense<0.0> : vector<4xf32>
+  %part = scf.for %i = %c0 to %c64 step %c1 iter_args(%acc = %none) -> (vector<4xf32>) {
+    %at = arith.muli %i, %c4 : index
+    %a = vector.transfer_read %flat[%at], %zero {in_bounds = [true]} : memref<256xf32>, vector<4xf32>
+    %next = arith.addf %acc, %a : vector<4xf32>
+    scf.yield %next : vector<4xf32>
+  } {tile.shared}
+  %sum = "tile.combine"(%part) {combine = "arith.addf"} : (vector<4xf32>) -> vector<4xf32>
+  vector.transfer_write %sum, %o[%c0] {in_bounds = [true]} : vector<4xf32>, memref<4xf32>
+  return
+}
+
+// -----
+
 // Runs whose lengths are multiples of vec: a division an access says where it is; lanes that jump alone are one element.
 // CHECK-LABEL: gpu.func @runs
 // CHECK: %[[TURN:.*]] = arith.divui %{{.*}}, %c64
