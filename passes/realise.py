@@ -79,10 +79,9 @@ class Realised:
 
     def generic(self, op: ir.Operation) -> Generic | None:
         if op not in self.generics:
-            try:
-                self.generics[op] = Generic.read(op)
-            except NotAffine:
+            if (read := Generic.read_affine(op)) is None:
                 return None
+            self.generics[op] = read
         return self.generics[op]
 
     def _uses(self) -> dict[ir.Value, Use]:
