@@ -43,8 +43,8 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
     wanted: dict[ir.Value, int] = {}
     found: dict[ir.Value, int] = {}
     for op in reversed(ops):
-        for v, dim in wanted_images(op).items():
-            wanted.setdefault(v, dim)
+        for v, innermost in wanted_images(op).items():
+            wanted.setdefault(v, innermost)
         dim = next((wanted[v] for v in op.results if v in wanted), None)
         if dim is None:
             continue
