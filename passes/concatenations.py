@@ -14,7 +14,11 @@ def part_extent(space: Space, merged: Merged, vector: Axis) -> int:
     0 where there are none, or where no part takes more than one load, which costs less than a branch."""
     choices = [c for r in space.results for e in walk(r.expr) if (c := choice_of(e))]
     found = [(ends, yes, no) for bound, yes, no in choices if (ends := ends_along(bound, merged, vector))]
-    loads = [sum(isinstance(x, Load) and vector in {merged.axis_of.get(a, a) for a in x.free} for x in walk(part)) for _, *parts in found for part in parts]
+    loads = [
+        sum(isinstance(x, Load) and vector in {merged.axis_of.get(a, a) for a in x.free} for x in walk(part))
+        for _, *parts in found
+        for part in parts
+    ]
     return math.gcd(vector.extent, *(n for ends, *_ in found for n in ends)) if max(loads, default=0) > 2 else 0
 
 

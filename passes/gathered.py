@@ -1,4 +1,4 @@
-"""Images that are gathered from, on the way to a library that takes its images with their channels last.
+"""Images that are gathered from, or concatenated, on the way to a library that takes its images with their channels last.
 
 A gather that writes channels last from an image whose rows are last in memory reads a whole sector for each element. The image is
 no larger than what is gathered from it: stored once with its channels last, threads read channels side by side.
@@ -12,6 +12,8 @@ from torch_mlir import ir
 from .generics import empty, generic, with_body
 from .orders import Read, Strides, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
 from .reading import shape_of
+
+_SECTOR = 256  # bits that memory delivers at once
 
 
 def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
@@ -30,7 +32,7 @@ def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
             continue
         if chain and min(map(width, chain)) <= width(source):
             continue
-        users = [chain[-1].owner] if chain else [op for op in ops if (taken := extracted(op)) and taken[0] == v]
+        users = [chain[-1].owner] if chain else [op for op in ops if _moves(op, v)]
         if source not in copies:
             copies[source] = _copy(source, block, users[0].location)
         for user in users:
@@ -38,8 +40,9 @@ def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
 
 
 def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
-    """Returns the values that are gathered from and no larger than what is gathered, with the dimension that the library which
-    takes the result wants innermost. Between these may be other gathers, and what is computed element by element."""
+    """Returns the values that are gathered from and no larger than what is gathered, and parts of concatenations, with the
+    dimension that the library which takes the result wants innermost, of a sector at least. Between these may be others, and what
+    is computed element by element."""
     wanted: dict[ir.Value, int] = {}
     found: dict[ir.Value, int] = {}
     for op in reversed(ops):
@@ -53,10 +56,13 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
             if dim in at and math.prod(shape_of(source)) <= math.prod(shape_of(op.results[0])):
                 found[source] = wanted.setdefault(source, at.index(dim))
             continue
+        if op.name == "tensor.concat":
+            found.update({v: wanted.setdefault(v, dim) for v in op.operands})
+            continue
         for v, loops in (map_of(op, read) or {}).items():
             if dim in loops:
                 wanted.setdefault(v, loops.index(dim))
-    return found
+    return {v: dim for v, dim in found.items() if shape_of(v)[dim] * width(v) >= _SECTOR}
 
 
 def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
@@ -73,6 +79,11 @@ def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
     return source, [loops.get(i) for i in at]
 
 
+def _moves(op: ir.Operation, v: ir.Value) -> bool:
+    """Whether an op gathers from a value, or concatenates it."""
+    return (op.name == "tensor.concat" and v in list(op.operands)) or ((taken := extracted(op)) is not None and taken[0] == v)
+
+
 def _copy(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
     """A generic that yields the elements of `source`, behind what makes it."""
     type_ = ir.RankedTensorType(source.type)
@@ -86,7 +97,7 @@ def _copy(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
 
 def _replace(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
     """Lets an op, and what its body extracts, read the copy."""
-    for op in (user, *(o.operation for o in user.regions[0].blocks[0].operations)):
+    for op in (user, *(o.operation for region in user.regions for o in region.blocks[0].operations)):
         for i, operand in enumerate(op.operands):
             if operand == source:
                 op.operands[i] = copy

@@ -76,3 +76,21 @@ func.func @main(%x: tensor<4x32x16x64xf32> {graph.strides = array<i64: 32768, 1,
   %z = "graph.extern"(%down, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, reason = "library", strides = [array<i64: 65536, 1, 2048, 32>]} : (tensor<4x32x32x64xf32>, tensor<32x32x1x1xf32>) -> tensor<4x32x32x64xf32>
   return %y, %z : tensor<4x32x32x64xf32>, tensor<4x32x32x64xf32>
 }
+
+// -----
+
+// Parts of a concatenation are laid out by kernels that transpose; what already lies so is read as it is.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[COPY:.*]] = "graph.group"(%arg0)
+// CHECK: "graph.group"(%[[COPY]], %arg1)
+// CHECK: tensor.concat
+// ANYWHERE-LABEL: func.func @main
+// ANYWHERE: "graph.group"(%arg0, %arg1)
+// PLAN: "plan.program"
+// PLAN: "plan.launch"({{.*}}) {{.*}} : (memref<4x32x16x64xbf16>, memref<4x32x16x64xbf16, strided<[32768, 1, 2048, 32]>>)
+// PLAN: "plan.launch"({{.*}}) {{.*}} : (memref<4x32x16x64xbf16, strided<[32768, 1, 2048, 32]>>, memref<4x32x16x64xbf16, strided<[32768, 1, 2048, 32]>>,
+func.func @main(%x: tensor<4x32x16x64xbf16>, %y: tensor<4x32x16x64xbf16> {graph.strides = array<i64: 32768, 1, 2048, 32>}, %w: tensor<32x64x1x1xbf16>) -> tensor<4x32x16x64xbf16> {
+  %both = tensor.concat dim(1) %x, %y : (tensor<4x32x16x64xbf16>, tensor<4x32x16x64xbf16>) -> tensor<4x64x16x64xbf16>
+  %z = "graph.extern"(%both, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, reason = "library", strides = [array<i64: 32768, 1, 2048, 32>]} : (tensor<4x64x16x64xbf16>, tensor<32x64x1x1xbf16>) -> tensor<4x32x16x64xbf16>
+  return %z : tensor<4x32x16x64xbf16>
+}
