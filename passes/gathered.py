@@ -5,13 +5,13 @@ no larger than what is gathered from it: stored once with its channels last, thr
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
 from .generics import empty, generic, with_body
 from .orders import Read, Strides, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
-from .reading import shape_of
+from .reading import producer, shape_of
 
 _SECTOR = 256  # bits that memory delivers at once
 
@@ -63,6 +63,45 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
             if dim in loops:
                 wanted.setdefault(v, loops.index(dim))
     return {v: dim for v, dim in found.items() if shape_of(v)[dim] * width(v) >= _SECTOR}
+
+
+def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
+    """Returns the value in the narrowest type that `v` is computed of by gathers alone, where it is computed and takes no more than
+    half the memory that `v` would; None where there is none, or more than one."""
+    sources: dict[ir.Value, None] = {}
+    stack, seen = [v], {v}
+    while stack:
+        made = stack.pop().owner
+        taken = extracted(made)
+        used = [taken[0]] if taken else list(map_of(made, read) or ())
+        if taken and not is_memory(taken[0]) and not _gathers(taken[0], read):
+            sources[taken[0]] = None
+            continue
+        for x in used:
+            if x not in seen and not is_memory(x):
+                seen.add(x)
+                stack.append(x)
+    if len(sources) != 1:
+        return None
+    chain = chain_of(next(iter(sources)), read)
+    source = min(chain, key=width, default=None)
+    fits = source is not None and 2 * math.prod(shape_of(source)) * width(source) <= math.prod(shape_of(v)) * width(v)
+    return source if fits else None
+
+
+def _gathers(v: ir.Value, read: Read) -> bool:
+    """Whether a value is mapped from what is gathered."""
+    stack, seen = [v], {v}
+    while stack:
+        op = producer(stack.pop())
+        if op is None:
+            continue
+        if extracted(op) is not None:
+            return True
+        new = [x for x in map_of(op, read) or () if x not in seen]
+        seen.update(new)
+        stack += new
+    return False
 
 
 def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:

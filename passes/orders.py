@@ -8,6 +8,8 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 
+from .affine import row_major
+from .extern_calls import declared_strides
 from .plan_views import view_layout
 from .reading import Generic, producer, shape_of
 from .trace import VIEWS
@@ -96,3 +98,23 @@ def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[in
     for view in reversed(views):
         layout = view_layout(view, layout) if layout is not None else None
     return None if layout is None else tuple(s for s in layout.strides if isinstance(s, int))
+
+
+def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
+    """What the function says of its arguments' layouts: `graph.strides`."""
+    function = block.owner.operation
+    if "arg_attrs" not in function.attributes:
+        return {}
+    return {
+        argument: tuple(ir.DenseI64ArrayAttr(named["graph.strides"]))
+        for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
+        if "graph.strides" in named
+    }
+
+
+def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
+    op = producer(value)
+    if value in given:
+        return given[value]
+    return declared_strides(value) if op is not None and op.name == "graph.extern" else row_major(shape_of(value))

@@ -267,3 +267,14 @@ def test_parts_are_laid_out_before_they_are_concatenated() -> None:
     inputs = x(2, 32, 32, 16, dtype=BF16), x(2, 64, 32, 16, dtype=BF16), x(32, 96, 1, 1, dtype=BF16)
     *_, joined, _ = run(lambda a, b, w: F.conv2d(torch.cat([a.relu(), b], 1), w), *inputs).results
     assert {n for t in joined.loads for n in t.accesses} == {16}
+
+
+def test_what_is_small_is_stored_before_it_is_interpolated() -> None:
+    """An activation and a bias are computed once for each pixel of the small image, in its own type."""
+
+    def decoded(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+        small = ((a + b.view(-1, 1, 1)).relu() * b.view(-1, 1, 1) + 1).clamp(max=3)
+        return F.conv2d(F.interpolate(small, scale_factor=2, mode="bilinear"), w)
+
+    found = run(decoded, _last(2, 32, 32, 16), x(32, dtype=BF16), x(32, 32, 1, 1, dtype=BF16)).results
+    assert sum(n for t in found[0].stores for n in t.accesses.values()) <= 2 * 32 * 32 * 16 // 8 + 32 * 32
