@@ -35,8 +35,9 @@ class Depthwise(Pass):
 
     Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
     has the channels last, is a group marked `graph.window`: a sum over the window in f32, with the group that alone reads it where
-    that computes element by element. Its weight is put in order by a group of its own, with the channels last and in f32: threads
-    have channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it (passes/strips.py).
+    that computes element by element, an image or rows of its channels. Its weight is put in order by a group of its own, with the
+    channels last and in f32: threads have channels side by side, and convert no number of the weight twice. lamina-tile makes
+    strips of it (passes/strips.py).
     Sums of several channels, or several features of each, are over the window and the channels of their group.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
