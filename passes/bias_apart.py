@@ -17,9 +17,9 @@ def add_apart(block: ir.Block) -> None:
     kernels of Lamina's read them, as there the addition costs nothing, and where the result has so few tiles that a library
     splits the sums, which it does only without a bias."""
     for op in [o.operation for o in block.operations]:
-        if op.name == "graph.extern" and APART in op.attributes and _has_bias(op):
-            if _feeds_kernels(op.results[0]) or _has_few_tiles(op):
-                _split(op)
+        apart = op.name == "graph.extern" and APART in op.attributes and _has_bias(op)
+        if apart and (_feeds_kernels(op.results[0]) or _has_few_tiles(op)):
+            _split(op)
 
 
 def _has_few_tiles(op: ir.Operation) -> bool:

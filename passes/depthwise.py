@@ -13,6 +13,7 @@ from lamina.core.errors import CompileError
 from .base import Pass
 from .convolution_products import in_strips_unmeasured
 from .generics import empty, generic, sums_of_products, with_body
+from .image_rows import as_image, as_rows, image_type, is_rows
 from .layout import CONVOLUTION, channels_last
 from .locations import fused, model_ops, op_word, where
 from .one_row import row_added, row_dropped, with_row, without_row
@@ -34,8 +35,9 @@ class Depthwise(Pass):
 
     Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
     has the channels last, is a group marked `graph.window`: a sum over the window in f32, with the group that alone reads it where
-    that computes element by element. Its weight is put in order by a group of its own, with the channels last and in f32: threads
-    have channels side by side, and convert no number of the weight twice. lamina-tile makes strips of it (passes/strips.py).
+    that computes element by element, an image or rows of its channels. Its weight is put in order by a group of its own, with the
+    channels last and in f32: threads have channels side by side, and convert no number of the weight twice. lamina-tile makes
+    strips of it (passes/strips.py).
     Sums of several channels, or several features of each, are over the window and the channels of their group.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
@@ -197,7 +199,7 @@ def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> Non
     for old, now in zip((group or op).results, new.results, strict=True):
         if now.type != old.type:
             with new.location, ir.InsertionPoint(group or op):
-                now = row_dropped(now)
+                now = row_dropped(now) if shape_of(old) == without_row(shape_of(now)) else as_rows(now, old.type)
         old.replace_all_uses_with(now)
     for gone in (group, op):
         if gone is not None:
@@ -222,8 +224,9 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:
     """The group that would stand for a call and its reader, beside them. Images of one row, from which the reader has dropped that
-    dimension, have it here, so that they lie in memory as images do."""
-    flat = without_row(tuple(convolution.result.shape))
+    dimension, have it here, so that they lie in memory as images do; rows of channels that the reader makes of an image are one."""
+    image = tuple(convolution.result.shape)
+    flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     bias = [] if convolution.bias is None else [convolution.bias]
     given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
@@ -235,10 +238,23 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution
         made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:
             return [made]
-        return [row_added(v) if shape_of(v) == flat else v for v in copy_body(group, {**inner, op.results[0]: made})]
+        return [imaged(v) for v in copy_body(group, {**inner, op.results[0]: made})]
+
+    def imaged(v: ir.Value) -> ir.Value:
+        if shape_of(v) == flat:
+            return row_added(v)
+        return as_image(v, image) if rows(v) else v
+
+    def rows(v: ir.Value) -> bool:
+        return shape_of(v) != image and is_rows(image, shape_of(v))
+
+    def type_of(v: ir.Value) -> ir.Type:
+        if shape_of(v) == flat:
+            return with_row(v.type)
+        return image_type(image, v.type) if rows(v) else v.type
 
     with location, ir.InsertionPoint(group or op):
-        results = [with_row(v.type) if shape_of(v) == flat else v.type for v in (group or op).results]
+        results = [type_of(v) for v in (group or op).results]
         operands = [row_added(v) if v in after and shape_of(v) == flat else v for v in given]
         new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", body)
     new.attributes[WINDOW] = ir.UnitAttr.get()

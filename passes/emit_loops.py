@@ -1,12 +1,13 @@
 """The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
-from . import emit_windows, online
+from . import emit_parts, emit_windows, online
 from .accumulators import Accumulators
 from .affine import Affine, Axis
 from .cascades import Cut, cascade, cut
@@ -151,7 +152,11 @@ class Loops:
             self._nest(nest, i)
         for r, flat in self.results:
             if not r.full or not self.space.columns:
-                self.b.store(r.expr, flat, r.dtype, r.at)
+                store = partial(self.b.store, r.expr, flat, r.dtype, r.at)
+                if self.plan.by_parts:
+                    emit_parts.store_in_parts(self.b, self.plan.config.lanes, r.expr, store)
+                else:
+                    store()
         self.b.kept = {}
 
     def _nest(self, nest: Nest, order: int) -> None:

@@ -31,6 +31,8 @@ class Blocks(Scopes):
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads whose next row is fetched early, and how many elements away that is
         self.window: emit_access.Window | None = None  # of the loop over rows that start amid an access
+        self.decided: dict[Expr, Expr] = {}  # choices that a branch has made, and what was chosen
+        self.known: Guard = ()  # what holds in the branch
         self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # transposed in scratch memory: where, and the row
 
     # -- where a value belongs
@@ -111,7 +113,8 @@ class Blocks(Scopes):
             top = stack[-1]
             memo = self.stack[self.depth(top)].memo
             if top not in memo:
-                waiting = [a for a in reversed(top.args) if a not in self.stack[self.depth(a)].memo] if top not in self.kept else []
+                args = () if top in self.kept else (self.decided[top],) if top in self.decided else top.args
+                waiting = [a for a in reversed(args) if a not in self.stack[self.depth(a)].memo]
                 if waiting:
                     stack += waiting
                     continue
@@ -122,6 +125,8 @@ class Blocks(Scopes):
     def _make(self, e: Expr, memo: dict[Any, ir.Value]) -> None:
         if e in self.kept:
             memo[e] = self._read_kept(e)
+        elif e in self.decided:
+            memo[e] = self.block(self.decided[e]) if self.is_block(e) else self.value(self.decided[e])
         else:
             with self.point(self.depth(e)):
                 memo[e] = self._emit(e)
@@ -238,8 +243,8 @@ class Blocks(Scopes):
             return self.from_memory(vector.transfer_read(type_, square, [row, self.number(0)], minor, pad, in_bounds=inside), dtype)
         mask = self.stack[-1].mask
         self._check(e, True)
-        if e.guard:
-            inside = self._condition(e.guard, True)
+        if guard := tuple(x for x in e.guard if x.message or not x.implied_by(self.known)):
+            inside = self._condition(guard, True)
             mask = inside if mask is None else arith.andi(mask, inside)
         if e in self.ahead and emit_access.contiguous(self, at):
             self._fetch(flat, self.index(e.at), self.ahead[e])

@@ -1,6 +1,7 @@
 """lamina-fuse: linalg and tensor ops become `graph.group`s, one kernel each."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from torch_mlir import ir
@@ -13,10 +14,11 @@ from .affine import row_major
 from .base import Pass
 from .bias_apart import add_apart
 from .copying import copy_ops
+from .gathered import copy_gathered
 from .grouping import Group, Grouping, Node, trace_node
 from .locations import decomposed_op, fused, model_ops, op_word, where
 from .reading import Generic, Untraceable, producer, shape_of
-from .realise import OUTSIDE, Realised, _reads
+from .realise import OUTSIDE, Realised, _reads, given_strides, memory_strides
 from .space import find_space
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # what these hold is no part of what a kernel computes
@@ -33,7 +35,8 @@ class Fuse(Pass):
     that saves bytes. Values that are cheaper to compute again than to store are computed again. A group is named by the
     model's first five ops in it, what was decomposed or found by a pattern being one: "add_layer_norm", "gelu_mul".
     A product with a bias that is marked `apart` becomes one without and an addition, where groups alone read it: these then
-    compute the addition, too.
+    compute the addition, too. On a GPU, an image that is gathered from, or concatenated, before a library that takes its channels
+    last is copied first where it lies otherwise.
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
@@ -52,8 +55,11 @@ class Fuse(Pass):
     def run(self, module: ir.Module) -> None:
         for op in module.body.operations:
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
-                add_apart(op.operation.regions[0].blocks[0])
-                _Rewrite(op.operation.regions[0].blocks[0], self).run()
+                block = op.operation.regions[0].blocks[0]
+                add_apart(block)
+                if self.balance:
+                    copy_gathered(block, partial(memory_strides, given=given_strides(block)), Generic.read_affine)
+                _Rewrite(block, self).run()
 
 
 def find_groups(block: ir.Block, given: Fuse) -> tuple[Realised, list[Group]]:

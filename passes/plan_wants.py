@@ -16,7 +16,8 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 
 from .layout import CONVOLUTIONS, channels_last
-from .plan_views import groups, is_view, shape_of, walked_dims
+from .plan_views import groups, is_view, shape_of, view_layout, walked_dims
+from .products import PRODUCTS
 from .strips import WINDOW
 
 Strides = tuple[int, ...]
@@ -60,7 +61,9 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
-        if op.name == "tensor.collapse_shape" and not found.wished.get(out):  # what libraries wish lies side by side too
+        if (
+            op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out)
+        ):  # what libraries wish lies so, too
             found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
         if out in found.bound and (strides := _before(op, found.bound[out])) is not None:
             found.bound.setdefault(source, strides)
@@ -154,6 +157,33 @@ def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
     for d in reversed(order):
         strides[d], step = step, step * shape[d]
     return tuple(strides)
+
+
+def _is_free(value: ir.Value) -> bool:
+    """Whether a view of what a kernel makes needs no copy where the kernel makes it row-major: products read it as it lies then."""
+    if not _feeds_products(value):
+        return False
+    views: list[ir.Operation] = []
+    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
+        views.append(value.owner)
+        value = value.owner.operands[0]
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "graph.group":
+        return False
+    layout: Layout | None = Layout.row_major(shape_of(value))
+    for view in reversed(views):
+        layout = view_layout(view, layout) if layout is not None else None
+    return layout is not None
+
+
+def _feeds_products(value: ir.Value) -> bool:
+    """Whether products alone read a value, or views of it."""
+    users = [use.owner.operation for use in value.uses]
+    return bool(users) and all(
+        _feeds_products(user.results[0])
+        if user.name != "linalg.generic" and len(user.results) == 1 and is_view(user)
+        else user.name == "graph.extern" and ir.StringAttr(user.attributes["callee"]).value in PRODUCTS
+        for user in users
+    )
 
 
 def _before(op: ir.Operation, strides: Strides) -> Strides | None:

@@ -62,6 +62,14 @@ class Generic:
         return {a: i for i, a in enumerate(self.block.arguments)}
 
     @staticmethod
+    def read_affine(op: ir.Operation) -> "Generic | None":
+        """`read`, or None where a map is not affine in the loops."""
+        try:
+            return Generic.read(op)
+        except NotAffine:
+            return None
+
+    @staticmethod
     def read(op: ir.Operation) -> "Generic":
         operands = list(op.operands)
         maps = tuple(tuple(_linear(e) for e in a.value.results) for a in op.attributes["indexing_maps"])

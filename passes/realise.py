@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from .affine import Affine, NotAffine, SplitAxis, row_major
+from .affine import Affine, NotAffine, SplitAxis
 from .axes import Axes, splitting
 from .expressions import Expr, Load
-from .extern_calls import declared_strides
+from .gathered import gathered_source
 from .mixed_orders import orders_of
+from .orders import given_strides, memory_strides
 from .reading import Generic, Untraceable, element_type, producer, shape_of
 from .trace import VIEWS, Tracer
 
@@ -79,10 +80,9 @@ class Realised:
 
     def generic(self, op: ir.Operation) -> Generic | None:
         if op not in self.generics:
-            try:
-                self.generics[op] = Generic.read(op)
-            except NotAffine:
+            if (read := Generic.read_affine(op)) is None:
                 return None
+            self.generics[op] = read
         return self.generics[op]
 
     def _uses(self) -> dict[ir.Value, Use]:
@@ -174,7 +174,18 @@ class Realised:
             return self._worth_storing_for_taps(v, cost)
         if self.balance and len(users) == 2 and self._waits(users[1][0], users[0][0]) and self._drop(v):
             return False
-        return len(users) > 1 and (cost > CHEAP or read > 1.25 * bytes_of(v))
+        if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
+            return False
+        source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
+        return source is None or self._worth_storing_still(op, v, source)
+
+    def _worth_storing_still(self, op: ir.Operation, v: ir.Value, source: ir.Value) -> bool:
+        """Stores what `v` is gathered from, and returns whether `v` is then worth it, too."""
+        self.add(source)
+        for between in self.ops[self.position[source.owner] + 1 : self.position[op] + 1]:
+            costs = self._cost(between) if any(w in self._inlined for w in between.results) else (0, 0)
+            self._inlined.update((w, costs) for w in between.results if w in self._inlined)
+        return self._worth_storing(op, v)
 
     def _waits(self, user: ir.Operation, first: ir.Operation) -> bool:
         """Whether `user` waits for a library's call that waits for `first`, so that they are never one kernel."""
@@ -258,26 +269,6 @@ class Realised:
 
 def _own_cost(op: ir.Operation) -> int:
     return sum(COST.get(o.operation.name, 1) for region in op.regions for block in region.blocks for o in block.operations)
-
-
-def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
-    """What the function says of its arguments' layouts: `graph.strides`."""
-    function = block.owner.operation
-    if "arg_attrs" not in function.attributes:
-        return {}
-    return {
-        argument: tuple(ir.DenseI64ArrayAttr(named["graph.strides"]))
-        for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
-        if "graph.strides" in named
-    }
-
-
-def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
-    op = producer(value)
-    if value in given:
-        return given[value]
-    return declared_strides(value) if op is not None and op.name == "graph.extern" else row_major(shape_of(value))
 
 
 def _is_splat(op: ir.Operation) -> bool:

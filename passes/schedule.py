@@ -49,7 +49,7 @@ class Schedule:
     """vector: the axis whose neighbours share a block (None: scalar code). outer: row axes of the grid; chunked: a row axis of
     which one program takes `chunk` iterations; inner: row axes that a program runs over whole. crossed: the axis that is
     contiguous in memory read across the vector axis; squares of it are transposed through scratch memory. shift: where rows start
-    amid accesses."""
+    amid accesses. by_parts: every block lies in one part of what is concatenated."""
 
     config: BlockConfig
     merged: Merged
@@ -60,6 +60,7 @@ class Schedule:
     inner: tuple[Axis, ...]
     crossed: Axis | None = None
     shift: Shift | None = None
+    by_parts: bool = False
 
     @property
     def grid_axes(self) -> tuple[tuple[Axis, int], ...]:

@@ -11,6 +11,7 @@ from lamina.schedules.rows import CLUSTER, Rows, Triton, read
 
 from .affine import Axis
 from .coalesce import Merged, coalesce
+from .concatenations import part_extent
 from .contraction import Unfit
 from .flatten import flatten
 from .locations import where
@@ -91,6 +92,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
             if config.cluster > 1 and _ctas(merged, device) == 1:
                 raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
+    by_parts = False
     if crossed is not None:
         config = nvvm.squares(vec)
     elif has_scans(space):
@@ -100,8 +102,10 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
+        of_part = nvvm.of_part(config, part_extent(space, merged, vector))
+        by_parts, config = of_part is not None, of_part or config
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-    return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed)
+    return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)
 
 
 def _pointwise(

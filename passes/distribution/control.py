@@ -15,6 +15,8 @@ from .values import Spread, elements, has_blocks, together, vector_type
 if TYPE_CHECKING:
     from .kernel import Kernel
 
+Join = Callable[[ir.Value, ir.Value], ir.Value]
+
 
 def loop(k: "Kernel", op: ir.Operation) -> None:
     low, high, step, *inits = op.operands
@@ -97,7 +99,7 @@ def _teams_of_warp(shape: Shape) -> int:
     return inside if shape.teams % inside == 0 else 1
 
 
-def _among_teams(k: "Kernel", value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+def _among_teams(k: "Kernel", value: ir.Value, join: Join) -> ir.Value:
     """A value of each team of a warp, joined in pairs, pairs of pairs, ...: every lane has the total of its place in a team."""
     step = WARP // 2
     while step >= k.shape.threads:
@@ -106,7 +108,7 @@ def _among_teams(k: "Kernel", value: ir.Value, join: Callable[[ir.Value, ir.Valu
     return value
 
 
-def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Callable[[ir.Value, ir.Value], ir.Value]) -> list[ir.Value]:
+def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
     """Values of each group of threads (a team, or the teams of a warp, which all know theirs), joined in order by every thread."""
     shape, at = k.shape, k.at
     width = shape.cta // groups

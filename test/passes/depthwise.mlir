@@ -90,6 +90,37 @@ func.func @main(%x: tensor<32x64x19x19xbf16> {graph.strides = array<i64: 23104, 
 
 // -----
 
+// The reader makes rows of channels of the image, as a sequence has them: it is computed as an image, with a residual of rows.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[Y:.*]] = "graph.group"(%arg0, %{{.*}}, %arg2) ({
+// CHECK: graph.window{{.*}} -> tensor<2x64x16x8xbf16>
+// CHECK: %[[ROWS:.*]] = linalg.transpose ins(%[[Y]] : tensor<2x64x16x8xbf16>) {{.*}} permutation = [0, 2, 3, 1]
+// CHECK: tensor.collapse_shape %[[ROWS]] {{\[}}[0], [1, 2], [3]{{\]}}
+// CHECK-NOT: "graph.group"
+// CPU: "graph.extern"
+// CPU: "graph.group"
+// TILE: "plan.launch"
+// TILE: "plan.launch"
+// TILE-NOT: "plan.launch"
+// TILE: tile.grid
+func.func @main(%x: tensor<2x64x16x8xbf16> {graph.strides = array<i64: 8192, 1, 512, 64>}, %w: tensor<64x1x3x3xbf16>, %r: tensor<2x128x64xbf16>) -> tensor<2x128x64xbf16> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 64], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [array<i64: 8192, 1, 512, 64>]} : (tensor<2x64x16x8xbf16>, tensor<64x1x3x3xbf16>) -> tensor<2x64x16x8xbf16>
+  %1 = "graph.group"(%0, %r) ({
+  ^bb0(%a: tensor<2x64x16x8xbf16>, %b: tensor<2x128x64xbf16>):
+    %flat = tensor.collapse_shape %a [[0], [1], [2, 3]] : tensor<2x64x16x8xbf16> into tensor<2x64x128xbf16>
+    %o = tensor.empty() : tensor<2x128x64xbf16>
+    %s = linalg.generic {indexing_maps = [affine_map<(n, p, c) -> (n, c, p)>, affine_map<(n, p, c) -> (n, p, c)>, affine_map<(n, p, c) -> (n, p, c)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%flat, %b : tensor<2x64x128xbf16>, tensor<2x128x64xbf16>) outs(%o : tensor<2x128x64xbf16>) {
+    ^bb0(%p: bf16, %q: bf16, %u: bf16):
+      %t = arith.addf %p, %q : bf16
+      linalg.yield %t : bf16
+    } -> tensor<2x128x64xbf16>
+    "graph.yield"(%s) : (tensor<2x128x64xbf16>) -> ()
+  }) {sym_name = "add"} : (tensor<2x64x16x8xbf16>, tensor<2x128x64xbf16>) -> tensor<2x128x64xbf16>
+  return %1 : tensor<2x128x64xbf16>
+}
+
+// -----
+
 // Not ours: spread windows, windows three columns apart, channels that are not last, f32, several channels in a group.
 // CHECK-LABEL: func.func @main
 // CHECK-COUNT-5: "graph.extern"

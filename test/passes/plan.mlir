@@ -386,3 +386,31 @@ module {
     return %a#0, %a#1 : tensor<2x4x8xi1>, tensor<2x4x8xf32>
   }
 }
+
+// -----
+
+// Rows that a product reads through an image and back are stored as they are computed: no view of them needs a copy.
+// CHECK: "plan.launch"({{.*}} : (memref<2x16x8xf32>, memref<2x16x8xf32>)
+// CHECK: "plan.call"({{.*}} : (memref<2x16x8xf32>, memref<2x8x4xf32>,
+#rows = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+func.func @main(%x: tensor<2x16x8xf32>, %w: tensor<2x8x4xf32>) -> tensor<2x16x4xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<2x16x8xf32>):
+    %e = tensor.empty() : tensor<2x16x8xf32>
+    %r = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel", "parallel"]} ins(%in : tensor<2x16x8xf32>) outs(%e : tensor<2x16x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<2x16x8xf32>
+    "graph.yield"(%r) : (tensor<2x16x8xf32>) -> ()
+  }) {sym_name = "exp"} : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+  %image = tensor.expand_shape %a [[0], [1, 2], [3]] output_shape [2, 4, 4, 8] : tensor<2x16x8xf32> into tensor<2x4x4x8xf32>
+  %e4 = tensor.empty() : tensor<2x8x4x4xf32>
+  %first = linalg.transpose ins(%image : tensor<2x4x4x8xf32>) outs(%e4 : tensor<2x8x4x4xf32>) permutation = [0, 3, 1, 2]
+  %flat = tensor.collapse_shape %first [[0], [1], [2, 3]] : tensor<2x8x4x4xf32> into tensor<2x8x16xf32>
+  %e3 = tensor.empty() : tensor<2x16x8xf32>
+  %last = linalg.transpose ins(%flat : tensor<2x8x16xf32>) outs(%e3 : tensor<2x16x8xf32>) permutation = [0, 2, 1]
+  %y = "graph.extern"(%last, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 4, 1>]}
+      : (tensor<2x16x8xf32>, tensor<2x8x4xf32>) -> tensor<2x16x4xf32>
+  return %y : tensor<2x16x4xf32>
+}

@@ -132,3 +132,22 @@ def test_kernels_are_shared() -> None:
     model = nn.Sequential(*(nn.Sequential(depthwise(32, 3), nn.Flatten(), nn.Unflatten(1, (32, 4, 8))) for _ in range(3)))
     _, _, program = errors(model.to(BF16).to(memory_format=LAST), images(1, 32, 4, 8))
     assert len({s.kernel for s in program.program.steps if isinstance(s, Launch) and "convolution" in s.kernel}) <= 2
+
+
+class Tokens(nn.Module):
+    """A depthwise convolution of the image of a sequence (SegFormer's MLP), with what follows it on the sequence."""
+
+    def __init__(self, channels: int, sizes: tuple[int, int]) -> None:
+        super().__init__()
+        self.sizes, self.convolution = sizes, depthwise(channels, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        image = x.transpose(1, 2).unflatten(2, self.sizes)
+        return nn.functional.gelu(self.convolution(image).flatten(2).transpose(1, 2)) + x
+
+
+@pytest.mark.parametrize(("channels", "sizes"), [(32, (6, 10)), (32, (4, 8)), (16, (16, 16))])
+def test_rows_of_channels_are_in_the_strips(channels: int, sizes: tuple[int, int]) -> None:
+    mine, eager, program = errors(Tokens(channels, sizes).to(BF16), torch.randn(2, sizes[0] * sizes[1], channels).to(BF16))
+    assert mine <= 1.05 * eager
+    assert len([s for s in program.program.steps if isinstance(s, Launch)]) == len(program.program.steps) == 2

@@ -235,3 +235,46 @@ def test_inference_on_a_cpu() -> None:
         for mine, eager in zip(compiled(*inputs), Model()(*inputs), strict=True):
             torch.testing.assert_close(mine, eager, rtol=1e-5, atol=1e-5)
             assert mine.stride() == eager.stride()
+
+
+def _last(*shape: int) -> Tensor:
+    return x(*shape, dtype=BF16).to(memory_format=torch.channels_last)
+
+
+def test_one_part_of_a_concatenation_in_each_program() -> None:
+    """A program lies within one part: it reads what that part is made of, whole accesses of it, without masks."""
+
+    def joined(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        up = [F.interpolate(v, scale_factor=k, mode="bilinear") for v, k in ((a, 4), (b, 2))]
+        return torch.cat([*up, c], 1).relu()
+
+    (found,) = run(joined, _last(2, 256, 2, 2), _last(2, 512, 4, 4), _last(2, 256, 8, 8)).results
+    assert sum(t.accesses[16] for t in found.loads) == 2 * 8 * 8 * (4 * 256 + 4 * 512 + 256) // 8
+
+
+def test_image_is_laid_out_before_it_is_gathered_from() -> None:
+    """A library's channels are last: a kernel puts those of the small image so, and the one that gathers reads whole accesses."""
+
+    def convolved(a: Tensor, w: Tensor) -> Tensor:
+        return F.conv2d(F.interpolate(a, scale_factor=2, mode="bilinear"), w)
+
+    transposed, gathered, _ = run(convolved, x(2, 64, 32, 16, dtype=BF16), x(64, 64, 1, 1, dtype=BF16)).results
+    assert transposed.loads[0].accesses == {16: 2 * 64 * 32 * 16 // 8}
+    assert gathered.loads[0].accesses == {16: 4 * 2 * 64 * 64 * 32 // 8}
+
+
+def test_parts_are_laid_out_before_they_are_concatenated() -> None:
+    inputs = x(2, 32, 32, 16, dtype=BF16), x(2, 64, 32, 16, dtype=BF16), x(32, 96, 1, 1, dtype=BF16)
+    *_, joined, _ = run(lambda a, b, w: F.conv2d(torch.cat([a.relu(), b], 1), w), *inputs).results
+    assert {n for t in joined.loads for n in t.accesses} == {16}
+
+
+def test_what_is_small_is_stored_before_it_is_interpolated() -> None:
+    """An activation and a bias are computed once for each pixel of the small image, in its own type."""
+
+    def decoded(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+        small = ((a + b.view(-1, 1, 1)).relu() * b.view(-1, 1, 1) + 1).clamp(max=3)
+        return F.conv2d(F.interpolate(small, scale_factor=2, mode="bilinear"), w)
+
+    found = run(decoded, _last(2, 32, 32, 16), x(32, dtype=BF16), x(32, 32, 1, 1, dtype=BF16)).results
+    assert sum(n for t in found[0].stores for n in t.accesses.values()) <= 2 * 32 * 32 * 16 // 8 + 32 * 32

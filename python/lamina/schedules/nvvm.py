@@ -1,6 +1,6 @@
 """Block shapes on NVIDIA GPUs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .base import SQUARE
 
@@ -82,6 +82,18 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
     while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
         threads //= 2
     return Config(threads, vec, chunks, pack=max(128 // threads, 1))
+
+
+def of_part(config: Config, part: int) -> Config | None:
+    """The shape of programs that lie within parts of multiples of `part` neighbours each, so that each computes one part alone;
+    None where such a program would be less than a warp, whose threads would wait for each other's parts."""
+    threads, chunks = config.threads, config.chunks
+    while threads > WARP and part % (threads * config.vec):
+        threads //= 2
+    if threads < WARP or part == 0 or part % (threads * config.vec):
+        return None
+    chunks = chunks if part % (threads * config.vec * chunks) == 0 else 1
+    return replace(config, threads=threads, chunks=chunks, pack=max(128 // threads, 1))
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,14 @@ class BlockPrinter(Reductions, BlockMemory):
         if not names:
             self._line("pass")
 
+    def _scf_if(self, op: ir.Operation) -> None:
+        """What a program computes that lies within one part of a concatenation."""
+        for line, region in zip((f"if {self._value(op.operands[0])}:", "else:"), op.regions, strict=True):
+            self._line(line)
+            self.depth += 1
+            self._body(region.blocks[0])
+            self.depth -= 1
+
     def _scf_index_switch(self, op: ir.Operation) -> None:
         """Which buffers a part of joined launches works on."""
         names = [self._name(v) for v in op.results]
