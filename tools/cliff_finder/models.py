@@ -4,72 +4,82 @@ from collections.abc import Iterator
 
 from .graph import Graph, Input, Node
 
+Named = Iterator[tuple[str, Graph]]
+
 _WORDS = 30000
 _LOSS = "{m}({0}, labels={0}).loss"
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
 
 def models(device: str) -> dict[str, Graph]:
     """Returns models by name. They need transformers and torchvision to run, and on a CPU take a batch of one or two."""
-    return dict(_inference(device == "cuda")) | dict(_training(device == "cuda"))
+    if device == "cuda":
+        return dict([*_encoders(16), *_decoders(4), *_pairs(8), *_vision(32, "bfloat16"), *_training()])
+    return dict([*_encoders(2), *_decoders(2), *_pairs(2), *_vision(2, "float32"), *_small_training()])
 
 
-def _model(constructor: str, *given: Input, call: str = "", mode: str = "inference", dtype: str = "bfloat16") -> Graph:
-    arguments = ", ".join(f"{{{i}}}" for i in range(len(given)))
-    node = Node(call or f"first({{m}}({arguments}))", tuple(range(len(given))), constructor)
-    return Graph(given, (node,), mode, dtype)
+def _encoders(batch: int) -> Named:
+    half = "bfloat16" if batch > 2 else "float32"
+    yield "roberta base", _text("Roberta", batch, 256, half)
+    yield "distilbert, one sentence", _text("DistilBert", 1, 64)
+    relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+    yield "deberta v2", _text("DebertaV2", batch // 2, 128, half, **_BASE, **relative)
+    yield "wav2vec2 base", _model(_configured("Wav2Vec2Model", "Wav2Vec2"), Input((4 if batch > 2 else 1, 48000)))
 
 
-def _vision(constructor: str, batch: int, side: int = 224, dtype: str = "bfloat16", mode: str = "inference") -> Graph:
-    return _model(f"torchvision.models.{constructor}", Input((batch, 3, side, side), dtype), dtype=dtype, mode=mode)
+def _decoders(batch: int) -> Named:
+    half = "bfloat16" if batch > 2 else "float32"
+    yield "opt 125m", _text("OPT", batch, 512, half, use_cache=False)
+    yield "pythia 160m", _text("GPTNeoX", batch, 512, half, use_cache=False, **_BASE)
+    grouped = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
+    yield "qwen2 0.5b, one sentence", _text("Qwen2", 1, 128, half, intermediate_size=4864, use_cache=False, **grouped)
+    wide = {"hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 1}
+    yield "gemma, few layers", _text("Gemma", batch, 512, half, intermediate_size=16384, use_cache=False, **wide)
+    experts = {"hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 8}
+    yield "mixtral, few layers", _text("Mixtral", batch, 256, half, intermediate_size=3584, use_cache=False, **experts)
 
 
-def _text(model: str, config: str, batch: int, length: int, sizes: str = "", *, dtype: str = "bfloat16", **rest: str) -> Graph:
-    return _model(_configured(model, config, sizes), _indices(batch, length), dtype=dtype, **rest)
-
-
-def _configured(model: str, config: str, sizes: str) -> str:
-    return f"transformers.{model}(transformers.{config}({sizes}))"
-
-
-def _indices(batch: int, length: int) -> Input:
-    return Input((batch, length), "int64", below=_WORDS)
-
-
-def _inference(large: bool) -> Iterator[tuple[str, Graph]]:
-    def batch(n: int) -> int:
-        return n if large else min(2, n)
-
-    half = "bfloat16" if large else "float32"
-    uncached = "use_cache=False"
-    yield "roberta base", _text("RobertaModel", "RobertaConfig", batch(16), 256, dtype=half)
-    yield "distilbert, one sentence", _text("DistilBertModel", "DistilBertConfig", 1, 64, dtype="float32")
-    yield "deberta v2", _text("DebertaV2Model", "DebertaV2Config", batch(8), 128, "hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, relative_attention=True, pos_att_type=['c2p', 'p2c']", dtype=half)  # fmt: skip
-    yield "opt 125m", _text("OPTModel", "OPTConfig", batch(4), 512, uncached, dtype=half)
-    yield "pythia 160m", _text("GPTNeoXModel", "GPTNeoXConfig", batch(4), 512, "hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, use_cache=False", dtype=half)  # fmt: skip
-    yield "qwen2 0.5b, one sentence", _text("Qwen2Model", "Qwen2Config", 1, 128, "hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2, intermediate_size=4864, use_cache=False", dtype=half)  # fmt: skip
-    yield "gemma, few layers", _text("GemmaModel", "GemmaConfig", batch(4), 512, "hidden_size=2048, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=1, intermediate_size=16384, use_cache=False", dtype=half)  # fmt: skip
-    yield "mixtral, few layers", _text("MixtralModel", "MixtralConfig", batch(4), 256, "hidden_size=1024, intermediate_size=3584, num_hidden_layers=2, num_attention_heads=16, num_key_value_heads=8, use_cache=False", dtype=half)  # fmt: skip
-    yield "t5 small, encoder and decoder", _model(_configured("T5Model", "T5Config", uncached), _indices(batch(8), 256), _indices(batch(8), 64), call="first({m}(input_ids={0}, decoder_input_ids={1}))", dtype=half)  # fmt: skip
-    yield "bart base", _model(_configured("BartModel", "BartConfig", "d_model=768, encoder_layers=6, decoder_layers=6, encoder_attention_heads=12, decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072, use_cache=False"), _indices(batch(8), 256), dtype=half)  # fmt: skip
-    yield "whisper base", _model(_configured("WhisperModel", "WhisperConfig", "d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048, use_cache=False"), Input((batch(4), 80, 3000), half), _indices(batch(4), 64), call="first({m}({0}, decoder_input_ids={1}))", dtype=half)  # fmt: skip
+def _pairs(batch: int) -> Named:
+    """Encoders with decoders."""
+    half = "bfloat16" if batch > 2 else "float32"
+    both = "first({m}(input_ids={0}, decoder_input_ids={1}))"
     yield (
-        "wav2vec2 base",
-        _model(_configured("Wav2Vec2Model", "Wav2Vec2Config", ""), Input((batch(4), 48000), "float32"), dtype="float32"),
+        "t5 small",
+        _model(_configured("T5Model", "T5", use_cache=False), _indices(batch, 256), _indices(batch, 64), call=both, dtype=half),
     )
-    yield "segformer b0", _model(_configured("SegformerForSemanticSegmentation", "SegformerConfig", ""), Input((batch(8), 3, 512, 512), half), dtype=half)  # fmt: skip
-    yield "dinov2 small", _model(_configured("Dinov2Model", "Dinov2Config", "hidden_size=384, num_attention_heads=6"), Input((batch(16), 3, 224, 224), half), dtype=half)  # fmt: skip
-    yield "clip vision", _model(_configured("CLIPVisionModel", "CLIPVisionConfig", ""), Input((batch(16), 3, 224, 224), "float32"), dtype="float32")  # fmt: skip
-    yield "deeplab", _vision("segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None)", batch(4), 512, half)
-    yield "convnext tiny", _vision("convnext_tiny()", batch(32), 224, half)
-    yield "efficientnet b0", _vision("efficientnet_b0()", batch(32), 224, half)
-    yield "mobilenet v3, f32", _vision("mobilenet_v3_large()", batch(32), 224, "float32")
-    yield "regnet", _vision("regnet_y_3_2gf()", batch(32), 224, half)
-    yield "swin tiny", _vision("swin_t()", batch(16), 224, half)
-    yield "densenet 121, f32", _vision("densenet121()", batch(16), 224, "float32")
-    yield "resnet 18, one image, f32", _vision("resnet18()", 1, 224, "float32")
-    yield "resnext 50, f32", _vision("resnext50_32x4d()", batch(32), 224, "float32")
-    yield "detection backbone", _vision("detection.backbone_utils.resnet_fpn_backbone(backbone_name='resnet50', weights=None)", batch(4), 512, half)  # fmt: skip
-    yield "diffusion block", _diffusion((batch(8), 320, 64, 64), half)
+    yield "bart base", _text("Bart", batch, 256, half, use_cache=False, **_layers(768, 12))
+    heard = Input((batch // 2, 80, 3000), half)
+    whisper = _configured("WhisperModel", "Whisper", use_cache=False, **_layers(512, 8))
+    call = "first({m}({0}, decoder_input_ids={1}))"
+    yield "whisper base", _model(whisper, heard, _indices(batch // 2, 64), call=call, dtype=half)
+
+
+def _layers(width: int, heads: int) -> dict[str, object]:
+    """Returns six layers on each side."""
+    parts = ("encoder", "decoder")
+    sizes = {"layers": 6, "attention_heads": heads, "ffn_dim": 4 * width}
+    return {"d_model": width, **{f"{part}_{name}": n for part in parts for name, n in sizes.items()}}
+
+
+def _vision(batch: int, half: str) -> Named:
+    few = max(batch // 8, 1)
+    segformer = _configured("SegformerForSemanticSegmentation", "Segformer")
+    yield "segformer b0", _model(segformer, Input((2 * few, 3, 512, 512), half), dtype=half)
+    dinov2 = _configured("Dinov2Model", "Dinov2", hidden_size=384, num_attention_heads=6)
+    yield "dinov2 small", _model(dinov2, Input((batch // 2, 3, 224, 224), half), dtype=half)
+    yield "clip vision, f32", _model(_configured("CLIPVisionModel", "CLIPVision"), Input((batch // 2, 3, 224, 224)))
+    yield "deeplab", _image("segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None)", few, half, side=512)
+    yield "convnext tiny", _image("convnext_tiny()", batch, half)
+    yield "efficientnet b0", _image("efficientnet_b0()", batch, half)
+    yield "mobilenet v3, f32", _image("mobilenet_v3_large()", batch)
+    yield "regnet", _image("regnet_y_3_2gf()", batch, half)
+    yield "swin tiny", _image("swin_t()", batch // 2, half)
+    yield "densenet 121, f32", _image("densenet121()", batch // 2)
+    yield "resnet 18, one image, f32", _image("resnet18()", 1)
+    yield "resnext 50, f32", _image("resnext50_32x4d()", batch)
+    pyramid = "detection.backbone_utils.resnet_fpn_backbone(backbone_name='resnet50', weights=None)"
+    yield "detection backbone", _image(pyramid, few, half, side=512)
+    yield "diffusion block", _diffusion((2 * few, 320, 64, 64), half)
 
 
 def _diffusion(shape: tuple[int, ...], dtype: str) -> Graph:
@@ -95,25 +105,54 @@ def _diffusion(shape: tuple[int, ...], dtype: str) -> Graph:
     return Graph((Input(shape, dtype),), nodes, "inference", dtype)
 
 
-def _training(large: bool) -> Iterator[tuple[str, Graph]]:
-    train = "gradients"
-    mlp = "nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(1024, 1024), nn.GELU())], nn.Linear(1024, 10))"
-    if large:
-        for dtype in ("bfloat16", "float32"):
-            yield f"resnet 50 training {dtype}", _vision("resnet50()", 64, 224, dtype, mode=train)
-        yield "gpt2 training", _text("GPT2LMHeadModel", "GPT2Config", 8, 1024, "use_cache=False", call=_LOSS, mode=train)
-        yield "vit base training", _vision("vit_b_16()", 32, mode=train)
-        yield "mobilenet v2 training, f32", _vision("mobilenet_v2()", 32, 224, "float32", mode=train)
-        yield "bert training", _text("BertForMaskedLM", "BertConfig", 16, 128, call=_LOSS, mode=train)
-        yield "llama training, few layers", _text("LlamaForCausalLM", "LlamaConfig", 4, 512, "hidden_size=1024, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=4, intermediate_size=2816, use_cache=False", call=_LOSS, mode=train)  # fmt: skip
-        yield (
-            "multilayer perceptron training",
-            _model(mlp, Input((512, 1024), "float32"), call="{m}({0})", dtype="float32", mode=train),
-        )
-    else:
-        yield "resnet 18 training", _vision("resnet18()", 2, 224, "float32", mode=train)
-        yield "bert training, few layers", _text("BertForMaskedLM", "BertConfig", 2, 64, "num_hidden_layers=2", call=_LOSS, mode=train, dtype="float32")  # fmt: skip
-        yield (
-            "multilayer perceptron training",
-            _model(mlp, Input((64, 1024), "float32"), call="{m}({0})", dtype="float32", mode=train),
-        )
+def _training() -> Named:
+    for dtype in ("bfloat16", "float32"):
+        yield f"resnet 50 training {dtype}", _image("resnet50()", 64, dtype, mode="gradients")
+    yield "gpt2 training", _loss("GPT2LMHeadModel", "GPT2", 8, 1024, "bfloat16", use_cache=False)
+    yield "vit base training", _image("vit_b_16()", 32, "bfloat16", mode="gradients")
+    yield "mobilenet v2 training, f32", _image("mobilenet_v2()", 32, mode="gradients")
+    yield "bert training", _loss("BertForMaskedLM", "Bert", 16, 128, "bfloat16")
+    sizes = {"hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4}
+    yield (
+        "llama training, few layers",
+        _loss("LlamaForCausalLM", "Llama", 4, 512, "bfloat16", intermediate_size=2816, use_cache=False, **sizes),
+    )
+    yield "multilayer perceptron training", _perceptron(512)
+
+
+def _small_training() -> Named:
+    yield "resnet 18 training", _image("resnet18()", 2, mode="gradients")
+    yield "bert training, few layers", _loss("BertForMaskedLM", "Bert", 2, 64, "float32", num_hidden_layers=2)
+    yield "multilayer perceptron training", _perceptron(64)
+
+
+def _perceptron(batch: int) -> Graph:
+    layers = "nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(1024, 1024), nn.GELU())], nn.Linear(1024, 10))"
+    return _model(layers, Input((batch, 1024)), call="{m}({0})", mode="gradients")
+
+
+def _model(constructor: str, *given: Input, call: str = "", mode: str = "inference", dtype: str = "float32") -> Graph:
+    arguments = ", ".join(f"{{{i}}}" for i in range(len(given)))
+    node = Node(call or f"first({{m}}({arguments}))", tuple(range(len(given))), constructor)
+    return Graph(given, (node,), mode, dtype)
+
+
+def _image(constructor: str, batch: int, dtype: str = "float32", *, side: int = 224, mode: str = "inference") -> Graph:
+    return _model(f"torchvision.models.{constructor}", Input((batch, 3, side, side), dtype), dtype=dtype, mode=mode)
+
+
+def _text(name: str, batch: int, length: int, dtype: str = "float32", **sizes: object) -> Graph:
+    return _model(_configured(f"{name}Model", name, **sizes), _indices(batch, length), dtype=dtype)
+
+
+def _loss(model: str, config: str, batch: int, length: int, dtype: str, **sizes: object) -> Graph:
+    return _model(_configured(model, config, **sizes), _indices(batch, length), call=_LOSS, mode="gradients", dtype=dtype)
+
+
+def _configured(model: str, config: str, **sizes: object) -> str:
+    options = ", ".join(f"{name}={value!r}" for name, value in sizes.items())
+    return f"transformers.{model}(transformers.{config}Config({options}))"
+
+
+def _indices(batch: int, length: int) -> Input:
+    return Input((batch, length), "int64", below=_WORDS)
