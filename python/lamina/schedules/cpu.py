@@ -1,5 +1,6 @@
 """Block shapes on a CPU."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -40,3 +41,30 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> Conf
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
     return Config(lanes=lanes)
+
+
+VECTOR = 16  # f32 lanes that are copied at a time
+_SUMS = 16  # vectors of sums that are in registers
+_NEAR, _FAR = 1 << 15, 1 << 18  # bytes that the first cache holds, and the second
+
+
+def tile(columns: int, rows: int) -> tuple[int, int]:
+    """Sums over windows that are in registers at the same time: columns, and rows of them. Columns come in blocks of a power of
+    two, the widest that takes no more than a seventh more vectors than the best."""
+    widest = VECTOR * (4 if rows >= 4 else _SUMS // min(rows, 2))
+    vectors = {n: -(-columns // n) * n // VECTOR for n in (widest >> i for i in range(8)) if n >= VECTOR}
+    lanes = next(n for n, count in vectors.items() if count * 7 <= min(vectors.values()) * 8)
+    while lanes > 4 and lanes // 2 >= columns:
+        lanes //= 2
+    return lanes, min(rows, max(_SUMS * VECTOR // max(lanes, VECTOR), 1), 8)
+
+
+def chunk(rows: int, tile: int, memory: Callable[[int], int]) -> int | None:
+    """Rows of a program, of which there are no others left over: the most whose copy of the image stays in the first cache, or in
+    the second where these would be few. memory: bytes of the copy; None where not even some rows fit."""
+    divisors = [n for n in range(rows, 0, -1) if rows % n == 0]
+    near = next((n for n in divisors if memory(n) <= _NEAR), 0)
+    if near >= min(4 * tile, rows):
+        return near
+    far = next((n for n in divisors if memory(n) <= _FAR), 0)
+    return far if far >= min(tile, rows) else None
