@@ -10,6 +10,7 @@ from . import emit_windows, online
 from .accumulators import Accumulators
 from .affine import Affine, Axis
 from .cascades import Cut, cascade, cut
+from .emit_bounds import Range, inner_blocks
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
 from .expressions import Expr, Reduce, Scan
@@ -32,6 +33,7 @@ class Loops:
     ) -> None:
         self.space, self.plan = space, plan
         self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
+        self.b.apart = plan.config.apart
         self.results = list(zip(space.results, results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
         self.sums = Accumulators(self.b, plan)
@@ -89,7 +91,7 @@ class Loops:
     def blocks(
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
-        b, lanes = self.b, self.plan.config.lanes
+        b, plan, lanes = self.b, self.plan, self.plan.config.lanes
         zero = b.number(0)
         if self.plan.shift is not None and axis is self.plan.vector:
             return emit_windows.over(self, axis, self.plan.shift, inits, body)
@@ -97,6 +99,9 @@ class Loops:
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None:
             whole = exact // lanes * lanes
+            inner = inner_blocks(self.space, plan.merged.rename, axis, lanes, exact) if b.apart else None
+            if inner is not None:
+                return self._apart(axis, first, exact, inner, inits, body)
             if whole:
                 inits = self.loop(axis, first, zero, b.number(whole), lanes, None, inits, body, single=whole == lanes)
             if exact % lanes:
@@ -106,6 +111,21 @@ class Loops:
             whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
         inits = self.loop(axis, first, zero, whole_value, lanes, None, inits, body)
         return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
+
+    def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+        """`body` for blocks of all `count` elements of an axis, those of the range `inner` in a loop of their own."""
+        b, lanes = self.b, self.plan.config.lanes
+        whole = count // lanes * lanes
+        known = b.ranges
+        for low, high in ((0, inner[0]), inner, (inner[1], whole)):
+            if low < high:
+                b.ranges = {**known, axis: (low, high - 1)}
+                inits = self.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
+        if whole < count:
+            b.ranges = {**known, axis: (whole, count - 1)}
+            inits = self.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
+        b.ranges = known
+        return inits
 
     def loop(
         self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,

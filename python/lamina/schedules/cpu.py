@@ -27,6 +27,7 @@ class Config:
     groups: int = 1
     masked: bool = False
     wide_sums: bool = True
+    apart: bool = True
 
 
 def choose(operations: int, widest: int, extent: int, accumulators: int) -> Config:
