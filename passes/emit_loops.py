@@ -1,5 +1,6 @@
 """The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,9 @@ from .cascades import Cut, cascade, cut
 from .emit_bounds import Range, inner_blocks
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
-from .expressions import Expr, Reduce, Scan
+from .expressions import Apply, Expr, Load, Reduce, Scan
 from .grouping import walk
-from .nests import Nest, nests_of, worth_keeping
+from .nests import Nest, cost, nests_of, worth_keeping
 from .prefetch import next_row, streams
 from .schedule import Schedule, bits
 from .space import Space
@@ -277,7 +278,7 @@ class Loops:
         for a in reversed(columns):
             at, step = at + Affine.of(a, step), step * a.extent
         out = {}
-        for e, born in worth_keeping(self.nests, columns, config.reuse, self._on_columns).items():
+        for e, born in worth_keeping(self.nests, columns, self._on_columns, self._costs).items():
             if step * bits(e.dtype) // 8 > config.scratch:
                 continue
             with self.b.point(0):
@@ -288,3 +289,10 @@ class Loops:
 
     def _on_columns(self, e: Expr) -> bool:
         return self.plan.vector in self.b.axes(e)
+
+    def _costs(self, e: Expr) -> bool:
+        """Whether a value takes many operations, or is gathered from memory and does not stay in registers."""
+        if isinstance(e, Load):
+            several = math.prod(a.extent for a in self.plan.merged.columns) > self.plan.config.lanes
+            return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)
+        return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse
