@@ -44,6 +44,7 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> Conf
     return Config(lanes=lanes)
 
 
+SCAN_LANES = 16  # steps of a scan whose prefixes are found at the same time: two vectors of f64
 VECTOR = 16  # f32 lanes that are copied at a time
 _SUMS = 16  # vectors of sums that are in registers
 _NEAR, _FAR = 1 << 15, 1 << 18  # bytes that the first cache holds, and the second
