@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from lamina.schedules.base import SQUARE, BlockConfig
-from lamina.schedules.cpu import SCAN_LANES, Config, choose
+from lamina.schedules.cpu import SCAN_LANES, Config, choose, side
 
 from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
@@ -176,7 +176,7 @@ def schedule(space: Space, config: Config | None = None) -> Schedule:
     crossed = crossed_axis(space, merged, vector) if config is None else None
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-        return Schedule(Config(lanes=SQUARE), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+        return Schedule(Config(lanes=side(vector.extent)), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
     if config is None:
         extent = vector.extent if vector else 1
         config = choose(operations(space), widest, extent, 0 if column_vector else accumulators(space, merged))

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .base import SQUARE
+
 
 @dataclass(frozen=True)
 class Config:
@@ -48,6 +50,12 @@ SCAN_LANES = 16  # steps of a scan whose prefixes are found at the same time: tw
 VECTOR = 16  # f32 lanes that are copied at a time
 _SUMS = 16  # vectors of sums that are in registers
 _NEAR, _FAR = 1 << 15, 1 << 18  # bytes that the first cache holds, and the second
+
+
+def side(extent: int) -> int:
+    """Lanes of squares that are transposed: the most of which the last block of an axis leaves no whole vector out. A store
+    that leaves out all that it could write takes a hundred times as long on some processors."""
+    return next(n for n in (SQUARE, SQUARE // 2, VECTOR) if extent % n == 0 or extent % n > n - VECTOR)
 
 
 def tile(columns: int, rows: int) -> tuple[int, int]:
