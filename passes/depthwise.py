@@ -12,6 +12,7 @@ from lamina.core.errors import CompileError
 
 from .base import Pass
 from .convolution_products import in_strips_unmeasured
+from .depthwise_cpu import replace_depthwise
 from .generics import empty, generic, sums_of_products, with_body
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .layout import CONVOLUTION, channels_last
@@ -47,13 +48,18 @@ class Depthwise(Pass):
     cuDNN's kernels for channels that are last in memory load a pixel and a weight for each product. Here a thread holds a row of
     sums and reads each pixel of a row of the window once, so that nearly all it does is multiply and add.
 
-    target  the GPU ("": none, and nothing is changed)
+    On a CPU, convolutions of f32 whose results are row-major are groups too: `graph.planes` has their stride, padding and dilation,
+    and lamina-tile makes planes of them (passes/planes.py).
+
+    target  the GPU, or "cpu" ("": none, and nothing is changed)
     """
 
     name: ClassVar[str] = "lamina-depthwise"
     target: str = ""
 
     def run(self, module: ir.Module) -> None:
+        if self.target.startswith("cpu"):
+            replace_depthwise(module)
         if not self.target.startswith("nvvm:"):
             return
         for op in calls(module):

@@ -1,5 +1,6 @@
 """The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,11 +12,12 @@ from . import emit_parts, emit_windows, online
 from .accumulators import Accumulators
 from .affine import Affine, Axis
 from .cascades import Cut, cascade, cut
+from .emit_bounds import Range, inner_blocks
 from .emit_scopes import element
 from .emit_tile import Blocks, Memory
-from .expressions import Expr, Reduce, Scan
+from .expressions import Apply, Expr, Load, Reduce, Scan
 from .grouping import walk
-from .nests import Nest, nests_of, worth_keeping
+from .nests import Nest, cost, nests_of, worth_keeping
 from .prefetch import next_row, streams
 from .schedule import Schedule, bits
 from .space import Space
@@ -33,6 +35,7 @@ class Loops:
     ) -> None:
         self.space, self.plan = space, plan
         self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
+        self.b.apart = plan.config.apart
         self.results = list(zip(space.results, results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
         self.sums = Accumulators(self.b, plan)
@@ -90,7 +93,7 @@ class Loops:
     def blocks(
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
-        b, lanes = self.b, self.plan.config.lanes
+        b, plan, lanes = self.b, self.plan, self.plan.config.lanes
         zero = b.number(0)
         if self.plan.shift is not None and axis is self.plan.vector:
             return emit_windows.over(self, axis, self.plan.shift, inits, body)
@@ -98,6 +101,9 @@ class Loops:
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None:
             whole = exact // lanes * lanes
+            inner = inner_blocks(self.space, plan.merged.rename, axis, lanes, exact) if b.apart else None
+            if inner is not None:
+                return self._apart(axis, first, exact, inner, inits, body)
             if whole:
                 inits = self.loop(axis, first, zero, b.number(whole), lanes, None, inits, body, single=whole == lanes)
             if exact % lanes:
@@ -107,6 +113,21 @@ class Loops:
             whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
         inits = self.loop(axis, first, zero, whole_value, lanes, None, inits, body)
         return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
+
+    def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+        """`body` for blocks of all `count` elements of an axis, those of the range `inner` in a loop of their own."""
+        b, lanes = self.b, self.plan.config.lanes
+        whole = count // lanes * lanes
+        known = b.ranges
+        for low, high in ((0, inner[0]), inner, (inner[1], whole)):
+            if low < high:
+                b.ranges = {**known, axis: (low, high - 1)}
+                inits = self.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
+        if whole < count:
+            b.ranges = {**known, axis: (whole, count - 1)}
+            inits = self.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
+        b.ranges = known
+        return inits
 
     def loop(
         self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
@@ -262,7 +283,7 @@ class Loops:
         for a in reversed(columns):
             at, step = at + Affine.of(a, step), step * a.extent
         out = {}
-        for e, born in worth_keeping(self.nests, columns, config.reuse, self._on_columns).items():
+        for e, born in worth_keeping(self.nests, columns, self._on_columns, self._costs).items():
             if step * bits(e.dtype) // 8 > config.scratch:
                 continue
             with self.b.point(0):
@@ -273,3 +294,10 @@ class Loops:
 
     def _on_columns(self, e: Expr) -> bool:
         return self.plan.vector in self.b.axes(e)
+
+    def _costs(self, e: Expr) -> bool:
+        """Whether a value takes many operations, or is gathered from memory and does not stay in registers."""
+        if isinstance(e, Load):
+            several = math.prod(a.extent for a in self.plan.merged.columns) > self.plan.config.lanes
+            return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)
+        return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse

@@ -9,7 +9,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from . import emit_access
+from . import emit_access, emit_bounds
 from .affine import Affine, Axis
 from .coalesce import Merged
 from .emit_scopes import Scopes, attribute, element
@@ -30,6 +30,8 @@ class Blocks(Scopes):
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads whose next row is fetched early, and how many elements away that is
+        self.apart = False  # whether masks of lanes are ranges of them, and loops say which values their axes have
+        self.ranges: dict[Axis, emit_bounds.Range] = {}  # of axes whose loops do not run over all of them
         self.window: emit_access.Window | None = None  # of the loop over rows that start amid an access
         self.decided: dict[Expr, Expr] = {}  # choices that a branch has made, and what was chosen
         self.known: Guard = ()  # what holds in the branch
@@ -181,24 +183,7 @@ class Blocks(Scopes):
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Whether every bound holds (per lane when `wide`)."""
-        out = None
-        for b in guard:
-            at = b.at.rename(self.merged.rename)
-            lanes = wide and (
-                at.coefficient(self.vector) != 0 or any(not isinstance(t, Axis) and self.is_block(t) for t, _ in at.terms)
-            )
-            index = self.lane_index(b.at) if lanes else self.index(b.at)
-
-            def bound(n: int, lanes: bool = lanes) -> ir.Value:
-                return self.splat(n, ir.IndexType.get()) if lanes else self.number(n)
-
-            low = arith.cmpi(arith.CmpIPredicate.sge, index, bound(b.low))
-            high = arith.cmpi(arith.CmpIPredicate.slt, index, bound(b.high))
-            both = arith.andi(low, high)
-            both = self.widen(both) if wide else both
-            out = both if out is None else arith.andi(out, both)
-        assert out is not None
-        return out
+        return emit_bounds.condition(self, guard, wide)
 
     def _check(self, e: Load, wide: bool) -> None:
         """Reports indices of the user that are out of range, where the element is wanted at all."""
@@ -243,7 +228,7 @@ class Blocks(Scopes):
             return self.from_memory(vector.transfer_read(type_, square, [row, self.number(0)], minor, pad, in_bounds=inside), dtype)
         mask = self.stack[-1].mask
         self._check(e, True)
-        if guard := tuple(x for x in e.guard if x.message or not x.implied_by(self.known)):
+        if guard := emit_bounds.left(self, e.guard):
             inside = self._condition(guard, True)
             mask = inside if mask is None else arith.andi(mask, inside)
         if e in self.ahead and emit_access.contiguous(self, at):

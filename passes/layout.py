@@ -11,6 +11,7 @@ from torch_mlir.dialects import tensor
 from lamina.core.layout import Layout
 
 from .base import Pass
+from .depthwise_calls import is_depthwise
 from .plan_views import shape_of, view_layout
 from .products import TF32
 from .realise import given_strides
@@ -118,11 +119,12 @@ def _is_transposed(op: ir.Operation) -> bool:
 
 def _is_slow(op: ir.Operation) -> bool:
     """Whether oneDNN has no fast kernel for a convolution with the channels first: it has for weights of one pixel, and where the
-    channels of a group fill vectors. Elsewhere it takes 1.2 to 13 times as long as with the channels last."""
+    channels of a group fill vectors. Elsewhere it takes 1.2 to 13 times as long as with the channels last. Depthwise ones are
+    kernels of ours (passes/depthwise_cpu.py)."""
     image, weight, result = (ir.RankedTensorType(v.type).shape for v in (op.operands[0], op.operands[1], op.results[0]))
     groups = _groups(op)
     ragged = image[1] // groups % _VECTOR or result[1] // groups % _VECTOR
-    return image[1] > 1 and (_is_transposed(op) or bool(ragged and weight[2] * weight[3] > 1))
+    return image[1] > 1 and not is_depthwise(op) and (_is_transposed(op) or bool(ragged and weight[2] * weight[3] > 1))
 
 
 def _has_small_weights(op: ir.Operation) -> bool:

@@ -34,6 +34,7 @@ _LAYOUT = {
 _FUSE = {"nvvm": "{balance=16}"}  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
 _SPLIT = {"nvvm": "{rows=32 columns=131072 parts=1024 programs=1056}"}
 _CHOOSE = ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")
+_CHOOSE_CPU = ("lamina-depthwise",)
 
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 _STEPS = {
@@ -69,7 +70,8 @@ def pipeline(
     fuse = _FUSE.get(target.partition(":")[0], "")
     options = {"target": target, "simplify": simplify, "fold": fold, "rounding": rounding, "split": split, "layout": layout}
     options["fuse"] = fuse
-    options["choose"] = "".join(f"{name}{{target={target}}}," for name in _CHOOSE) if target.startswith("nvvm") else ""
+    steps_to_plan = _CHOOSE if kind == "nvvm" else _CHOOSE_CPU
+    options["choose"] = "".join(f"{name}{{target={target}}}," for name in steps_to_plan)
     if target.startswith("nvvm"):
         options["choose"] += f"lamina-hook{'{round-intermediates=true}' if round_intermediates else ''},"
     options["horizontal"] = f",lamina-horizontal{{target={target}}}" if target.startswith("nvvm") else ""

@@ -78,8 +78,10 @@ def _exponent_base(total: Reduce) -> Reduce | None:
     return largest if same and isinstance(largest, Reduce) else None
 
 
-def worth_keeping(nests: list[Nest], columns: tuple[Axis, ...], least: int, on_columns: Callable[[Expr], bool]) -> dict[Expr, int]:
-    """Values that two loops over the columns need and that cost `least` operations or more: by the first loop to compute them."""
+def worth_keeping(
+    nests: list[Nest], columns: tuple[Axis, ...], on_columns: Callable[[Expr], bool], costs: Callable[[Expr], bool]
+) -> dict[Expr, int]:
+    """Values that two loops over the columns need, and that cost more than to keep them: by the first loop to compute them."""
     first: dict[Expr, int] = {}
     chosen: dict[Expr, int] = {}
     for i, nest in enumerate(nests):
@@ -92,7 +94,7 @@ def worth_keeping(nests: list[Nest], columns: tuple[Axis, ...], least: int, on_c
             if e in seen or isinstance(e, Reduce | Const):
                 continue
             seen.add(e)
-            if e in first and first[e] < i and isinstance(e, Apply) and cost(e) >= least and on_columns(e):
+            if e in first and first[e] < i and on_columns(e) and costs(e):
                 chosen.setdefault(e, first[e])
                 continue
             stack.extend(e.args)

@@ -10,12 +10,12 @@ from lamina.schedules.rows import LEAST_BYTES, Work
 from .nests import nests_of
 from .reading import Untraceable
 from .row_sums import is_reduction
+from .scans import has_scans
 from .schedule import Schedule, bits
 from .schedule_gpu import ROWS, schedule_gpu
 from .space import Space, find_space
 from .strips import WINDOW
 from .tile import ALIGNED, CHOICE, traffic
-from .widths import has_scans
 
 
 def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> Work | None:

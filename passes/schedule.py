@@ -1,10 +1,10 @@
 """From a space to loops on a CPU: which axis is vectorised, which axes a program runs over itself and which make the grid."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamina.schedules.base import SQUARE, BlockConfig
-from lamina.schedules.cpu import Config, choose
+from lamina.schedules.cpu import SCAN_LANES, Config, choose, side
 
 from .affine import Affine, Axis
 from .coalesce import Merged, coalesce
@@ -12,6 +12,7 @@ from .expressions import Apply, Expr, Load, Reduce, Scan
 from .grouping import walk
 from .nests import nests_of
 from .realise import COST
+from .scans import scanned_axis
 from .space import Space
 
 BITS = {"index": 64, "i1": 8, "f8E4M3FN": 8, "f8E5M2": 8}
@@ -169,16 +170,19 @@ def crosses(e: Load, at: Affine, vector: Axis) -> bool:
 def schedule(space: Space, config: Config | None = None) -> Schedule:
     """The schedule of a space; `config` overrides the first choice."""
     merged = coalesce(*by_stride(space), space.places())
-    vector = vector_axis(space, merged)
+    scanned = scanned_axis(space, merged)
+    vector = scanned if scanned is not None and scanned.extent >= SCAN_LANES else vector_axis(space, merged)
     column_vector = vector in merged.columns
     widest = max((bits(e.dtype) for e in per_element(space)), default=32)
     crossed = crossed_axis(space, merged, vector) if config is None else None
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-        return Schedule(Config(lanes=SQUARE), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+        return Schedule(Config(lanes=side(vector.extent)), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
     if config is None:
         extent = vector.extent if vector else 1
         config = choose(operations(space), widest, extent, 0 if column_vector else accumulators(space, merged))
+        if scanned is not None and vector is scanned:
+            config = replace(config, lanes=SCAN_LANES)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     work = max(config.work // max(math.prod(a.extent for a in merged.columns), 1), 1)
     inner: list[Axis] = []

@@ -16,6 +16,7 @@ from .contraction import Unfit
 from .flatten import flatten
 from .locations import where
 from .nests import nests_of
+from .scans import has_scans, scanned_axis
 from .schedule import Schedule, by_stride, crossed_axis, vector_axis
 from .space import Space
 from .widths import (
@@ -24,9 +25,7 @@ from .widths import (
     access_width,
     accesses_of,
     flat_width,
-    has_scans,
     ragged,
-    scanned_axis,
     shift_of,
     split_width,
     traffic_of,

@@ -22,18 +22,20 @@ SIDE = 16  # of a square that is transposed in registers
 
 
 class Squares:
-    """The body of a program that has `crossed`: SQUARE rows of it, by blocks of SQUARE lanes."""
+    """The body of a program that has `crossed`: SQUARE rows of it, by blocks of as many lanes, or of fewer."""
 
     def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
         assert plan.crossed is not None and plan.vector is not None
         self.b, self.plan = blocks, plan
         self.crossed: Axis = plan.crossed
         self.vector: Axis = plan.vector
+        self.lanes = plan.config.lanes
         loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
         self.early = any(ir.MemRefType(blocks.memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
         if self.early:
-            blocks.ahead = {e: SQUARE for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
+            blocks.ahead = {e: self.lanes for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
         self.loads = crossing_loads(space, plan)
+        self.rows = min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
 
     def _at(self, e: Load) -> Affine:
         return e.at.rename(self.plan.merged.rename)
@@ -68,7 +70,7 @@ class Squares:
 
     def _scratch(self, e: Load) -> ir.Value:
         stored = ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
-        return memref.AllocaOp(ir.MemRefType.get([SQUARE, SQUARE], stored), [], [], alignment=64).result
+        return memref.AllocaOp(ir.MemRefType.get([self.rows, self.lanes], stored), [], [], alignment=64).result
 
     def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value) -> None:
         """Fills `scratch` with rows first.. of `crossed` and the block's lanes."""
@@ -83,15 +85,14 @@ class Squares:
         view = memref.ReinterpretCastOp(type_, flat, [b.index(rest)], [], [], [dynamic], sizes, strides).result
         square = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
-        whole = [n % SQUARE == 0 for n in reversed(sizes)]
+        whole = [n % side == 0 for n, side in ((sizes[1], self.rows), (sizes[0], self.lanes))]
         inside = ir.ArrayAttr.get([ir.BoolAttr.get(w) for w in whole])
         lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
         last = b.number(self.vector.extent - 1)
-        ahead = [b.number(SQUARE + r) for r in range(SIDE)] if self.early else []
-        bounds = [b.number(0), b.number(SQUARE), b.number(SIDE)]
-        rows = scf.ForOp(*bounds)
+        ahead = [b.number(self.lanes + r) for r in range(SIDE)] if self.early else []
+        rows = scf.ForOp(b.number(0), b.number(self.rows), b.number(SIDE))
         with ir.InsertionPoint(rows.body):
-            columns = scf.ForOp(*bounds)
+            columns = scf.ForOp(b.number(0), b.number(self.lanes), b.number(SIDE))
             with ir.InsertionPoint(columns.body):
                 i, j = rows.induction_variable, columns.induction_variable
                 where = [arith.addi(lanes, j), arith.addi(first, i)]

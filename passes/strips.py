@@ -86,7 +86,7 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
     (product,) = space.reductions
     if product.op != "arith.addf" or any(r.full for r in space.results):
         raise Unfit("not one sum over a window of images")
-    batch, *images, down, across, depth = _axes(space, next(iter(aligned)).owner)
+    batch, *images, down, across, depth = axes_of_windows(space, next(iter(aligned)).owner)
     merged, features = Merged(space.rows, space.columns, {}, {}), 0
     channel, row, column = images[-3:]
     if len(images) == 4:
@@ -118,7 +118,7 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
     )  # fmt: skip
 
 
-def _axes(space: Space, block: ir.Block) -> list[Axis]:
+def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
     """batch, channel (or group and feature), row, column, and what is summed: down, across, depth. An axis of its own where the sum
     has a dimension of 1, or none; Unfit where what follows divides one."""
     generics = (Generic.read(o.operation) for o in block.operations if o.operation.name == "linalg.generic")
@@ -215,4 +215,4 @@ def _is_zero_outside(product: Reduce) -> bool:
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
 
 
-__all__ = ["WINDOW", "Strips", "Unfit", "strips_of"]
+__all__ = ["WINDOW", "Strips", "Unfit", "axes_of_windows", "strips_of"]

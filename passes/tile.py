@@ -18,23 +18,26 @@ from .base import Pass
 from .by_triton import send
 from .contraction import Unfit
 from .emit_loops import Loops
+from .emit_planes import PlaneProgram
 from .emit_strips import StripProgram
 from .emit_tile import Memory
 from .expressions import Apply, Load
 from .fuse import where
 from .grouping import walk
+from .launches import ALIGNED, alignments, layouts
+from .planes import PLANES, Planes, Window, planes_of
 from .reading import Untraceable, element_type, shape_of
 from .schedule import Schedule, bits, operations, schedule
 from .schedule_gpu import chosen_rows, schedule_gpu
 from .space import Space, find_space
-from .strips import WINDOW, strips_of
+from .strips import WINDOW, Strips, strips_of
 from .strips import Unfit as NoStrips
 from .tile_products import lower_product
 
 CHOICE = "graph.choice"  # on what lamina-choose has decided
 THREADS = 2048  # of a multiprocessor
-ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
+Emitter = Loops | StripProgram | PlaneProgram
 Scheduler = Callable[[Space, dict[ir.Value, int], list[int], Rows | None], Schedule]
 
 
@@ -69,7 +72,7 @@ class Tile(Pass):
     def run(self, module: ir.Module) -> None:
         _scheduler(self.target)  # an unknown target is an error where there is no kernel too
         early = _early(self.target)
-        launched, alignments = layouts(module), _alignments(module)
+        launched, starts = layouts(module), alignments(module)
         for op in list(module.body.operations):
             f = op.operation
             if f.name == "func.func" and "graph.kernel" in f.attributes:
@@ -77,49 +80,12 @@ class Tile(Pass):
                 if not len(f.regions[0].blocks):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 types = launched.get(name) or _contiguous(f)
-                aligned = alignments.get(name, [ALIGNED] * len(types))
+                aligned = starts.get(name, [ALIGNED] * len(types))
                 with f.location:
                     new = _lower(f, name, types, aligned, self.target, self.round_intermediates)
                 if early(new):
                     new.attributes["tile.dependent"] = ir.UnitAttr.get()
                 f.erase()
-
-
-def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
-    """The memref types that each kernel is launched with."""
-    found: dict[str, list[ir.MemRefType]] = {}
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "plan.launch":
-            name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-            found.setdefault(name, [ir.MemRefType(v.type) for v in op.operands])
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return found
-
-
-def _alignments(module: ir.Module) -> dict[str, list[int]]:
-    """The bytes that each argument of a kernel starts at a multiple of, in every launch: every buffer starts at a multiple of
-    ALIGNED, and views carry their offset."""
-    found: dict[str, list[int]] = {}
-
-    def start(v: ir.Value) -> int:
-        op = v.owner
-        if op.name != "plan.view":
-            return ALIGNED
-        offset = ir.IntegerAttr(op.attributes["offset"]).value * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
-        return math.gcd(start(op.operands[0]), offset)
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "plan.launch":
-            name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-            here = [start(v) for v in op.operands]
-            found[name] = [math.gcd(a, b) for a, b in zip(found.get(name, here), here, strict=True)]
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return found
 
 
 def _scheduler(target: str) -> Scheduler:
@@ -185,24 +151,18 @@ def _lower(
         space = find_space(
             block, dict(zip(block.arguments, strides, strict=False)), strides[n_in:], divide=True, round_half=round_half
         )
+        if PLANES in f.attributes and (made := _lower_planes(f, name, types, space)) is not None:
+            return made
         if WINDOW in f.attributes:
             return _lower_strips(f, name, types, aligned, space, target)
         chosen = chosen_rows(f)
         plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], chosen)
     except (Untraceable, Unfit) as e:
         raise CompileError(f"kernel @{name} cannot be tiled: {e}", where=where(f.location)) from None
-    with ir.InsertionPoint(f):
-        new = func.FuncOp(name, (list(types), []))
-        body = new.add_entry_block()
-        with ir.InsertionPoint(body):
-            program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-            flat = [_flat(m, t, s) for m, t, s in zip(body.arguments, types, strides, strict=True)]
-            memory: dict[ir.Value, Memory] = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
-            Loops(body, space, plan, memory, flat[n_in:]).emit(program)
-            func.ReturnOp([])
+    new = _program(f, name, types, space, plan, Loops)
     moved, flops = traffic(space, outs)
     spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
-    made = _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+    made = _describe(new, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
     if isinstance(chosen, Triton):
         send(made, chosen.warps, chosen.stages)
     return made
@@ -226,30 +186,59 @@ def _lower_product(
     return _describe(new, f, spread, grid=grid, bytes=made.bytes, flops=made.flops, outputs=outputs)
 
 
-def _lower_strips(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: str
+def _program(
+    f: ir.Operation,
+    name: str,
+    types: list[ir.MemRefType],
+    space: Space,
+    plan: Any,
+    emitter: type[Loops | StripProgram | PlaneProgram],
 ) -> ir.Operation:
-    """The program of a group that lamina-depthwise has made of a sum over windows and what follows it."""
+    """The function of a program, beside the kernel's."""
     block = f.regions[0].blocks[0]
-    outs = list(list(block.operations)[-1].operands)
     n_in = len(block.arguments)
-    try:
-        plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
-    except NoStrips as e:
-        raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f.location)) from None
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         body = new.add_entry_block()
         with ir.InsertionPoint(body):
             program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
             flat = [_flat(m, t, tuple(t.get_strides_and_offset()[0])) for m, t in zip(body.arguments, types, strict=True)]
-            memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
-            StripProgram(body, space, plan, memory, flat[n_in:]).emit(program)
+            memory: dict[ir.Value, Memory] = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
+            emitter(body, space, plan, memory, flat[n_in:]).emit(program)
             func.ReturnOp([])
+    return new.operation
+
+
+def _lower_strips(
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: str
+) -> ir.Operation:
+    """The program of a group that lamina-depthwise has made of a sum over windows and what follows it."""
+    block = f.regions[0].blocks[0]
+    n_in = len(block.arguments)
+    try:
+        plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
+    except NoStrips as e:
+        raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f.location)) from None
+    spread = {"align": aligned, **asdict(plan.config)}
+    return _describe_windows(_program(f, name, types, space, plan, StripProgram), f, space, plan, spread)
+
+
+def _lower_planes(f: ir.Operation, name: str, types: list[ir.MemRefType], space: Space) -> ir.Operation | None:
+    """The program of a depthwise convolution on a CPU and what follows it; None where memory does not lie as planes need it."""
+    try:
+        plan = planes_of(space, Window.read(f.attributes[PLANES]), f.regions[0].blocks[0])
+    except NoStrips:
+        return None
+    return _describe_windows(_program(f, name, types, space, plan, PlaneProgram), f, space, plan, {})
+
+
+def _describe_windows(
+    new: ir.Operation, f: ir.Operation, space: Space, plan: Strips | Planes, spread: dict[str, Any]
+) -> ir.Operation:
+    outs = list(list(f.regions[0].blocks[0].operations)[-1].operands)
     moved, _ = traffic(space, outs)
     flops = 2 * plan.products * math.prod(a.extent for a in space.rows)
-    spread = {"align": aligned, **asdict(plan.config)}
-    return _describe(new.operation, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
+    return _describe(new, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
 
 
 def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> ir.Operation:

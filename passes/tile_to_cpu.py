@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from .base import Pass
 from .by_name import by_name
-from .cpu import abi, arithmetic, bf16, memory
+from .cpu import abi, arithmetic, bf16, memory, scans
 from .cpu.transfers import Transfers, guard_streaming
 from .emit import Emit
 
@@ -97,6 +97,7 @@ def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
 
 HALF = (ir.F16Type, ir.BF16Type)
 REWRITES: dict[str, Rewrite] = {
+    "tile.scan": scans.lower_scan,
     "tile.gather": memory.lower_gather,
     "arith.extf": _where((ir.BF16Type,), "from", arithmetic.extend_bf16),
     "arith.truncf": _where(HALF, "to", arithmetic.truncate_half),

@@ -9,9 +9,10 @@ from lamina.schedules import nvvm
 
 from .affine import Affine, Axis
 from .coalesce import Merged
-from .expressions import Expr, Load, Scan
+from .expressions import Expr, Load
 from .grouping import walk
 from .reading import element_type, shape_of
+from .scans import has_scans
 from .schedule import ACCESS_BITS, Shift, bits
 from .space import Space
 
@@ -186,19 +187,6 @@ def whole_inputs(accesses: list[Access], results: int) -> int:
     """How many of what is read, which comes before the results, are as large as the largest."""
     most = max((a.touched for a in accesses), default=0)
     return sum(a.touched * 2 >= most for a in accesses[: len(accesses) - results])
-
-
-def scanned_axis(space: Space, merged: Merged) -> Axis | None:
-    """The axis that scans step along, where results are neighbours along it and nothing else is a column."""
-    scans = {merged.axis_of.get(e.axis, e.axis) for r in space.results for e in walk(r.expr) if isinstance(e, Scan)}
-    if len(scans) != 1 or set(merged.columns) != scans:
-        return None
-    (axis,) = scans
-    return axis if all(r.at.rename(merged.rename).coefficient(axis) == 1 for r in space.results if r.full) else None
-
-
-def has_scans(space: Space) -> bool:
-    return any(isinstance(e, Scan) for r in space.results for e in walk(r.expr))
 
 
 def _loads(space: Space) -> list[Load]:

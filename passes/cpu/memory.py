@@ -6,7 +6,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from ..emit import Emit
+from ..emit import Emit, Num
 from ..locations import where
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
@@ -145,20 +145,36 @@ def splat(value: ir.Value) -> int | None:
 
 
 def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
-    """For a mask of the first n lanes, that of the first step * (n - 1) + 1: nothing past the last lane is touched."""
+    """For a mask of lanes in a row, that of all from `step * first` to `step * last`: nothing past the last lane is touched."""
     lanes = mask.type.shape[0]
     scalar = Emit(e.ip, e.loc)
+    wide = ir.VectorType.get([lanes * step], ir.IntegerType.get_signless(1))
+
+    def before(count: Num) -> ir.Value:
+        return e.op("vector.create_mask", [wide], [count.value]).result
+
     owner = mask.owner
+    everything = scalar.constant(step * (lanes - 1) + 1, ir.IndexType.get())
+    if splat(mask) in (1, -1):
+        return before(everything)
     if isinstance(owner, ir.Block):
         return None
     if owner.name == "vector.create_mask":
-        count = scalar.wrap(owner.operands[0])
-    elif splat(mask) in (1, -1):
-        count = scalar.constant(lanes, ir.IndexType.get())
-    else:
-        return None
-    wide = ir.VectorType.get([lanes * step], ir.IntegerType.get_signless(1))
-    return e.op("vector.create_mask", [wide], [((count - 1) * step + 1).value]).result
+        return before((scalar.wrap(owner.operands[0]) - 1) * step + 1)
+    if owner.name == "vector.broadcast":
+        all_or_none = e.op("vector.broadcast", [wide], [owner.operands[0]]).result
+        return e.op("arith.andi", [wide], [all_or_none, before(everything)]).result
+    if owner.name == "arith.andi":
+        parts = [_widened_mask(e, v, step) for v in owner.operands]
+        return None if any(p is None for p in parts) else e.op("arith.andi", [wide], parts).result
+    if owner.name == "arith.xori" and splat(owner.operands[1]) in (1, -1):
+        first = owner.operands[0].owner
+        if isinstance(first, ir.Block) or first.name != "vector.create_mask":
+            return None
+        skipped, to_last = before(scalar.wrap(first.operands[0]) * step), before(everything)
+        behind = e.op("arith.xori", [wide], [skipped, to_last]).result
+        return e.op("arith.andi", [wide], [behind, to_last]).result
+    return None
 
 
 def _require_dense(e: Emit, of: ir.MemRefType) -> None:

@@ -1,15 +1,27 @@
 // On a CPU only convolutions that oneDNN computes slowly with the channels first, and those beside them with small weights.
 // RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-layout{slow=true packed=false transposed=true copied=true})' | FileCheck %s
 
-// One channel for each group; the product of pixels after it takes the layout that it finds.
+// One filter for each channel, which a kernel of ours computes with the channels first: as given, and the product of pixels after it.
 // CHECK-LABEL: func.func @depthwise
-// CHECK: %[[IMAGE:.*]] = linalg.generic {{.*}} ins(%arg0
-// CHECK: strides = [array<i64: 2048, 1, 256, 32>]
-// CHECK: strides = [array<i64: 4096, 1, 512, 64>]
+// CHECK-NOT: linalg.generic
+// CHECK: strides = [array<i64: 2048, 64, 8, 1>]
+// CHECK: strides = [array<i64: 4096, 64, 8, 1>]
 func.func @depthwise(%x: tensor<1x32x8x8xf32>, %w: tensor<32x1x3x3xf32>, %v: tensor<64x32x1x1xf32>) -> tensor<1x64x8x8xf32> {
   %c = "graph.extern"(%x, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 32], kwargs = {}, strides = [array<i64: 2048, 64, 8, 1>]} : (tensor<1x32x8x8xf32>, tensor<32x1x3x3xf32>) -> tensor<1x32x8x8xf32>
   %d = "graph.extern"(%c, %v) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 4096, 64, 8, 1>]} : (tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>) -> tensor<1x64x8x8xf32>
   return %d : tensor<1x64x8x8xf32>
+}
+
+// -----
+
+// Beside a slow convolution of small weights it takes the channels last.
+// CHECK-LABEL: func.func @depthwise_of_ragged
+// CHECK: strides = [array<i64: 1536, 1, 192, 24>]
+// CHECK: strides = [array<i64: 1536, 1, 192, 24>]
+func.func @depthwise_of_ragged(%x: tensor<1x24x8x8xf32>, %w: tensor<24x24x3x3xf32>, %v: tensor<24x1x3x3xf32>) -> tensor<1x24x8x8xf32> {
+  %c = "graph.extern"(%x, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 1536, 64, 8, 1>]} : (tensor<1x24x8x8xf32>, tensor<24x24x3x3xf32>) -> tensor<1x24x8x8xf32>
+  %d = "graph.extern"(%c, %v) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 24], kwargs = {}, strides = [array<i64: 1536, 64, 8, 1>]} : (tensor<1x24x8x8xf32>, tensor<24x1x3x3xf32>) -> tensor<1x24x8x8xf32>
+  return %d : tensor<1x24x8x8xf32>
 }
 
 // -----

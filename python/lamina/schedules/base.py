@@ -16,6 +16,7 @@ class BlockConfig(Protocol):
     groups    threads of one program
     wide_sums sums of f32 over many iterations, or over the lanes of a block, are added up in f64
     masked    one masked block covers a chunk, instead of whole blocks and a tail
+    apart     blocks that may reach over the edge of an image have loops of their own, so that the others ask for no bounds
     """
 
     @property
@@ -30,6 +31,8 @@ class BlockConfig(Protocol):
     def streams(self) -> int: ...
     @property
     def masked(self) -> bool: ...
+    @property
+    def apart(self) -> bool: ...
     @property
     def wide_sums(self) -> bool: ...
     @property

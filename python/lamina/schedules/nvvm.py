@@ -63,6 +63,7 @@ class Config:
     masked: bool = True
     online: bool = True
     wide_sums: bool = False
+    apart: bool = False
 
     @property
     def groups(self) -> int:

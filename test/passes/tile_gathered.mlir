@@ -1,0 +1,32 @@
+// What is gathered along the columns and read by two loops over them is kept in scratch memory.
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile)' | FileCheck %s
+
+// CHECK-LABEL: func.func private @centred
+// CHECK: %[[KEPT:.*]] = memref.alloca() {{.*}} memref<192xf32>
+// CHECK: scf.for
+// CHECK: %[[X:.*]] = "tile.gather"(%reinterpret_cast
+// CHECK: vector.transfer_write %[[X]], %[[KEPT]]
+// CHECK: vector.reduction
+// CHECK-NOT: tile.gather
+// CHECK: vector.transfer_read %[[KEPT]]
+// CHECK: vector.transfer_write
+#swap = affine_map<(i, j) -> (j, i)>
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func private @centred(%x: tensor<192x48xf32>) -> tensor<48x192xf32> attributes {graph.kernel} {
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<48xf32>
+  %f = linalg.fill ins(%low : f32) outs(%e : tensor<48xf32>) -> tensor<48xf32>
+  %m = linalg.generic {indexing_maps = [#swap, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<192x48xf32>) outs(%f : tensor<48xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.maximumf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<48xf32>
+  %o = tensor.empty() : tensor<48x192xf32>
+  %r = linalg.generic {indexing_maps = [#swap, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %m : tensor<192x48xf32>, tensor<48xf32>) outs(%o : tensor<48x192xf32>) {
+  ^bb0(%a: f32, %b: f32, %u: f32):
+    %s = arith.subf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<48x192xf32>
+  return %r : tensor<48x192xf32>
+}

@@ -1,0 +1,24 @@
+// A scan's blocks: prefixes by shuffles, and the carry, which joins them last.
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile-to-cpu)' | FileCheck %s
+
+// CHECK: iter_args(%[[CARRY:.*]] = %{{.*}}) -> (f64)
+// CHECK-COUNT-4: vector.shuffle
+// CHECK: %[[BLOCK:.*]] = arith.addf
+// CHECK: %[[LAST:.*]] = vector.extract %[[BLOCK]][15]
+// CHECK: %[[START:.*]] = vector.broadcast %[[CARRY]]
+// CHECK: arith.addf %[[START]], %[[BLOCK]]
+// CHECK: %[[NEXT:.*]] = arith.addf %[[CARRY]], %[[LAST]]
+// CHECK: scf.yield %[[NEXT]]
+func.func @running(%x: memref<160xf64>, %o: memref<160xf64>) attributes {tile.grid = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c160 = arith.constant 160 : index
+  %zero = arith.constant 0.0 : f64
+  %end = scf.for %i = %c0 to %c160 step %c16 iter_args(%carry = %zero) -> (f64) {
+    %a = vector.transfer_read %x[%i], %zero {in_bounds = [true]} : memref<160xf64>, vector<16xf64>
+    %s:2 = "tile.scan"(%a, %carry) {combine = "arith.addf"} : (vector<16xf64>, f64) -> (vector<16xf64>, f64)
+    vector.transfer_write %s#0, %o[%i] {in_bounds = [true]} : vector<16xf64>, memref<160xf64>
+    scf.yield %s#1 : f64
+  }
+  return
+}

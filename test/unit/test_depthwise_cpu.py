@@ -1,0 +1,85 @@
+"""Depthwise convolutions of f32 on a CPU against float64: windows, strides, sizes that leave columns and rows over, epilogues."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import lamina
+
+CASES = [  # channels, height, width, kernel, stride, padding, dilation
+    (3, 9, 11, (3, 3), 1, 1, 1),
+    (4, 56, 56, (3, 7), 1, (1, 3), 1),
+    (2, 13, 70, (7, 1), 1, (3, 0), 1),
+    (5, 17, 23, (3, 3), 2, 1, 1),
+    (2, 15, 40, (5, 5), (2, 3), (2, 0), 1),
+    (2, 12, 31, (3, 3), 1, 2, 2),
+    (2, 20, 33, (3, 2), (3, 2), (1, 4), (1, 3)),
+    (1, 7, 7, (7, 7), 1, 3, 1),
+    (3, 1, 100, (1, 5), 1, (0, 2), 1),
+    (2, 4, 300, (2, 2), 2, 0, 1),
+    (2, 223, 224, (3, 3), 1, 1, 1),
+    (2, 6, 2, (3, 3), 1, 1, 1),
+]
+
+
+def _close(found: Tensor, exact: Tensor, taps: int) -> None:
+    scale = exact.abs().max().clamp(min=1.0)
+    assert ((found.double() - exact).abs().max() / scale).item() < taps * 6e-8
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_depthwise(case: tuple) -> None:
+    channels, height, width, kernel, stride, padding, dilation = case
+    conv = nn.Conv2d(channels, channels, kernel, stride, padding, dilation, groups=channels)
+    x = torch.randn(2, channels, height, width)
+    with torch.no_grad():
+        compiled = lamina.compile(conv, (x,), options={"cache": False})
+        assert "aten.convolution" not in str(lamina.explain(conv, (x,)).externals)
+        _close(compiled(x), conv.double()(x.double()), kernel[0] * kernel[1])
+
+
+class Block(nn.Module):
+    """A depthwise convolution, a norm, an activation and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(6, 6, 5, padding=2, groups=6, bias=False)
+        self.norm = nn.BatchNorm2d(6).eval()
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        z = F.hardswish(self.norm(self.conv(x))) + y
+        return z, z.mean((2, 3))
+
+
+def test_what_follows() -> None:
+    block, x, y = Block(), torch.randn(2, 6, 14, 19), torch.randn(2, 6, 14, 19)
+    with torch.no_grad():
+        found = lamina.compile(block, (x, y), options={"cache": False})(x, y)
+        exact = block.double()(x.double(), y.double())
+    for a, b in zip(found, exact, strict=True):
+        _close(a, b, 100)
+
+
+@pytest.mark.parametrize("given", ["sliced", "transposed", "channels last"])
+def test_images_that_are_not_row_major(given: str) -> None:
+    conv = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+    whole = torch.randn(2, 4, 24, 40)
+    x = {
+        "sliced": whole[:, :, 3:20, 5:30],
+        "transposed": whole.transpose(2, 3),
+        "channels last": whole.contiguous(memory_format=torch.channels_last),
+    }[given]
+    with torch.no_grad():
+        found = lamina.compile(conv, (x,), options={"cache": False})(x)
+        _close(found, conv.double()(x.double()), 9)
+
+
+def test_gradients() -> None:
+    conv, x = nn.Conv2d(4, 4, 3, padding=1, groups=4), torch.randn(2, 4, 12, 17, requires_grad=True)
+    compiled = torch.compile(conv, backend="lamina", options={"cache": False})
+    found = torch.autograd.grad(compiled(x).square().sum(), [x, *conv.parameters()])
+    double, wide = conv.double(), x.detach().double().requires_grad_()
+    exact = torch.autograd.grad(double(wide).square().sum(), [wide, *double.parameters()])
+    for a, b in zip(found, exact, strict=True):
+        _close(a, b, 1000)
