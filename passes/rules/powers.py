@@ -6,13 +6,14 @@ from ..scalars import Ref
 from ..scope import Scope
 
 _CHAIN = (2, 3, 4)
+_WIDE_CHAIN = 16  # the largest exponent of half types that products of f32 are worth
 
 
 def power(s: Scope, op: ir.Operation) -> ir.Value | None:
     """x**c for constant c: products for 2, 3, 4, reciprocals for -1 and -2, roots for 0.5 and -0.5.
 
     Within 2 ulp of the exact power. As in eager, (-0.0)**0.5 is -0.0 and (-inf)**0.5 is NaN. Another integer exponent
-    becomes a powf, so that no fpowi is left. In half types only one rounding is allowed: no chains of products.
+    becomes a powf, so that no fpowi is left. In half types only one rounding is allowed: chains of products are of f32.
     """
     base, exponent = s.args(op)
     c, type_ = s.number(exponent), op.results[0].type
@@ -23,10 +24,12 @@ def power(s: Scope, op: ir.Operation) -> ir.Value | None:
     x = s.use(base, op)
     if c == 1:
         return x
-    if c in _CHAIN and (c == 2 or not _half(type_)):
-        return _product(s, x, int(c), op)
-    if c == -1 or (c == -2 and not _half(type_)):
-        return s.build("arith.divf", type_, [s.constant(1.0, type_, op), _product(s, x, int(-c), op)], op)
+    if _half(type_) and c == int(c) and c not in (2, -1) and abs(c) <= _WIDE_CHAIN:
+        wide = ir.F32Type.get()
+        power = _integer_power(s, s.build("arith.extf", wide, [x], op), int(c), wide, op)
+        return s.build("arith.truncf", type_, [power], op)
+    if c in _CHAIN or c in (-1, -2):
+        return _integer_power(s, x, int(c), type_, op)
     if c in (0.5, -0.5):
         return s.build("math.sqrt" if c > 0 else "math.rsqrt", type_, [x], op)
     if op.name == "math.fpowi":
@@ -38,13 +41,19 @@ def _half(type_: ir.Type) -> bool:
     return isinstance(type_, ir.BF16Type | ir.F16Type)
 
 
+def _integer_power(s: Scope, x: ir.Value | None, c: int, type_: ir.Type, op: ir.Operation) -> ir.Value:
+    product = _product(s, x, abs(c), op)
+    return product if c > 0 else s.build("arith.divf", type_, [s.constant(1.0, type_, op), product], op)
+
+
 def _product(s: Scope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value | None:
+    """x**n by squaring."""
     if n == 1 or x is None:
         return x
-    square = s.build("arith.mulf", x.type, [x, x], op)
-    if n == 2:
-        return square
-    return s.build("arith.mulf", x.type, [square, x if n == 3 else square], op)
+    half = _product(s, x, n // 2, op)
+    assert half is not None
+    square = s.build("arith.mulf", x.type, [half, half], op)
+    return s.build("arith.mulf", x.type, [square, x], op) if n % 2 else square
 
 
 def divide_by_root(s: Scope, op: ir.Operation) -> ir.Value | None:

@@ -112,6 +112,33 @@ func.func @powers(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8x
 
 #id = affine_map<(d0) -> (d0)>
 
+// Powers of half types are products of f32, rounded once.
+// CHECK-LABEL: func.func @half_powers
+// CHECK: ^bb0(%[[X:[a-z0-9_]+]]: bf16
+// CHECK: %[[W:.*]] = arith.extf %[[X]] : bf16 to f32
+// CHECK: %[[W2:.*]] = arith.mulf %[[W]], %[[W]] : f32
+// CHECK: %[[W3:.*]] = arith.mulf %[[W2]], %[[W]] : f32
+// CHECK: arith.truncf %[[W3]] : f32 to bf16
+// CHECK: arith.divf %{{.*}}, %{{.*}} : f32
+// CHECK-NOT: math.
+// CHECK: linalg.yield
+func.func @half_powers(%x: tensor<8xbf16>) -> (tensor<8xbf16>, tensor<8xbf16>) {
+  %three = arith.constant 3 : i64
+  %minus = arith.constant -5.0 : bf16
+  %e = tensor.empty() : tensor<8xbf16>
+  %0:2 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xbf16>) outs(%e, %e : tensor<8xbf16>, tensor<8xbf16>) {
+  ^bb0(%a: bf16, %o0: bf16, %o1: bf16):
+    %p = math.fpowi %a, %three : bf16, i64
+    %q = math.powf %a, %minus : bf16
+    linalg.yield %p, %q : bf16, bf16
+  } -> (tensor<8xbf16>, tensor<8xbf16>)
+  return %0#0, %0#1 : tensor<8xbf16>, tensor<8xbf16>
+}
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
 // Division by a power of two is a product; by anything else it stays.
 // CHECK-LABEL: func.func @divide
 // CHECK-DAG: %[[Q:.*]] = arith.constant 2.500000e-01 : f32
