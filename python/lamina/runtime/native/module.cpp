@@ -25,6 +25,7 @@ nb::dict info() {
 bool has_routine(const std::string &name, const std::string &device) {
   const TorchAbi &t = torch_abi();
   if (!t.has_shim()) return false;
+  if (name == "dispatcher") return t.has_dispatcher();
   const Routines &r = device == "cuda" ? t.cuda : t.cpu;
   if (name == "mm") return r.mm_out;
   if (name == "addmm") return r.addmm_out;
