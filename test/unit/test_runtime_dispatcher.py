@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import fake_gpu
 import programs as p
 import pytest
 import torch
@@ -47,6 +48,26 @@ def test_gradients_of_attention(n: int, dtype: torch.dtype, masked: bool, monkey
     q, k, v = (torch.randn(2, n, 3, 8, dtype=dtype).transpose(1, 2) for _ in range(3))
     bias = torch.randn(n, n, dtype=dtype) if masked else None
     check(attention("flash_for_cpu", q, k, v, bias, causal=not masked, scale=0.25 if masked else None), monkeypatch)
+
+
+def test_small_integers_that_may_lie_anywhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument of the program, and what a call without Python, and one through it, return."""
+    gpu = fake_gpu.build(tmp_path_factory.mktemp("fake"))
+    x, n = torch.randn(2, 5), torch.tensor([3, 1])
+    for callee, args in (("aten.neg.default", ()), ("aten.mul.Scalar", (-1,))):
+        bufs = p.buffers(("input", 40), ("input", 16), ("owned", 16), ("owned", 160), ("owned", 16))
+        calls = [
+            p.Call(callee, "fallback", (p.ref(1, n), *args), (), (), (p.ref(2, n),), "neg"),
+            p.Call("aten.neg.default", "fallback", (p.ref(2, n),), (), (), (p.ref(4, n),), "neg"),
+            p.Call(
+                "aten.embedding_dense_backward.default", "fallback", (p.ref(0, x), p.ref(1, n), 8, -1, False), (), (),
+                (p.ref(3, torch.empty(8, 5)),), "embedding",
+            ),
+        ]  # fmt: skip
+        run = gpu.executable(p.program([x, n], bufs, calls, [p.ref(3, torch.empty(8, 5)), p.ref(4, n)]))
+        for _ in range(2):
+            gradient, same = run(x, n)
+            assert torch.equal(same, n) and torch.equal(gradient[n], x) and gradient.count_nonzero() == x.numel()
 
 
 def test_results_in_another_layout_are_copied() -> None:
