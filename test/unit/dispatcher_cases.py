@@ -32,7 +32,9 @@ class Case:
         """Return what the operator returns, None for a result that is undefined or not asked for."""
         given = self.tensors if tensors is None else tensors
         packet, name = self.callee.split(".")[1:]
-        found = getattr(getattr(aten, packet), name)(*_filled(self.args, given), **{n: _filled(v, given) for n, v in self.kwargs.items()})
+        found = getattr(getattr(aten, packet), name)(
+            *_filled(self.args, given), **{n: _filled(v, given) for n, v in self.kwargs.items()}
+        )
         results = list(found) if isinstance(found, tuple | list) else [found]
         return [t if asked else None for t, asked in zip(results, self.mask or [True] * len(results), strict=True)]
 
@@ -106,7 +108,14 @@ def convolutions(device: str) -> Iterator[Case]:
         yield convolution((2, 6, 9, 7), (4, 3, 3, 2), device=device, memory=memory, groups=2, stride=[2, 1], padding=[1, 0])
         yield convolution((2, 6, 9, 7), (6, 1, 3, 3), device=device, memory=memory, groups=6, dilation=[2, 1], padding=[2, 1])
         yield convolution(
-            (2, 6, 5, 4), (6, 2, 3, 3), device=device, memory=memory, groups=2, transposed=True, stride=[2, 2], output_padding=[1, 0]
+            (2, 6, 5, 4),
+            (6, 2, 3, 3),
+            device=device,
+            memory=memory,
+            groups=2,
+            transposed=True,
+            stride=[2, 2],
+            output_padding=[1, 0],
         )
     yield convolution((0, 3, 8, 8), (4, 3, 3, 3), device=device)
     yield convolution((2, 3, 127), (5, 3, 3), device=device, stride=[2])

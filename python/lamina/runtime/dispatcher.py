@@ -66,7 +66,8 @@ def _value(given: Any, kind: Any, tensors: list[int], index: Callable[[Ref], int
                 tensors.append(number)
             return ("tensor", tensors.index(number))
         case "OptionalType":
-            return ("value", None) if given is None else ("some", _value(given, kind.getElementType(), tensors, index))
+            inner = kind.getElementType()
+            return ("none", inner.kind() == "ListType") if given is None else ("some", _value(given, inner, tensors, index))
         case "ListType" if isinstance(given, tuple | list):
             return ("list", [_value(item, kind.getElementType(), tensors, index) for item in given])
         case name if name in _NUMBERS:

@@ -1,13 +1,13 @@
 #include "build.h"
 
 #include <algorithm>
-#include <bit>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <tuple>
 
+#include "calls.h"
 #include "gpu.h"
 #include "team.h"
 
@@ -107,27 +107,6 @@ LibraryCall read_library(nb::handle h, const PythonCall &call) {
   return library;
 }
 
-Value read_value(nb::handle h) {
-  auto form = nb::cast<std::string>(h[0]);
-  nb::object given = nb::borrow(h[1]);
-  if (form == "tensor") return {.form = Value::Form::tensor, .tensor = nb::cast<int>(given)};
-  if (form == "some") return {.form = Value::Form::some, .items = {read_value(given)}};
-  if (form == "list") {
-    Value list{.form = Value::Form::list};
-    for (nb::handle item : given) list.items.push_back(read_value(item));
-    return list;
-  }
-  if (given.is_none()) return {};
-  if (nb::isinstance<nb::float_>(given)) return {.word = std::bit_cast<uint64_t>(nb::cast<double>(given))};
-  return {.word = uint64_t(nb::cast<int64_t>(given))}; // a bool is an int, too
-}
-
-DispatcherCall read_dispatcher(nb::handle h, const PythonCall &call) {
-  DispatcherCall found{get<std::string>(h, "op"), get<std::string>(h, "overload"), {}, get<std::vector<int>>(h, "tensors"), call.owned};
-  for (nb::handle a : nb::borrow(h["args"])) found.args.push_back(read_value(a));
-  return found;
-}
-
 // Index into Plan::weights of the argument that a tensor lies in.
 int weight_of(int tensor, Plan &plan) {
   int input = plan.buffers[plan.tensors[tensor].buffer].index;
@@ -204,7 +183,7 @@ Step read_step(nb::handle h, Plan &plan) {
     else step.what = library;
   } else if (!h["dispatcher"].is_none()) {
     plan.heavy = true;
-    step.what = read_dispatcher(h["dispatcher"], call);
+    step.what = read_dispatcher(h["dispatcher"], call.owned, plan);
   }
   plan.calls.push_back(std::move(call));
   return step;

@@ -1,11 +1,15 @@
-// Calls of torch's operators through its dispatcher, without Python, on tensors over the plan's memory.
+// Calls of torch's operators without Python, through its dispatcher or shim.cpp, on tensors over the plan's memory.
 //
 // torch_call_dispatcher takes a stack of words, one for each argument of the operator's schema, and leaves the results there. It is
-// torch's stable interface for extensions (torch/csrc/stable/c/shim.h): a tensor is a handle, an optional null or a word on the heap, a
-// list a handle of words. It takes over whatever the words refer to.
-#include "calls.h"
-
+// torch's stable interface for extensions (torch/csrc/stable/c/shim.h): a tensor is a handle, an optional null or a word on the
+// heap, a list a handle of words. It takes over whatever the words refer to.
 #include <algorithm>
+#include <bit>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "calls.h"
+#include "shim.h"
 
 namespace lamina {
 namespace {
@@ -45,6 +49,7 @@ uint64_t word_of(const Value &value, const std::vector<Handle> &tensors) {
   const TorchAbi &torch = torch_abi();
   switch (value.form) {
   case Value::Form::word: return value.word;
+  case Value::Form::none: return 0;
   case Value::Form::tensor: {
     Handle owned = nullptr;
     check(value.tensor < 0 ? torch.new_undefined(&owned) : torch.new_handle(tensors[size_t(value.tensor)], &owned));
@@ -67,6 +72,21 @@ uint64_t word_of(const Value &value, const std::vector<Handle> &tensors) {
   throw CallFailed();
 }
 
+Value read_value(nb::handle h) {
+  auto form = nb::cast<std::string>(h[0]);
+  nb::object given = nb::borrow(h[1]);
+  if (form == "tensor") return {.form = Value::Form::tensor, .tensor = nb::cast<int>(given)};
+  if (form == "some") return {.form = Value::Form::some, .items = {read_value(given)}};
+  if (form == "list") {
+    Value list{.form = Value::Form::list};
+    for (nb::handle item : given) list.items.push_back(read_value(item));
+    return list;
+  }
+  if (form == "none") return {.form = Value::Form::none, .of_list = nb::cast<bool>(given)};
+  if (nb::isinstance<nb::float_>(given)) return {.word = std::bit_cast<uint64_t>(nb::cast<double>(given))};
+  return {.word = uint64_t(nb::cast<int64_t>(given)), .flag = nb::isinstance<nb::bool_>(given)};
+}
+
 // Whether a result is what the program was compiled for, but perhaps for its strides. An undefined one has no dtype.
 bool fits(Handle result, const Ref &want, const Plan &plan, const Context &context) {
   const TorchAbi &torch = torch_abi();
@@ -74,21 +94,37 @@ bool fits(Handle result, const Ref &want, const Plan &plan, const Context &conte
   int64_t ndim = 0, *sizes = nullptr;
   if (torch.get_dtype(result, &dtype) || dtype != want.dtype->scalar_type) return false;
   if (torch.get_dim(result, &ndim) || torch.get_sizes(result, &sizes) || torch.get_device_type(result, &type)) return false;
-  bool here = type == shim_device(context.on.type) && (type == 0 || (!torch.get_device_index(result, &index) && index == context.on.id));
+  bool here = type == shim_device(context.on.type);
+  if (here && type) here = !torch.get_device_index(result, &index) && index == context.on.id;
   return (here || may_lie_anywhere(plan, want)) && std::equal(want.shape.begin(), want.shape.end(), sizes, sizes + ndim);
+}
+
+void dispatch(const DispatcherCall &c, const std::vector<Handle> &tensors, std::vector<Handle> &results) {
+  std::vector<uint64_t> stack(std::max(c.args.size(), results.size()));
+  std::ranges::transform(c.args, stack.begin(), [&](const Value &value) { return word_of(value, tensors); });
+  check(torch_abi().call_dispatcher(c.op.c_str(), c.overload.c_str(), stack.data(), kVersion));
+  for (size_t i = 0; i < results.size(); ++i) results[i] = reinterpret_cast<Handle>(stack[i]);
 }
 
 } // namespace
 
+DispatcherCall read_dispatcher(nb::handle h, const std::vector<int> &owned, const Plan &plan) {
+  DispatcherCall found{nb::cast<std::string>(h["op"]), nb::cast<std::string>(h["overload"]), {}, {}, owned, nullptr};
+  found.tensors = nb::cast<std::vector<int>>(h["tensors"]);
+  for (nb::handle a : nb::borrow(h["args"])) found.args.push_back(read_value(a));
+  found.shim = shim_call(found, plan.device->type);
+  return found;
+}
+
 void run_dispatcher(const DispatcherCall &c, const Plan &plan, Context &context, PyObject *const *inputs) {
   std::vector<Handle> tensors;
   for (int t : c.tensors) tensors.push_back(borrow(t, plan, context, inputs));
-  std::vector<uint64_t> stack(std::max(c.args.size(), c.owned.size()));
-  std::ranges::transform(c.args, stack.begin(), [&](const Value &value) { return word_of(value, tensors); });
-  check(torch_abi().call_dispatcher(c.op.c_str(), c.overload.c_str(), stack.data(), kVersion));
+  std::vector<Handle> results(c.owned.size());
+  if (c.shim) c.shim->run(tensors, results);
+  else dispatch(c, tensors, results);
 
   size_t next = 0;
-  auto take = [&] { return reinterpret_cast<Handle>(stack[next++]); };
+  auto take = [&] { return results[next++]; };
   try {
     for (int tensor : c.owned) {
       Handle result = take();

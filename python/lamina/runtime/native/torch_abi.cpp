@@ -44,6 +44,7 @@ bool is_intel() {
 }
 
 void find_routines(void *lib, Routines &r, const std::string &device) {
+  r.library = lib;
   auto name = [&](const char *routine) { return "aoti_torch_" + device + routine; };
   find(lib, r.mm_out, name("_mm_out").c_str());
   find(lib, r.bmm_out, name("_bmm_out").c_str());

@@ -26,6 +26,7 @@ constexpr int32_t shim_device(int32_t type) { return type == dlpack::kCUDA ? 1 :
 
 // The library routines of one kind of device.
 struct Routines {
+  void *library = nullptr; // that has them
   int32_t (*mm_out)(Handle, Handle, Handle) = nullptr;
   int32_t (*bmm_out)(Handle, Handle, Handle) = nullptr;
   int32_t (*addmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
