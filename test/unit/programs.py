@@ -13,7 +13,7 @@ from lamina.runtime.executable import Executable
 
 NAMES = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool", torch.uint8: "u8",
-    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.complex64: "c64", torch.complex128: "c128",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint64: "u64", torch.complex64: "c64", torch.complex128: "c128",
 }  # fmt: skip
 
 # inc: out[i] = in[i] + 1 for programs of 64 elements; copy8: the same number of bytes, unchanged; bad: reports check number 1.

@@ -10,6 +10,7 @@ from typing import Any
 from lamina.core.errors import CompileError
 from lamina.core.program import Arg, Call, Launch, Program, Ref
 
+from .dispatcher import dispatcher_call
 from .library import library_call
 from .packing import gemm, weight_reorder
 from .resolve import out_variant, overload, resolve_constant
@@ -105,6 +106,7 @@ def _call(number: int, step: Call, program: Program, tensors: _Tensors, on: str,
         "owned": [-1 if r is None or program.buffers[r.buffer].last == number else tensors.index(r) for r in step.owned],
         "out_names": list(variant[1]) if variant else [],
         "library": library and {**library, "tensors": [tensors.index(t) for t in library["tensors"]]},
+        "dispatcher": None if library else dispatcher_call(step, tensors.index),
         "gemm": gemm(step, program, frozen) if on_cpu else None,
         "reorder": weight_reorder(step, program, frozen) if on_cpu else None,
     }

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 #include <tuple>
 
+#include "calls.h"
 #include "gpu.h"
 #include "team.h"
 
@@ -180,6 +181,9 @@ Step read_step(nb::handle h, Plan &plan) {
     else if (!h["reorder"].is_none())
       step.what = Convolution{library, nb::cast<nb::callable>(h["reorder"]), weight_of(library.tensors[1], plan), plan.n_packs++};
     else step.what = library;
+  } else if (!h["dispatcher"].is_none()) {
+    plan.heavy = true;
+    step.what = read_dispatcher(h["dispatcher"], call.owned, plan);
   }
   plan.calls.push_back(std::move(call));
   return step;

@@ -8,6 +8,16 @@ namespace lamina {
 
 void run_library(const LibraryCall &call, const Plan &plan, Context &context);
 
+// As lamina.runtime.dispatcher describes it; `owned`: of the step. Needs the GIL.
+DispatcherCall read_dispatcher(nb::handle description, const std::vector<int> &owned, const Plan &plan);
+
+// `inputs`: the arguments of the run, some of which may lie on another device. Throws CallFailed.
+void run_dispatcher(const DispatcherCall &call, const Plan &plan, Context &context, PyObject *const *inputs);
+
+// Makes a call's result the memory of Plan::tensors[tensor], or deletes it for -1; copies it where its layout is another one than
+// the plan counts on, or it lies in one of the tensors `taken`, whose memory the plan uses again. Takes the handle; throws CallFailed.
+void own_handle(Handle result, int tensor, const Plan &plan, Context &context, const std::vector<int> &taken = {});
+
 // Copies the bias, a row, to every row of a product's result. Does nothing for a product without one.
 void fill_with_bias(const Gemm &gemm, const Plan &plan, Context &context);
 

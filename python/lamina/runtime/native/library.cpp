@@ -1,4 +1,5 @@
 // Library routines through torch's C shim, which calls at::cpu::mm_out and the like on tensors over the plan's memory.
+#include <algorithm>
 #include <cstring>
 #include <exception>
 
@@ -21,8 +22,17 @@ Memory copied(Handle result, const Ref &want, const Plan &plan, dlpack::Device o
   throw CallFailed();
 }
 
-// Takes the handle.
-void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
+bool lies_in(const void *data, const std::vector<int> &tensors, const Plan &plan, const Context &context) {
+  return std::ranges::any_of(tensors, [&](int t) {
+    int buffer = plan.tensors[size_t(t)].buffer;
+    auto *base = static_cast<const char *>(context.base(buffer));
+    return base && data >= base && data < base + plan.buffers[size_t(buffer)].bytes;
+  });
+}
+
+} // namespace
+
+void own_handle(Handle result, int tensor, const Plan &plan, Context &context, const std::vector<int> &taken) {
   const TorchAbi &torch = torch_abi();
   if (tensor < 0) { // nobody uses it
     torch.delete_tensor(result);
@@ -33,7 +43,7 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
   void *data = nullptr;
   bool known = !torch.get_dim(result, &ndim) && !torch.get_sizes(result, &sizes) && !torch.get_strides(result, &strides) &&
                !torch.get_data_ptr(result, &data);
-  if (known && want.same_layout(sizes, strides, ndim) && is_aligned(plan, want.buffer, data))
+  if (known && want.same_layout(sizes, strides, ndim) && is_aligned(plan, want.buffer, data) && !lies_in(data, taken, plan, context))
     return context.own(want.buffer, {.handle = result}, data);
   try {
     Memory copy = copied(result, want, plan, context.on, &data);
@@ -44,6 +54,8 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context) {
     throw;
   }
 }
+
+namespace {
 
 // Takes all handles, some of which may be null.
 void own_handles(Handle *results, size_t count, const LibraryCall &c, const Plan &plan, Context &context) {

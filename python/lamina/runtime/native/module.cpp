@@ -15,6 +15,7 @@ nb::dict info() {
   nb::dict d;
   d["libtorch"] = t.library;
   d["c_shim"] = t.has_shim();
+  d["dispatcher"] = t.has_dispatcher();
   d["threads"] = t.has_team() ? "torch's OpenMP team" : "none: this torch's OpenMP runtime has no GOMP_parallel, kernels run serially";
   d["packed_gemm"] = t.has_packed_gemm();
   d["products"] = t.onednn_matmul ? "oneDNN" : "torch's BLAS";
@@ -25,6 +26,7 @@ nb::dict info() {
 bool has_routine(const std::string &name, const std::string &device) {
   const TorchAbi &t = torch_abi();
   if (!t.has_shim()) return false;
+  if (name == "dispatcher") return t.has_dispatcher();
   const Routines &r = device == "cuda" ? t.cuda : t.cpu;
   if (name == "mm") return r.mm_out;
   if (name == "addmm") return r.addmm_out;

@@ -99,6 +99,27 @@ struct LibraryCall {
   int64_t groups = 1;
 };
 
+// An argument of a DispatcherCall, as the operator's schema wants it.
+struct Value {
+  enum class Form { word, tensor, none, some, list } form = Form::word; // none, some: of an optional
+  uint64_t word = 0;        // an int, a bool, the bits of a double
+  bool flag = false;        // a bool
+  bool of_list = false;     // an optional list that is not there
+  int tensor = -1;          // index into DispatcherCall::tensors; -1 for an undefined one
+  std::vector<Value> items; // of a list; one of an optional
+};
+
+struct ShimCall;
+
+// A call of any operator of torch through its dispatcher, without Python. All its results are tensors of its own.
+struct DispatcherCall {
+  std::string op, overload; // "aten::convolution_backward", ""
+  std::vector<Value> args;  // all that the schema has, in its order
+  std::vector<int> tensors; // that it takes: indices into Plan::tensors
+  std::vector<int> owned;   // by result; -1 for one that nobody uses
+  std::shared_ptr<const ShimCall> shim; // the same as a call of the C shim, which is faster; null without
+};
+
 // out = a @ b (+ bias, a row) in f32. `plain` is the same product through the C shim.
 struct Gemm {
   LibraryCall plain; // tensors: (bias,) a, b
@@ -117,7 +138,8 @@ struct Convolution {
 };
 
 struct Step {
-  std::variant<std::monostate, Launch, LibraryCall, Gemm, Convolution> what; // monostate: only the Python call
+  // monostate: only the Python call
+  std::variant<std::monostate, Launch, LibraryCall, DispatcherCall, Gemm, Convolution> what;
   std::string name;
   std::vector<int> releases; // owned buffers whose last use this step is
   int fallback = -1;         // index into Plan::calls: the step as a Python call

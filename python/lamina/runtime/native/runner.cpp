@@ -90,14 +90,15 @@ void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, 
     gil.take();
     run_python(call, plan, context, inputs);
   };
-  auto library = [&](const LibraryCall &call, int fallback) {
+  auto native = [&](int fallback, auto &&run) {
     gil.give();
     try {
-      run_library(call, plan, context);
+      run();
     } catch (const CallFailed &) {
       python(plan.calls[size_t(fallback)]);
     }
   };
+  auto library = [&](const LibraryCall &call, int fallback) { native(fallback, [&] { run_library(call, plan, context); }); };
 
   for (size_t i = first; i < end; ++i) {
     const Step &step = plan.steps[i];
@@ -122,6 +123,8 @@ void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, 
       if (!packed) library(convolution->plain, step.fallback);
     } else if (auto *call = std::get_if<LibraryCall>(&step.what)) {
       library(*call, step.fallback);
+    } else if (auto *other = std::get_if<DispatcherCall>(&step.what)) {
+      native(step.fallback, [&] { run_dispatcher(*other, plan, context, inputs); });
     } else {
       python(plan.calls[size_t(step.fallback)]);
     }

@@ -44,6 +44,7 @@ bool is_intel() {
 }
 
 void find_routines(void *lib, Routines &r, const std::string &device) {
+  r.library = lib;
   auto name = [&](const char *routine) { return "aoti_torch_" + device + routine; };
   find(lib, r.mm_out, name("_mm_out").c_str());
   find(lib, r.bmm_out, name("_bmm_out").c_str());
@@ -95,6 +96,13 @@ TorchAbi look_up() {
   }
   find(lib, t.flash_attention, "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu");
   find(lib, t.copy, "aoti_torch_copy_");
+  find(lib, t.call_dispatcher, "torch_call_dispatcher");
+  find(lib, t.new_list, "torch_new_list_reserve_size");
+  find(lib, t.push_back, "torch_list_push_back");
+  find(lib, t.new_optional, "torch_new_stable_ivalue");
+  find(lib, t.new_undefined, "aoti_torch_new_uninitialized_tensor");
+  find(lib, t.get_device_type, "aoti_torch_get_device_type");
+  find(lib, t.get_device_index, "aoti_torch_get_device_index");
   find(lib, t.packed_convolution, "aoti_torch_cpu_mkldnn__convolution_pointwise");
   find(lib, t.pack_size, "cblas_sgemm_pack_get_size");
   find(lib, t.pack, "cblas_sgemm_pack");

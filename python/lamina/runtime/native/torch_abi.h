@@ -19,12 +19,14 @@ namespace lamina {
 
 using Handle = struct AtenTensorOpaque *; // AtenTensorHandle: owns one reference to an at::Tensor
 using RecordHandle = struct AtenRecordOpaque *;
+using ListHandle = struct StableListOpaque *;
 
 // c10::DeviceType of a DLPack device type: both count the CPU and CUDA first.
 constexpr int32_t shim_device(int32_t type) { return type == dlpack::kCUDA ? 1 : 0; }
 
 // The library routines of one kind of device.
 struct Routines {
+  void *library = nullptr; // that has them
   int32_t (*mm_out)(Handle, Handle, Handle) = nullptr;
   int32_t (*bmm_out)(Handle, Handle, Handle) = nullptr;
   int32_t (*addmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
@@ -85,6 +87,16 @@ struct TorchAbi {
   int32_t (*flash_attention)(Handle, Handle, Handle, double, int32_t, Handle *, double *, Handle *, Handle *) = nullptr;
 
   int32_t (*copy)(Handle, Handle, int32_t) = nullptr; // into the first
+
+  // any operator through the dispatcher, on a stack of words (StableIValue): see dispatcher.cpp
+  int32_t (*call_dispatcher)(const char *, const char *, uint64_t *, uint64_t) = nullptr;
+  int32_t (*new_list)(size_t, ListHandle *) = nullptr;
+  int32_t (*push_back)(ListHandle, uint64_t) = nullptr;
+  int32_t (*new_optional)(uint64_t **) = nullptr; // newer than torch 2.11, which takes what `new` gives
+  int32_t (*new_undefined)(Handle *) = nullptr;
+  int32_t (*get_device_type)(Handle, int32_t *) = nullptr;
+  int32_t (*get_device_index)(Handle, int32_t *) = nullptr;
+
   int32_t (*packed_convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t,
                                 int64_t, const char *, const double **, int64_t, const char **, Handle *) = nullptr;
 
@@ -118,6 +130,9 @@ struct TorchAbi {
   bool has_shim() const {
     return create_from_blob && delete_tensor && new_handle && get_data_ptr && get_sizes && get_strides && get_dim && get_dtype &&
            empty_strided && reinterpret && copy;
+  }
+  bool has_dispatcher() const {
+    return has_shim() && call_dispatcher && new_list && push_back && new_undefined && get_device_type && get_device_index;
   }
   // A fresh tensor on a GPU; null where that fails.
   Handle new_cuda_tensor(int64_t ndim, const int64_t *shape, const int64_t *strides, int32_t scalar_type, int index) const;

@@ -1,0 +1,77 @@
+"""Which calls of a program the native runner makes through torch's dispatcher without Python, where torch's C shim has no routine.
+
+The operator's schema says what each argument is. A call that does not fit stays a Python call: slower, otherwise the same.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from lamina import _native
+from lamina.core.program import Call, Ref
+
+from .resolve import overload
+
+_NUMBERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "IntType": (int, int),
+    "SymIntType": (int, int),
+    "BoolType": (bool, bool),
+    "FloatType": (int | float, float),
+}
+"""By kind of a type in a schema: what a program may give for it, and what the runner is told."""
+
+
+class _Unfit(Exception):
+    """An argument has no form that the runner can make without Python."""
+
+
+def dispatcher_call(step: Call, index: Callable[[Ref], int]) -> dict[str, Any] | None:
+    """Describe the step as a call of an operator whose arguments are tensors, numbers, optional ones and lists of these, and whose
+    results are tensors of its own; None for another one. `index` numbers the tensors of the program."""
+    namespace, packet, name = step.callee.split(".")
+    if namespace != "aten" or step.outs or not _native.has_routine("dispatcher"):
+        return None
+    schema = overload(step.callee, step.where)._schema
+    returns = [result.type.kind() for result in schema.returns]
+    if returns != ["TensorType"] * len(step.owned) or any(a.alias_info for a in (*schema.arguments, *schema.returns)):
+        return None
+    if any(r is not None and r.dtype in ("c64", "c128") for r in step.owned):
+        return None  # a lazy conjugate is not what its memory holds
+    tensors: list[int] = []
+    try:
+        args = [_value(given, kind, tensors, index) for given, kind in _arguments(step, schema)]
+    except _Unfit:
+        return None
+    return {"op": f"aten::{packet}", "overload": "" if name == "default" else name, "args": args, "tensors": tensors}
+
+
+def _arguments(step: Call, schema: Any) -> list[tuple[Any, Any]]:
+    """Return all arguments of the schema, in its order, with their types."""
+    names = [argument.name for argument in schema.arguments]
+    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+    if len(step.args) > len(names) or not given.keys() <= set(names):
+        raise _Unfit
+    if any(a.name not in given and not a.has_default_value() for a in schema.arguments):
+        raise _Unfit
+    return [(given.get(a.name, a.default_value), a.real_type) for a in schema.arguments]
+
+
+def _value(given: Any, kind: Any, tensors: list[int], index: Callable[[Ref], int]) -> tuple[str, Any]:
+    """Return an argument as native/build.cpp reads it, its tensors by their places in `tensors`."""
+    match kind.kind():
+        case "TensorType" if given is None:
+            return ("tensor", -1)
+        case "TensorType" if isinstance(given, Ref):
+            number = index(given)
+            if number not in tensors:
+                tensors.append(number)
+            return ("tensor", tensors.index(number))
+        case "OptionalType":
+            inner = kind.getElementType()
+            return ("none", inner.kind() == "ListType") if given is None else ("some", _value(given, inner, tensors, index))
+        case "ListType" if isinstance(given, tuple | list):
+            return ("list", [_value(item, kind.getElementType(), tensors, index) for item in given])
+        case name if name in _NUMBERS:
+            allowed, plain = _NUMBERS[name]
+            if isinstance(given, allowed):
+                return ("value", plain(given))
+    raise _Unfit
