@@ -117,7 +117,8 @@ def convolutions(device: str) -> Iterator[Case]:
             stride=[2, 2],
             output_padding=[1, 0],
         )
-    yield convolution((0, 3, 8, 8), (4, 3, 3, 3), device=device)
+    if device == "cpu":  # on a GPU what the library gives is no gradient of its own, and the call goes through Python
+        yield convolution((0, 3, 8, 8), (4, 3, 3, 3), device=device)
     yield convolution((2, 3, 127), (5, 3, 3), device=device, stride=[2])
     yield convolution((2, 3, 5, 6, 7), (4, 3, 2, 2, 2), device=device, padding=[1, 0, 1])
 
