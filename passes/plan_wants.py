@@ -101,10 +101,27 @@ def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strid
         return [(v, channels_last(shape_of(v))) for v in op.operands if len(shape_of(v)) == 4]
     result = max((v for v in op.results if found.has(v)), key=bytes_of, default=op.results[0])
     order = order_of(found.layout(result).strides)
-    if order == tuple(range(len(order))) or not keeps_order(op, len(order)):
+    if order == tuple(range(len(order))) or not keeps_order(op, len(order)) or _reduces_rows(op, order):
         return []
     like = [v for v in op.operands if len(shape_of(v)) == len(order)]
     return [(v, in_order(shape_of(v), order)) for v in like]
+
+
+def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
+    """Whether a kernel reduces neighbours in row-major memory, which are none in this order of dimensions: it reads rows best."""
+    last = len(order) - 1
+    if order[-1] == last:
+        return False
+    for inner in (o.operation for o in op.regions[0].blocks[0].operations):
+        if inner.name != "linalg.generic" or "reduction" not in str(inner.attributes["iterator_types"]):
+            continue
+        kinds = ["reduction" in str(kind) for kind in ir.ArrayAttr(inner.attributes["iterator_types"])]
+        for v, m in zip(inner.operands, ir.ArrayAttr(inner.attributes["indexing_maps"]), strict=True):
+            dims = list(m.value.results)
+            if len(dims) == len(order) and isinstance(v.type, ir.RankedTensorType) and isinstance(dims[-1], ir.AffineDimExpr):
+                if kinds[dims[-1].position]:
+                    return True
+    return False
 
 
 def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:

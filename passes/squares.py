@@ -85,14 +85,15 @@ class Squares:
         view = memref.ReinterpretCastOp(type_, flat, [b.index(rest)], [], [], [dynamic], sizes, strides).result
         square = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
-        whole = [n % side == 0 for n, side in ((sizes[1], self.rows), (sizes[0], self.lanes))]
+        whole = [n % length == 0 for n, length in ((sizes[1], self.rows), (sizes[0], self.lanes))]
         inside = ir.ArrayAttr.get([ir.BoolAttr.get(w) for w in whole])
         lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
         last = b.number(self.vector.extent - 1)
         ahead = [b.number(self.lanes + r) for r in range(SIDE)] if self.early else []
-        rows = scf.ForOp(b.number(0), b.number(self.rows), b.number(SIDE))
+        zero, height, width, side = map(b.number, (0, self.rows, self.lanes, SIDE))  # in front of the loops
+        rows = scf.ForOp(zero, height, side)
         with ir.InsertionPoint(rows.body):
-            columns = scf.ForOp(b.number(0), b.number(self.lanes), b.number(SIDE))
+            columns = scf.ForOp(zero, width, side)
             with ir.InsertionPoint(columns.body):
                 i, j = rows.induction_variable, columns.induction_variable
                 where = [arith.addi(lanes, j), arith.addi(first, i)]

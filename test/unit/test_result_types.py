@@ -45,6 +45,12 @@ C = x(4)
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
+    aten.max_pool2d_with_indices_backward.default: [
+        call(PLANE[..., ::2, ::2], PLANE, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(PLANE, 2)[1])
+    ],
+    aten.max_pool3d_with_indices_backward.default: [
+        call(PLANE, PLANE, [1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1], False, aten.max_pool3d_with_indices(PLANE, 1)[1])
+    ],
     aten.as_strided_scatter.default: [call(x(12), x(2, 3), [2, 3], [6, 1], 1)],
     aten._fused_rms_norm.default: [call(ROW, [3], x(3), 1e-5), call(ROW, [3], None, None)],
     aten._log_softmax.default: [call(ROW, 1, False)],

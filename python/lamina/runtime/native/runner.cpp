@@ -95,6 +95,8 @@ void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, 
     try {
       run();
     } catch (const CallFailed &) {
+      gil.take();
+      PyErr_Clear(); // of a dispatch mode in Python that torch has called
       python(plan.calls[size_t(fallback)]);
     }
   };
