@@ -38,7 +38,8 @@ class ChooseLayout(Pass):
     slow     only convolutions that oneDNN computes slowly with the channels first, and others of their graph whose weights
              are small beside images
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
-    grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last
+    grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last,
+             but for those that round to tf32: their kernels take channels last, and others are transposed before
     transposed  also transposed convolutions
     gradients   also the gradients of convolutions
     copied   images and weights that no kernel makes are copied: a library's result lies as they do, and it would copy weights
@@ -58,7 +59,7 @@ class ChooseLayout(Pass):
             if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
                 continue
             found = [o.operation for o in f.operation.regions[0].blocks[0].operations if self._is_plain(o.operation)]
-            if not self.grouped and any(_is_grouped(op) for op in found):
+            if not self.grouped and any(_is_grouped(op) and TF32 not in op.attributes for op in found):
                 continue
             if self.slow:
                 slow = {op for op in found if _is_slow(op)}

@@ -116,11 +116,10 @@ def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
         if inner.name != "linalg.generic" or "reduction" not in str(inner.attributes["iterator_types"]):
             continue
         kinds = ["reduction" in str(kind) for kind in ir.ArrayAttr(inner.attributes["iterator_types"])]
-        for v, m in zip(inner.operands, ir.ArrayAttr(inner.attributes["indexing_maps"]), strict=True):
-            dims = list(m.value.results)
-            if len(dims) == len(order) and isinstance(v.type, ir.RankedTensorType) and isinstance(dims[-1], ir.AffineDimExpr):
-                if kinds[dims[-1].position]:
-                    return True
+        maps = [list(m.value.results) for m in ir.ArrayAttr(inner.attributes["indexing_maps"])]
+        ends = [dims[-1] for dims in maps if len(dims) == len(order)]
+        if any(isinstance(d, ir.AffineDimExpr) and kinds[d.position] for d in ends):
+            return True
     return False
 
 

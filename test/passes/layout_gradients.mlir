@@ -34,3 +34,14 @@ func.func @grouped(%g: tensor<1x8x6x6xbf16>, %x: tensor<1x8x8x8xbf16>, %w: tenso
   %d:2 = "graph.extern"(%g, %x, %w) {callee = "aten.convolution_backward.default", reason = "library", args = [unit, unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 2, [true, true, false]], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>, array<i64: 36, 9, 3, 1>, none]} : (tensor<1x8x6x6xbf16>, tensor<1x8x8x8xbf16>, tensor<8x4x3x3xbf16>) -> (tensor<1x8x8x8xbf16>, tensor<8x4x3x3xbf16>)
   return %d#0, %d#1 : tensor<1x8x8x8xbf16>, tensor<8x4x3x3xbf16>
 }
+
+// -----
+
+// But those that round to tf32.
+// CHECK-LABEL: func.func @grouped_tf32
+// CHECK: "graph.extern"{{.*}}needs
+// CHECK-SAME: array<i64: 512, 1, 64, 8>
+func.func @grouped_tf32(%g: tensor<1x8x6x6xf32>, %x: tensor<1x8x8x8xf32>, %w: tensor<8x4x3x3xf32>) -> (tensor<1x8x8x8xf32>, tensor<8x4x3x3xf32>) {
+  %d:2 = "graph.extern"(%g, %x, %w) {callee = "aten.convolution_backward.default", reason = "library", args = [unit, unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 2, [true, true, false]], kwargs = {}, tf32, strides = [array<i64: 512, 64, 8, 1>, array<i64: 36, 9, 3, 1>, none]} : (tensor<1x8x6x6xf32>, tensor<1x8x8x8xf32>, tensor<8x4x3x3xf32>) -> (tensor<1x8x8x8xf32>, tensor<8x4x3x3xf32>)
+  return %d#0, %d#1 : tensor<1x8x8x8xf32>, tensor<8x4x3x3xf32>
+}

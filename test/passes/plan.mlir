@@ -414,3 +414,43 @@ func.func @main(%x: tensor<2x16x8xf32>, %w: tensor<2x8x4xf32>) -> tensor<2x16x4x
       : (tensor<2x16x8xf32>, tensor<2x8x4xf32>) -> tensor<2x16x4xf32>
   return %y : tensor<2x16x4xf32>
 }
+
+// -----
+
+// A result that is asked for with neighbours far apart is no reason for a kernel that reduces rows to want its operand so.
+// CHECK: "plan.program"() ({
+// CHECK: "plan.launch"(%{{.*}}) {kernel = @exp{{.*}} : (memref<2x4x8xf32>, memref<2x4x8xf32>)
+// CHECK: "plan.launch"(%{{.*}}) {kernel = @norm{{.*}} : (memref<2x4x8xf32>, memref<2x4x8xf32, strided<[32, 1, 4]>>)
+#all = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#row = affine_map<(d0, d1, d2) -> (d0, d1)>
+module {
+  func.func @main(%x: tensor<2x4x8xf32>) -> (tensor<2x4x8xf32> {graph.strides = array<i64: 32, 1, 4>}) {
+    %a = "graph.group"(%x) ({
+    ^bb0(%in: tensor<2x4x8xf32>):
+      %e = tensor.empty() : tensor<2x4x8xf32>
+      %r = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%in : tensor<2x4x8xf32>) outs(%e : tensor<2x4x8xf32>) {
+      ^bb0(%i: f32, %o: f32):
+        %y = math.exp %i : f32
+        linalg.yield %y : f32
+      } -> tensor<2x4x8xf32>
+      "graph.yield"(%r) : (tensor<2x4x8xf32>) -> ()
+    }) {sym_name = "exp"} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+    %b = "graph.group"(%a) ({
+    ^bb0(%in: tensor<2x4x8xf32>):
+      %z = arith.constant dense<0.0> : tensor<2x4xf32>
+      %s = linalg.generic {indexing_maps = [#all, #row], iterator_types = ["parallel", "parallel", "reduction"]} ins(%in : tensor<2x4x8xf32>) outs(%z : tensor<2x4xf32>) {
+      ^bb0(%i: f32, %o: f32):
+        %y = arith.addf %i, %o : f32
+        linalg.yield %y : f32
+      } -> tensor<2x4xf32>
+      %e = tensor.empty() : tensor<2x4x8xf32>
+      %r = linalg.generic {indexing_maps = [#all, #row, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%in, %s : tensor<2x4x8xf32>, tensor<2x4xf32>) outs(%e : tensor<2x4x8xf32>) {
+      ^bb0(%i: f32, %t: f32, %o: f32):
+        %y = arith.divf %i, %t : f32
+        linalg.yield %y : f32
+      } -> tensor<2x4x8xf32>
+      "graph.yield"(%r) : (tensor<2x4x8xf32>) -> ()
+    }) {sym_name = "norm"} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+    return %b : tensor<2x4x8xf32>
+  }
+}
