@@ -31,7 +31,7 @@ def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
 
 
 def ends_along(bound: Bound, merged: Merged, vector: Axis) -> tuple[int, int] | None:
-    """Where the part begins and ends along `vector`; None where something else says so."""
+    """Returns where the part begins and ends along `vector`; None where another axis decides it."""
     at = bound.at.rename(merged.rename)
     if at.coefficient(vector) != 1 or len(at.terms) != 1:
         return None

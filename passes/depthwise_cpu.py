@@ -1,4 +1,4 @@
-"""Depthwise convolutions of f32 on a CPU as kernels of ours, where channels are not last in memory.
+"""Depthwise convolutions of f32 on a CPU as Lamina's kernels, where channels are not last in memory.
 
 oneDNN computes these on blocks of channels, into which it copies images and results, or with its reference code.
 """

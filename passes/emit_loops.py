@@ -269,8 +269,8 @@ class Loops:
 
     def _of_all_teams(self, r: Reduce | Scan, part: ir.Value) -> ir.Value:
         with self.b.point():
-            attributes = {"combine": ir.StringAttr.get(r.op)}
-            return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=attributes).results[0]
+            name = {"combine": ir.StringAttr.get(r.op)}
+            return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=name).results[0]
 
     # -- what is kept between loops
 
@@ -283,7 +283,7 @@ class Loops:
         for a in reversed(columns):
             at, step = at + Affine.of(a, step), step * a.extent
         out = {}
-        for e, born in worth_keeping(self.nests, columns, self._on_columns, self._costs).items():
+        for e, born in worth_keeping(self.nests, columns, lambda e: self.plan.vector in self.b.axes(e), self._costs).items():
             if step * bits(e.dtype) // 8 > config.scratch:
                 continue
             with self.b.point(0):
@@ -291,9 +291,6 @@ class Loops:
                 slot = memref.AllocaOp(type_, [], [], alignment=64).result
             out[e] = (born, (slot, at))
         return out
-
-    def _on_columns(self, e: Expr) -> bool:
-        return self.plan.vector in self.b.axes(e)
 
     def _costs(self, e: Expr) -> bool:
         """Whether a value takes many operations, or is gathered from memory and does not stay in registers."""

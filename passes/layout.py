@@ -121,7 +121,7 @@ def _is_transposed(op: ir.Operation) -> bool:
 def _is_slow(op: ir.Operation) -> bool:
     """Whether oneDNN has no fast kernel for a convolution with the channels first: it has for weights of one pixel, and where the
     channels of a group fill vectors. Elsewhere it takes 1.2 to 13 times as long as with the channels last. Depthwise ones are
-    kernels of ours (passes/depthwise_cpu.py)."""
+    Lamina's kernels (passes/depthwise_cpu.py)."""
     image, weight, result = (ir.RankedTensorType(v.type).shape for v in (op.operands[0], op.operands[1], op.results[0]))
     groups = _groups(op)
     ragged = image[1] // groups % _VECTOR or result[1] // groups % _VECTOR

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lamina.tools.cliff_finder.classes import classes
-from lamina.tools.cliff_finder.findings import Finding, append, by_operation, load, markdown, summary
+from lamina.tools.cliff_finder.findings import Finding, append, by_operation, load, markdown, memory, summary
 from lamina.tools.cliff_finder.graph import Graph
 from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.pool import Worker, answers
@@ -168,6 +168,8 @@ def _show(arguments: argparse.Namespace, found: dict[str, Finding], console: Con
         return 0
     findings = list(found.values())
     console.print(markdown(findings), highlight=False, markup=False, soft_wrap=True)
+    if getattr(arguments, "what", "") == "models":
+        console.print(memory(findings), highlight=False, markup=False, soft_wrap=True)
     for name, count, mean, worst in by_operation(findings)[:12]:
         console.print(f"{mean:6.2f} {worst:6.2f} {count:4d}  {name}", highlight=False, markup=False)
     for f in findings:

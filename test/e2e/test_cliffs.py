@@ -11,9 +11,10 @@ from torch import Tensor
 
 from lamina.tools.cliff_finder.blocks import BLOCKS, draw_block
 from lamina.tools.cliff_finder.classes import classes
-from lamina.tools.cliff_finder.findings import Finding, by_operation, markdown, summary
+from lamina.tools.cliff_finder.findings import Finding, by_operation, markdown, memory, summary
 from lamina.tools.cliff_finder.grammar import Bounds, draw, result_shape
 from lamina.tools.cliff_finder.graph import Graph, Input, Node
+from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.shrink import shrink, smaller_graphs
 from lamina.tools.cliff_finder.worker import error_of, exact_results, runner
 from lamina.tools.cliffs import _show
@@ -96,6 +97,22 @@ def test_findings_are_ranked_by_the_fastest_other() -> None:
     assert (numbers["graphs"], numbers["geometric mean"], numbers["above 1.15"], numbers["failed or wrong"]) == (3, 1.0, 2, 1)
     assert [row[:2] for row in by_operation(found)] == [("depthwise Conv2d", 2)]
     assert "| a | 2.00 | inductor |" in markdown(found) and "a \\| b" in markdown(found)
+
+
+def test_memory_is_listed_where_it_was_measured() -> None:
+    found = [Finding("a", peak={"eager": 3 << 20, "lamina": 2 << 20}), Finding("b", peak={"eager": 1})]
+    assert memory(found) == "| seed | eager MiB | lamina MiB |\n| --- | ---: | ---: |\n| a | 3 | 2 |\n"
+    assert memory(found[1:]) == ""
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_models_are_written_as_python(device: str) -> None:
+    """Without transformers and torchvision, which build them."""
+    listed = models(device)
+    assert {graph.mode for graph in listed.values()} == {"inference", "gradients"}
+    for graph in listed.values():
+        compile(graph.source, "<model>", "exec")
+        assert Graph.from_json(graph.to_json()) == graph
 
 
 def test_failures_and_wrong_results_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

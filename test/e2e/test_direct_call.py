@@ -5,27 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from doors import NO_CACHE, same
+from doors import same
+from spying import spied
 from torch import Tensor
 from torch.testing._internal.two_tensor import TwoTensor
 
 from lamina.frontend.call import _Adapter
-from lamina.frontend.dynamo import backend
 from lamina.frontend.per_size import PerSize
 from lamina.frontend.split import Parts
 from lamina.runtime.executable import Executable
-
-
-def spied(model: Callable[..., Any], **options: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """The model under torch.compile, and what the backend returns for each of its graphs."""
-    returned: list[Any] = []
-
-    def spy(gm: torch.fx.GraphModule, inputs: Any) -> Any:
-        returned.append(backend(gm, inputs, options=NO_CACHE))
-        return returned[-1]
-
-    torch._dynamo.reset()
-    return torch.compile(model, backend=spy, **options), returned
 
 
 def is_direct(run: Any) -> bool:

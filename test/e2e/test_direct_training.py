@@ -6,28 +6,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import NO_CACHE, same
+from doors import same
+from spying import spied
 from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from lamina.frontend.direct_training import TrainingCall
-from lamina.frontend.dynamo import backend
 from lamina.frontend.per_size import PerSize
 
 CALLS = 4
 """The first goes through AOTAutograd's wrappers, as there is no backward graph yet."""
-
-
-def spied(model: Callable[..., Any], **options: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """Returns the model under torch.compile, and a list of what the backend returns for each of its graphs."""
-    returned: list[Any] = []
-
-    def spy(gm: torch.fx.GraphModule, inputs: Any) -> Any:
-        returned.append(backend(gm, inputs, options=NO_CACHE))
-        return returned[-1]
-
-    torch._dynamo.reset()
-    return torch.compile(model, backend=spy, **options), returned
 
 
 def is_direct(run: Any) -> bool:

@@ -138,3 +138,15 @@ def markdown(found: Sequence[Finding], worst: int = 25) -> str:
         times = [f.seconds.get(name, math.nan) * 1e6 for name in (f.best, "lamina")]
         lines.append(f"| {f.seed} | {f.ratio:.2f} | {f.best} | {times[0]:.0f} | {times[1]:.0f} | `{text[:300]}` | {f.note} |")
     return "\n".join(lines) + "\n"
+
+
+def memory(found: Sequence[Finding]) -> str:
+    """Formats the GPU memory that calls need at most in MiB, by contender; "" where none was measured."""
+    measured = [f for f in found if len(f.peak) > 1 and "lamina" in f.peak]
+    if not measured:
+        return ""
+    names = list(dict.fromkeys(name for f in measured for name in f.peak))
+    lines = ["| seed | " + " | ".join(f"{name} MiB" for name in names) + " |", "| --- |" + " ---: |" * len(names)]
+    for f in measured:
+        lines.append(f"| {f.seed} | " + " | ".join(f"{f.peak[n] / 2**20:.0f}" if n in f.peak else "" for n in names) + " |")
+    return "\n".join(lines) + "\n"
