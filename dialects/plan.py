@@ -29,7 +29,7 @@ class Program(Op):
 
 
 class Input(Op):
-    """The memory of argument `index` of the call."""
+    """The memory of argument `index` of the call, which starts at a multiple of `align` bytes (16 without it)."""
 
     OPERATION_NAME = "plan.input"
     ATTRIBUTES = {"index": ir.IntegerAttr}

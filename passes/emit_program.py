@@ -7,7 +7,21 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.program import ITEM_BYTES, Arg, Buffer, BufferKind, Call, Constant, Device, Launch, Program, Ref, Step, TensorSpec
+from lamina.core.program import (
+    ALIGNED,
+    ITEM_BYTES,
+    Arg,
+    Buffer,
+    BufferKind,
+    Call,
+    Constant,
+    Device,
+    Launch,
+    Program,
+    Ref,
+    Step,
+    TensorSpec,
+)
 
 from .dense_bytes import dense_bytes
 from .layout import CONVOLUTIONS, channels_last
@@ -68,7 +82,7 @@ class _Program:
         match op.name:
             case "plan.input":
                 ref = self._buffer("input", op.result, _dtype(op), index=_int(op, "index"))
-                self.inputs[_int(op, "index")] = TensorSpec(ref.dtype, ref.shape, ref.strides)
+                self.inputs[_int(op, "index")] = TensorSpec(ref.dtype, ref.shape, ref.strides, self._align(op))
             case "plan.alloc":
                 self._buffer("arena", op.result, _dtype(op), offset=_int(op, "offset"))
             case "plan.output":
@@ -87,6 +101,20 @@ class _Program:
                 self._call(op)
             case _:
                 raise CompileError(f"{op.name} in a plan.program", where=where(op.location))
+
+    def _align(self, op: ir.Operation) -> int:
+        """What an input's memory starts at a multiple of, where all that uses it are kernels that were made for that."""
+        if "align" not in op.attributes:
+            return ALIGNED
+        waiting = [op.result]
+        while waiting:
+            for use in waiting.pop().uses:
+                user = use.owner.operation
+                if user.name == "plan.view":
+                    waiting.append(user.result)
+                elif user.name != "plan.launch" or "tile.align" not in self.functions[user.attributes["kernel"].value].attributes:
+                    return ALIGNED
+        return _int(op, "align")
 
     def _buffer(self, kind: BufferKind, value: ir.Value, dtype: str, *, index: int = 0, offset: int = 0) -> Ref:
         layout = _layout(value)

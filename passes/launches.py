@@ -4,9 +4,9 @@ import math
 
 from torch_mlir import ir
 
-from .schedule import bits
+from lamina.core.program import ALIGNED
 
-ALIGNED = 16  # bytes that the memory of every buffer starts at a multiple of
+from .schedule import bits
 
 
 def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
@@ -25,13 +25,13 @@ def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
 
 def alignments(module: ir.Module) -> dict[str, list[int]]:
     """The bytes that each argument of a kernel starts at a multiple of, in every launch: every buffer starts at a multiple of
-    ALIGNED, and views carry their offset."""
+    ALIGNED, but for inputs that say less, and views carry their offset."""
     found: dict[str, list[int]] = {}
 
     def start(v: ir.Value) -> int:
         op = v.owner
         if op.name != "plan.view":
-            return ALIGNED
+            return ir.IntegerAttr(op.attributes["align"]).value if "align" in op.attributes else ALIGNED
         offset = ir.IntegerAttr(op.attributes["offset"]).value * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
         return math.gcd(start(op.operands[0]), offset)
 

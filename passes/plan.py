@@ -25,6 +25,7 @@ class Plan(Pass):
     Before: @main on tensors at the graph level, only groups, externs, views, constants and the return. Argument attribute
     `graph.strides` gives strides where an argument is not contiguous; the same on a result asks for strides; `graph.shares = j` on
     a result allows it to be the memory of result j, `graph.fresh` forbids it to be an argument's; `graph.dtype` tells u8 from i8.
+    `graph.align` on an argument: the bytes that it starts at a multiple of, where these are not 16.
 
         func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
           %0 = "graph.group"(%x) ({...}) {sym_name = "relu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>

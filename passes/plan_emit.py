@@ -3,6 +3,7 @@
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.core.program import ALIGNED
 from lamina.dialects.plan import Alloc, Call, Constant, Input, Launch, Output, Program, Return, View
 
 from .plan_model import CallStep, GroupStep, Model, Place, Root
@@ -59,6 +60,8 @@ class Emitter:
             attributes["dtype"] = ir.StringAttr.get(root.dtype)
         if root.kind == "input":
             name, attributes["index"] = Input.OPERATION_NAME, _i64(root.index)
+            if root.align < ALIGNED:
+                attributes["align"] = _i64(root.align)
         elif root.kind == "constant":
             assert root.data is not None
             name, attributes["value"] = Constant.OPERATION_NAME, root.data

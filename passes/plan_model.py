@@ -6,6 +6,7 @@ from typing import Literal
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.core.program import ALIGNED
 
 Kind = Literal["input", "arena", "output", "constant", "owned"]
 
@@ -20,6 +21,7 @@ class Root:
     layout   of the whole; its offset is 0
     dtype    name as in core.program.ITEM_BYTES; tells apart what memrefs do not (i8 memory: "bool", "u8", "i8")
     index    argument, result or constant number; unused for the rest
+    align    bytes that it is known to start at a multiple of
     first    the step that makes it, -1 for what exists before; last: the last that uses it
     keeps    roots whose memory this one may share (an external view), so that they live as long; `kept` is set on those
     slot     filled in by `lifetimes`
@@ -31,6 +33,7 @@ class Root:
     dtype: str
     bytes: int
     index: int = 0
+    align: int = ALIGNED
     first: int = -1
     last: int = -1
     keeps: list["Root"] = field(default_factory=list)

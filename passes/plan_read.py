@@ -65,6 +65,8 @@ class _Reader:
         layout = Layout.of(shape, _strides(attributes) or Layout.row_major(shape).strides)
         root = self._root("input", value, layout, attributes)
         root.index = index
+        if "graph.align" in attributes:
+            root.align = ir.IntegerAttr(attributes["graph.align"]).value
         return root
 
     def _root(self, kind: Kind, value: ir.Value, layout: Layout, attributes: dict[str, ir.Attribute] | None = None) -> Root:

@@ -74,6 +74,13 @@ def test_strided_arguments_and_views() -> None:
     check(lambda x: x[:, 3:200:2] + 1, (x,), by_export)
     flat = torch.randn(4097, device="cuda")
     check(chained, (flat[1:],), by_export)  # not aligned to 16 bytes
+    for dtype in (torch.float16, torch.float32, torch.int8):
+        wide = (torch.randn(33, 515, device="cuda") * 9).to(dtype)
+        for start in (1, 3):
+            run = by_export(lambda x: (x + x, x.float().sum(-1)), (wide[:, start:512],))
+            for given in (wide[:, start:512], wide[:, 2 * start : 512 + start], wide[:, : 512 - start]):
+                for found, right in zip(run(given), (given + given, given.float().sum(-1)), strict=True):
+                    torch.testing.assert_close(found, right)
     check(lambda x: chained(x[3:]) + chained(x[:-3]), (flat,), by_export)
     run = by_export(lambda x: (x.view(-1), x + 1), (x,))
     view, _ = run(x)

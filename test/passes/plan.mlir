@@ -454,3 +454,22 @@ module {
     return %b : tensor<2x4x8xf32>
   }
 }
+
+// -----
+
+// An argument that starts amid 16 bytes says so.
+// CHECK: "plan.input"() {align = 4 : i64, index = 0 : i64} : () -> memref<4x8xf32, strided<[11, 1]>>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @main(%x: tensor<4x8xf32> {graph.strides = array<i64: 11, 1>, graph.align = 4 : i64}) -> tensor<4x8xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<4x8xf32>):
+    %e = tensor.empty() : tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<4x8xf32>
+    "graph.yield"(%r) : (tensor<4x8xf32>) -> ()
+  }) {sym_name = "exp"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %a : tensor<4x8xf32>
+}

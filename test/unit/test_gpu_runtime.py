@@ -140,6 +140,17 @@ def test_kernels_get_memory_aligned_to_16_bytes(gpu: FakeGpu) -> None:
     assert torch.equal(run(x)[0], flat + 1) and gpu.launches()[0].arguments[0] % 16 == 0
 
 
+def test_what_kernels_take_as_it_lies_is_not_copied(gpu: FakeGpu) -> None:
+    """An argument says what its memory starts at a multiple of."""
+    flat = torch.randn(70)[1:65]
+    bufs = p.buffers(("input", 256), ("output", 256))
+    program = p.program([flat], bufs, [p.inc(p.ref(0, flat), p.ref(1, flat))], [p.ref(1, flat)])
+    run = gpu.executable(replace(program, inputs=(replace(program.inputs[0], align=4),)))
+    for given in (flat, flat.clone()):
+        assert torch.equal(run(given)[0], given + 1)
+    assert [launch.arguments[0] for launch in gpu.launches()][0] == flat.data_ptr()
+
+
 def test_constants_and_results_of_every_kind(gpu: FakeGpu) -> None:
     """An argument, a view of one, one result and views of it, a constant, and two dtypes in one buffer."""
     x = torch.randn(4, 16)

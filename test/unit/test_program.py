@@ -46,7 +46,7 @@ def test_json_there_and_back() -> None:
 
 def test_constant_sizes_are_plain_numbers() -> None:
     data = json.loads(Program(0, 0, 0, (TensorSpec("f32", (2, 3), (3, 1)),), (), (), (), ()).to_json())
-    assert data["inputs"] == [["f32", [2, 3], [3, 1]]]
+    assert data["inputs"] == [["f32", [2, 3], [3, 1], 16]]
     assert data["arena_bytes"] == 0
 
 

@@ -17,16 +17,22 @@ ITEM_BYTES = {
 }  # fmt: skip
 
 Device = Literal["cpu", "cuda"]
+ALIGNED = (
+    16  # bytes that a GPU's kernels take the memory of every buffer to start at a multiple of, where it does not say otherwise
+)
+
 BufferKind = Literal["input", "arena", "output", "constant", "owned"]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An argument of the call as it must arrive: `strides` in elements (of dimensions longer than 1 they are binding)."""
+    """An argument of the call as it must arrive: `strides` in elements (of dimensions longer than 1 they are binding); `align`:
+    bytes that its first element lies at a multiple of, for a GPU's kernels. The runtime copies an argument that does not."""
 
     dtype: str
     shape: tuple[SizeLike, ...]
     strides: tuple[SizeLike, ...]
+    align: int = ALIGNED
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from .program import (
 from .size import size_from_json as _size
 from .size import size_to_json as _js
 
-VERSION = 5
+VERSION = 6
 
 _Kind = TypeVar("_Kind")
 
@@ -52,7 +52,7 @@ def _program_to_json(p: Program) -> dict[str, Any]:
         "sum_bytes": _js(p.sum_bytes),
         "lower_bound": _js(p.lower_bound),
         "symbols": [[s.name, s.input, s.dim] for s in p.symbols],
-        "inputs": [[i.dtype, _sizes_js(i.shape), _sizes_js(i.strides)] for i in p.inputs],
+        "inputs": [[i.dtype, _sizes_js(i.shape), _sizes_js(i.strides), i.align] for i in p.inputs],
         "buffers": [[b.kind, b.index, _js(b.offset), _js(b.bytes), b.last] for b in p.buffers],
         "constants": [[c.dtype, list(c.shape), base64.b64encode(c.data).decode()] for c in p.constants],
         "steps": [_step_to_json(s) for s in p.steps],
@@ -68,7 +68,7 @@ def _program_from_json(d: dict[str, Any]) -> Program:
         sum_bytes=_size(d["sum_bytes"]),
         lower_bound=_size(d["lower_bound"]),
         symbols=tuple(SymbolSource(_text(n), _int(i), _int(k)) for n, i, k in _list(d["symbols"])),
-        inputs=tuple(TensorSpec(_dtype(t), _sizes(shape), _sizes(strides)) for t, shape, strides in _list(d["inputs"])),
+        inputs=tuple(TensorSpec(_dtype(t), _sizes(shape), _sizes(strides), _int(n)) for t, shape, strides, n in _list(d["inputs"])),
         buffers=tuple(Buffer(k, _int(i), _size(o), _size(b), _int(last)) for k, i, o, b, last in _list(d["buffers"])),
         constants=tuple(_constant(*parts) for parts in _list(d["constants"])),
         steps=tuple(_step_from_json(s) for s in _list(d["steps"])),

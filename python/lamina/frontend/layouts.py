@@ -1,16 +1,19 @@
 """Strides and dtypes that tensor types do not say, as attributes of @main's arguments and results."""
 
+import math
 from collections.abc import Collection
 
 from torch import Tensor, fx
 from torch_mlir import ir
+
+from lamina.core.program import ALIGNED
 
 from .dtypes import CODES, NAMED
 
 
 def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = ()) -> None:
     """Writes graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result but for
-    the strides of those numbered `free`.
+    the strides of those numbered `free`. An argument that starts amid 16 bytes of its storage says so by `graph.align`.
 
     `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x).
     """
@@ -19,7 +22,9 @@ def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = ()) 
     results = [node.meta["val"] for node in returned]
     main = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
     with module.context:
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(_attributes(t, t.is_contiguous())) for t in arguments])
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [ir.DictAttr.get({**_attributes(t, t.is_contiguous()), **_alignment(t)}) for t in arguments]
+        )
         fresh = {"graph.fresh": ir.UnitAttr.get()}
         main.attributes["res_attrs"] = ir.ArrayAttr.get(
             [ir.DictAttr.get({**_attributes(t, i in free), **fresh}) for i, t in enumerate(results)]
@@ -33,3 +38,8 @@ def _attributes(value: Tensor, any_strides: bool) -> dict[str, ir.Attribute]:
     if CODES[value.dtype] in NAMED:
         found["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])
     return found
+
+
+def _alignment(value: Tensor) -> dict[str, ir.Attribute]:
+    align = math.gcd(ALIGNED, value.storage_offset() * value.element_size())
+    return {"graph.align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), align)} if align < ALIGNED else {}

@@ -33,7 +33,7 @@ def spec_of(
         "name": program.name,
         "arena_bytes": program.arena_bytes,
         "messages": list(messages),
-        "inputs": [(i.dtype, i.shape, i.strides) for i in program.inputs],
+        "inputs": [(i.dtype, i.shape, i.strides, i.align) for i in program.inputs],
         "buffers": [(b.kind, b.index, b.offset, b.bytes, b.last) for b in program.buffers],
         "constants": [c.data for c in program.constants],
         "outputs": [_ref(r) for r in program.outputs],

@@ -49,6 +49,7 @@ struct Ref {
 struct Input {
   const DType *dtype;
   std::vector<int64_t> shape, strides;
+  size_t align; // bytes that kernels of a GPU count on
   bool opaque = false;
 };
 
@@ -185,9 +186,12 @@ struct Plan {
 // and they are handed from call to call as they are.
 bool may_lie_anywhere(const Plan &plan, const Ref &r);
 
-// Whether a buffer at `data` starts where kernels count on it: those of a GPU move 16 bytes at a time.
+// Whether a buffer at `data` starts where kernels count on it: those of a GPU move 16 bytes at a time where an argument does not say
+// otherwise.
 inline bool is_aligned(const Plan &plan, int buffer, const void *data) {
-  return !plan.gpu || reinterpret_cast<uintptr_t>(data) % 16 == 0 || plan.fixups[size_t(buffer)].empty();
+  if (!plan.gpu || plan.fixups[size_t(buffer)].empty()) return true;
+  const Buffer &b = plan.buffers[size_t(buffer)];
+  return reinterpret_cast<uintptr_t>(data) % (b.kind == Kind::input ? plan.inputs[size_t(b.index)].align : 16) == 0;
 }
 
 } // namespace lamina
