@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
 
 from .affine import NotAffine
 from .base import Pass
-from .generics import generic
 from .mixed_orders import orders_of, width
-from .reading import REDUCERS, Generic, neutral, producer, shape_of
+from .partial_reductions import cut, split
+from .reading import REDUCERS, Generic, producer, shape_of
 from .realise import given_strides, memory_strides
 
 BLOCK = 128  # columns that one program sums, of elements of 32 bits, and rows of them that are worth a part
@@ -69,28 +68,53 @@ class SplitReductions(Pass):
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return
         most = min(self.parts, self.programs * (1 if along else columns) // max(results, 1))
-        parts = _one(g, most, _inner_loops(g, places)) if along else _several(g, min(most, size // max(results, 1) // BLOCK))
-        if math.prod(parts.values()) >= LEAST:
-            _rewrite(g, parts, combine.name)
+        inner = _inner_loops(g, places)
+        most = most if along else min(most, size // max(results, 1) // BLOCK)
+        parts = _one(g, most, inner) if along else _several(g, most)
+        if math.prod(parts.values()) < LEAST:
+            parts, at = _even(g, most, inner)
+            if parts:
+                ((loop, _),) = parts.items()
+                g = cut(g, loop, at, combine.name)
+        if parts:
+            split(g, parts, combine.name)
 
 
 def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:
-    """The first loop that makes enough parts, and how many: one of those along neighbours in memory only where no other does."""
+    """The first loop that makes enough parts, and how many: one of those along neighbours in memory only where no other does, in
+    pieces that are worth a part."""
     for loop in sorted((i for i, r in enumerate(g.reduced) if r and _splittable(g, i)), key=lambda i: i in inner):
-        if (parts := _divisor(g.extents[loop], most)) >= LEAST:
+        if (parts := _divisor(g.extents[loop], min(most, g.extents[loop] // BLOCK) if loop in inner else most)) >= LEAST:
             return {loop: parts}
     return {}
 
 
 def _several(g: Generic, most: int) -> dict[int, int]:
-    """The parts of the outer loops, until there are `most`."""
-    parts = {}
-    for loop in (i for i, r in enumerate(g.reduced) if r and _splittable(g, i)):
-        parts[loop] = _divisor(g.extents[loop], most)
-        most //= parts[loop]
-        if parts[loop] < g.extents[loop]:
-            break
-    return {loop: n for loop, n in parts.items() if n > 1}
+    """The parts of neighbouring loops, until there are `most`: of the outermost ones that make enough, as a length may be prime."""
+    loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
+    for first in range(len(loops)):
+        parts, left = {}, most
+        for loop in loops[first:]:
+            parts[loop] = _divisor(g.extents[loop], left)
+            left //= parts[loop]
+            if parts[loop] < g.extents[loop]:
+                break
+        if math.prod(parts.values()) >= LEAST:
+            return {loop: n for loop, n in parts.items() if n > 1}
+    return {}
+
+
+def _even(g: Generic, most: int, inner: set[int]) -> tuple[dict[int, int], int]:
+    """The longest loop in equal parts, where no length has a divisor that would do, and how many of its steps these take: rows of
+    whole accesses where it walks along neighbours in memory. None, and 0, where it has too few."""
+    loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
+    loop = max(loops, key=lambda i: (i not in inner or g.extents[i] >= LEAST * BLOCK, g.extents[i]), default=None)
+    if loop is None or most < LEAST:
+        return {}, 0
+    n = g.extents[loop]
+    length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
+    parts = min(most, n // length)
+    return ({loop: parts}, parts * length) if parts >= LEAST else ({}, 0)
 
 
 def _divisor(n: int, most: int) -> int:
@@ -194,86 +218,3 @@ def _splittable(g: Generic, loop: int) -> bool:
             if any(i == loop for i, _ in terms) and (len(terms) > 1 or terms[0][1] != 1 or constant):
                 return False
     return True
-
-
-def _rewrite(g: Generic, parts: dict[int, int], combine: str) -> None:
-    op, out = g.op, g.op.operands[g.inputs]
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    with op.location, ir.InsertionPoint(op):
-        ins, maps = [], []
-        for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
-            expanded, results = _expand(v, m, parts)
-            ins.append(expanded)
-            maps.append(results)
-        # new loops are the first ones; old loop i is loop i + len(parts)
-        shape, new = shape_of(op.results[0]), len(parts)
-        partial_type = ir.RankedTensorType.get([*parts.values(), *shape], element)
-        init = _neutral_fill(op, partial_type, combine)
-        first = [ir.AffineDimExpr.get(d) for d in range(new)]
-        maps.append([*first, *(_shifted(e, new) for e in g.maps[g.inputs])])
-        partial = generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
-        _clone_body(op, partial)
-        rank = len(shape)
-        keep = [ir.AffineDimExpr.get(d + new) for d in range(rank)]
-        total = generic(
-            op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
-        )
-        block = total.regions[0].blocks.append(element, element)
-        with ir.InsertionPoint(block):
-            a, b = block.arguments
-            combined = ir.Operation.create(combine, results=[element], operands=[a, b]).results[0]
-            ir.Operation.create("linalg.yield", operands=[combined])
-        op.results[0].replace_all_uses_with(total.results[0])
-    op.erase()
-
-
-def _shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
-    constant, terms = entry
-    out = ir.AffineConstantExpr.get(constant)
-    for i, k in terms:
-        out = out + ir.AffineDimExpr.get(i + by) * k
-    return out
-
-
-def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
-    """`v` with each dimension that a loop of `parts` walks made two, and its map."""
-    shape = shape_of(v)
-    new_shape: list[int] = []
-    groups: list[list[int]] = []
-    results: list[ir.AffineExpr] = []
-    for n, entry in zip(shape, m, strict=True):
-        groups.append([len(new_shape)])
-        loop = next((i for i, _ in entry[1] if i in parts), None)
-        if loop is not None:
-            groups[-1].append(len(new_shape) + 1)
-            new_shape += [parts[loop], n // parts[loop]]
-            results += [ir.AffineDimExpr.get(list(parts).index(loop)), ir.AffineDimExpr.get(loop + len(parts))]
-        else:
-            new_shape.append(n)
-            results.append(_shifted(entry, len(parts)))
-    if len(new_shape) == len(shape):
-        return v, results
-    type_ = ir.RankedTensorType.get(new_shape, ir.RankedTensorType(v.type).element_type)
-    return tensor.expand_shape(type_, v, groups, [], new_shape), results
-
-
-def _neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) -> ir.Value:
-    value = neutral(combine, str(type_.element_type))  # which the combination ignores
-    element = type_.element_type
-    attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
-    return ir.Operation.create(
-        "arith.constant", results=[type_], attributes={"value": ir.DenseElementsAttr.get_splat(type_, attr)}
-    ).results[0]
-
-
-def _clone_body(source: ir.Operation, target: ir.Operation) -> None:
-    old = source.regions[0].blocks[0]
-    new = target.regions[0].blocks.append(*[a.type for a in old.arguments])
-    values = dict(zip(old.arguments, new.arguments, strict=True))
-    with ir.InsertionPoint(new):
-        for o in old.operations:
-            copy = o.operation.clone()
-            for i, v in enumerate(copy.operands):
-                if v in values:
-                    copy.operands[i] = values[v]
-            values.update(zip(o.operation.results, copy.results, strict=True))

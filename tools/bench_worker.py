@@ -49,13 +49,13 @@ class Watch:
     def _timed_once(self, run: Callable[..., Any]) -> Callable[..., Any]:
         called = False
 
-        def boxed(args: list[Any]) -> Any:
+        def boxed(*args: Any) -> Any:  # one list by AOTAutograd, the tensors by what calls a graph directly
             nonlocal called
             if called:
-                return run(args)
+                return run(*args)
             called = True
             start = time.perf_counter()
-            results = run(args)
+            results = run(*args)
             self.first += time.perf_counter() - start
             return results
 
@@ -63,9 +63,9 @@ class Watch:
         return boxed
 
 
-def through_lamina(watch: Watch) -> Callable[..., Any]:
+def through_lamina(watch: Watch, options: lamina.Options | None = None) -> Callable[..., Any]:
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return autograd(gm, inputs, options=lamina.Options(), compile=watch.timed(compile_graph))
+        return autograd(gm, inputs, options=options or lamina.Options(), compile=watch.timed(compile_graph))
 
     return backend
 

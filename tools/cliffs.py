@@ -4,6 +4,7 @@ python tools/cliffs.py run --graphs 150 --seed 7           # resumes where an ea
 python tools/cliffs.py again --seed 7 --above 1.05         # measures slow graphs three times more, in processes of their own
 python tools/cliffs.py shrink --seed 7 --worst 10          # reduces the worst ones
 python tools/cliffs.py kernels --seed 7 --device cuda      # lists the GPU kernels of each contender for the slow ones
+python tools/cliffs.py compile --seed 7 --what models      # times cold compiles from AOTAutograd's graph on
 python tools/cliffs.py show --seed 7                       # tables; --source SEED prints a module
 python tools/cliffs.py note --seed 7 "7 12" "layout of f32 convolutions"
 """
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lamina.tools.cliff_finder.classes import classes
-from lamina.tools.cliff_finder.findings import Finding, append, by_operation, load, markdown, memory, summary
+from lamina.tools.cliff_finder.findings import Finding, append, by_operation, compile_table, load, markdown, memory, summary
 from lamina.tools.cliff_finder.graph import Graph
 from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.pool import Worker, answers
@@ -48,6 +49,8 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", parents=[shared], help="measure graphs that were not measured before")
     run.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
+    compiles = commands.add_parser("compile", parents=[shared], help="time cold compiles")
+    compiles.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
     again = commands.add_parser("again", parents=[shared], help="measure slow ones again")
     again.add_argument("--above", type=float, default=1.05, help="ratios from which on (default: 1.05)")
     again.add_argument("--times", type=int, default=3, help="how often (default: 3)")
@@ -66,8 +69,8 @@ def main() -> int:
         arguments.seed = random.SystemRandom().randrange(1 << 16)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = load(_file(arguments))
-    known = {"run": _run, "again": _again, "shrink": _shrink, "kernels": _kernels, "show": _show, "note": _note}
-    return known[arguments.command](arguments, found, Console())
+    measure = {"run": _run, "compile": _compile, "again": _again, "shrink": _shrink, "kernels": _kernels}
+    return {**measure, "show": _show, "note": _note}[arguments.command](arguments, found, Console())
 
 
 def _file(arguments: argparse.Namespace) -> Path:
@@ -75,21 +78,42 @@ def _file(arguments: argparse.Namespace) -> Path:
     return folder / f"{arguments.device}-{arguments.what}-{arguments.seed}.jsonl"
 
 
-def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+def _questions(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     shared: dict[str, Any] = {"device": arguments.device}
     if arguments.what in _LISTS:
         listed = _LISTS[arguments.what](arguments.device)
-        questions = [{"seed": name, "graph": graph.to_json(), **shared} for name, graph in listed.items()]
-    else:
-        shared["blocks"] = arguments.what == "blocks"
-        questions = [{"seed": f"{arguments.seed} {i}", **shared} for i in range(arguments.graphs)]
-    questions = [question for question in questions if question["seed"] not in found]
+        return [{"seed": name, "graph": graph.to_json(), **shared} for name, graph in listed.items()]
+    shared["blocks"] = arguments.what == "blocks"
+    return [{"seed": f"{arguments.seed} {i}", **shared} for i in range(arguments.graphs)]
+
+
+def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    measured = {seed for seed, f in found.items() if f.seconds or f.failed}
+    questions = [question for question in _questions(arguments) if question["seed"] not in measured]
 
     def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
-        append(_file(arguments), Finding(question["seed"], **answer))
+        before = found.get(question["seed"], Finding(question["seed"]))
+        append(_file(arguments), replace(before, **answer))
 
     _ask(arguments, questions, keep, console)
     return _show(arguments, load(_file(arguments)), console)
+
+
+def _compile(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    timed = {seed for seed, f in found.items() if f.graph_seconds}
+    questions = [{**question, "compile": True} for question in _questions(arguments) if question["seed"] not in timed]
+
+    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+        if "failed" in answer:
+            console.print(f"{question['seed']}: {answer['failed']}", highlight=False, markup=False, soft_wrap=True)
+        else:
+            known = found.setdefault(question["seed"], Finding(question["seed"], answer["text"], answer["graph"]))
+            known.graph_seconds = answer["graph_seconds"]
+            append(_file(arguments), known)
+
+    _ask(arguments, questions, keep, console)
+    console.print(compile_table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
+    return 0
 
 
 def _again(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:

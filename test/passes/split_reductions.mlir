@@ -129,3 +129,38 @@ func.func @in_one_piece(%x: tensor<24x17x8xf32>, %init: tensor<24xf32>) -> tenso
   } -> tensor<24xf32>
   return %s : tensor<24xf32>
 }
+
+// A length without divisors is reduced in equal parts, and what is left over by itself.
+// CHECK-LABEL: func.func @prime
+// CHECK: %[[MAIN:.*]] = tensor.extract_slice %arg0[0, 0] [96, 8] [1, 1]
+// CHECK: tensor.expand_shape %[[MAIN]] {{.*}} output_shape [8, 12, 8]
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "reduction"]
+// CHECK: -> tensor<8xf32>
+// CHECK: %[[LEFT:.*]] = tensor.extract_slice %arg0[96, 0] [5, 8] [1, 1]
+// CHECK: linalg.generic {{.*}} ins(%[[LEFT]] :
+// CHECK: linalg.generic {{.*}} iterator_types = []
+func.func @prime(%x: tensor<101x8xf32>, %init: tensor<f32>) -> tensor<f32> {
+  %s = linalg.generic {indexing_maps = [#in, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<101x8xf32>) outs(%init : tensor<f32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  return %s : tensor<f32>
+}
+
+// Of several loops, the first has no divisor: those behind it are split.
+// SPREAD-LABEL: func.func @first_is_prime
+// SPREAD: tensor.expand_shape %arg0 {{.*}} output_shape [197, 8, 4, 8]
+// SPREAD: -> tensor<8x8xf32>
+#cube = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#last = affine_map<(d0, d1, d2) -> (d2)>
+func.func @first_is_prime(%x: tensor<197x32x8xf32>, %init: tensor<8xf32>) -> tensor<8xf32> {
+  %s = linalg.generic {indexing_maps = [#cube, #last], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%x : tensor<197x32x8xf32>) outs(%init : tensor<8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %s : tensor<8xf32>
+}

@@ -148,7 +148,7 @@ def test_what_kernels_take_as_it_lies_is_not_copied(gpu: FakeGpu) -> None:
     run = gpu.executable(replace(program, inputs=(replace(program.inputs[0], align=4),)))
     for given in (flat, flat.clone()):
         assert torch.equal(run(given)[0], given + 1)
-    assert [launch.arguments[0] for launch in gpu.launches()][0] == flat.data_ptr()
+    assert next(launch.arguments[0] for launch in gpu.launches()) == flat.data_ptr()
 
 
 def test_constants_and_results_of_every_kind(gpu: FakeGpu) -> None:

@@ -5,7 +5,8 @@
 
 A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the
 same module on the same arguments, in turns. Others may compile at the same time; one alone measures, by a lock that all share.
-A question with `"kernels": true` is answered with the GPU kernels of a call by contender, too.
+A question with `"kernels": true` is answered with the GPU kernels of a call by contender, too; one with `"compile": true` with
+`graph_seconds` alone: how long each compiler takes from AOTAutograd's graph to the first result.
 """
 
 import argparse
@@ -25,9 +26,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+import lamina
 from lamina.tools.timing import interleaved
 
 from .blocks import draw_block
+from .compile_times import compile_times
 from .grammar import draw
 from .graph import Graph
 
@@ -38,6 +41,8 @@ PEERS = {
     "lamina": {"backend": "lamina", "options": {"cache": False}},
 }
 """Maps a contender to what torch.compile is given; None for eager."""
+AHEAD = "lamina.compile"
+"""Names the contender that is compiled ahead of its calls, which Dynamo has no part in. It takes no gradients."""
 SETTLED = 5  # calls after which CUDA graphs are recorded
 
 Run = Callable[[], Any]
@@ -66,6 +71,8 @@ def _answer(asked: dict[str, Any], lock: int, budget: float) -> dict[str, Any]:
             graph = (draw_block if asked.get("blocks") else draw)(asked["seed"], device)
     found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
     try:
+        if asked.get("compile"):
+            return found | {"graph_seconds": compile_times(graph, sum(map(ord, asked.get("seed", "0"))), device)}
         found |= measure(graph, device, asked.get("seed", "0"), lock, budget, kernels=asked.get("kernels", False))
     except Exception as error:
         found["failed"] = _reason(error)
@@ -99,16 +106,15 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
     exact = exact_results(graph, number, device)
     runs: dict[str, Run] = {}
     found: dict[str, Any] = {"errors": {}, "compile_seconds": {}, "failures": {}, "peak": {}}
-    for name, options in PEERS.items():
-        if name == "reduce-overhead" and device == "cpu":
+    for name in [*PEERS, AHEAD]:
+        if (name == "reduce-overhead" and device == "cpu") or (name == AHEAD and graph.mode == "gradients"):
             continue
         held = torch.cuda.memory_allocated() if device == "cuda" else 0
         model, arguments = graph.model(number, device), graph.arguments(number, device)
-        compiled = model if options is None else torch.compile(model, dynamic=False, **options)  # type: ignore[call-overload]
-        run = runner(compiled, model, arguments, graph.mode)
         try:
             with locked(lock, alone=False):
                 start = time.perf_counter()
+                run = runner(_compiled(name, model, arguments), model, arguments, graph.mode)
                 found["errors"][name] = error_of(run(), exact)
                 found["compile_seconds"][name] = time.perf_counter() - start
                 if device == "cuda":
@@ -129,6 +135,14 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
         if kernels and device == "cuda":
             found["kernels"] = {name: kernels_of(run) for name, run in runs.items()}
     return found
+
+
+def _compiled(name: str, model: nn.Module, arguments: tuple[Tensor, ...]) -> Callable[..., Any]:
+    if name == AHEAD:
+        with torch.no_grad():
+            return lamina.compile(model, arguments, options=lamina.Options(cache=False))
+    options = PEERS[name]
+    return model if options is None else torch.compile(model, dynamic=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor, ...], mode: str) -> Run:

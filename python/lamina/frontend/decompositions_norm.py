@@ -192,6 +192,28 @@ def batch_norm(
     return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
 
 
+def instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """Normalises each channel of each image. torch has one batch norm of all images' channels in its place, whose merged dimension
+    keeps a result from having its channels last."""
+    if not use_input_stats or running_mean is not None or running_var is not None:
+        return NotImplemented
+    dims = list(range(2, x.dim()))
+    w = wide(x)
+    found = moments(x, dims)
+    variance = (found.squares / max(x.shape[2:].numel(), 1)).to(w.dtype)
+    return _affine((w - found.mean.to(w.dtype)) * torch.rsqrt(variance + eps), x, weight, bias)
+
+
 def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
     """On a GPU the backward pass reads cuDNN's `reserve`."""
     if x.device.type != "cpu":
@@ -212,4 +234,5 @@ NORMS: dict[Any, Callable[..., Any]] = {
     aten._batch_norm_with_update_functional.default: batch_norm_with_update,
     aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
     aten.native_batch_norm.default: batch_norm,
+    aten.instance_norm.default: instance_norm,
 }

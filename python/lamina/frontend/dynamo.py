@@ -18,6 +18,7 @@ from .custom.substitute import with_kernels, with_registered
 from .decompositions import table
 from .direct_call import Watched, unwrapped
 from .direct_training import WatchedTraining
+from .instance_norms import open_instance_norms
 from .padded import leave_room
 from .per_size import per_size
 from .random_bits import recompute_from_seeds
@@ -76,6 +77,7 @@ def autograd(
     recognise(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
     if not with_grad:
         keep_whole(gm)
+        open_instance_norms(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         take_strides(graph, inputs)

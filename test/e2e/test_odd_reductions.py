@@ -1,0 +1,53 @@
+"""Reductions over lengths without divisors, which are split into equal parts and what is left over; instance norms."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import lamina
+
+REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows": lambda x: x.sin().sum(0),
+    "all": lambda x: (x * x).mean(),
+    "largest": lambda x: x.amax(0),
+    "norm": lambda x: x.norm(),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(100003, 3), (10007, 41), (1000003, 1), (5, 100003)])
+def test_lengths_without_divisors(name: str, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    function = REDUCTIONS[name]
+    found, exact = lamina.compile(function, (x,))(x), function(x.double())
+    torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-5 * shape[0] ** 0.5)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 97), (2, 8, 31, 17), (1, 4, 5, 7, 3), (3, 5, 1, 2), (8, 97)])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_instance_norms_are_as_eagers(shape: tuple[int, ...], affine: bool, dtype: torch.dtype) -> None:
+    x = torch.randn(shape, dtype=dtype) + 3
+    if x.dim() == 4:
+        x = x.to(memory_format=torch.channels_last)
+    channels = shape[-2] if x.dim() == 2 else shape[1]
+    weights = [torch.randn(channels, dtype=dtype) for _ in range(2)] if affine else [None, None]
+
+    def function(x: Tensor) -> Tensor:
+        return F.relu(F.instance_norm(x if x.dim() > 2 else x[None], weight=weights[0], bias=weights[1], eps=1e-3))
+
+    eager = function(x)
+    with torch.no_grad():
+        found = torch.compile(function, backend="lamina")(x)
+    assert found.stride() == eager.stride() and found.dtype == dtype
+    exact = F.relu(
+        F.instance_norm(
+            (x if x.dim() > 2 else x[None]).double(),
+            eps=1e-3,
+            **{k: w if w is None else w.double() for k, w in zip(("weight", "bias"), weights, strict=True)},
+        )
+    )
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=3e-5 if dtype == torch.float32 else 6e-2)

@@ -1,0 +1,35 @@
+"""Measures cold compiles: from the graphs that AOTAutograd hands over to the first result, by Lamina and by torch.compile."""
+
+import time
+
+import torch
+
+import lamina
+from lamina.tools.bench_worker import Watch, through_inductor, through_lamina
+
+from .graph import Graph
+
+
+def compile_times(graph: Graph, seed: int, device: str) -> dict[str, float]:
+    """Returns seconds by contender; for a graph with gradients, of its forward and its backward pass.
+
+    Nothing is read from a cache on disk. What a compiler imports at its first graph is imported before.
+    """
+    from .worker import runner
+
+    found: dict[str, float] = {}
+    options = lamina.Options(cache=False)
+    backends = {"lamina": lambda watch: through_lamina(watch, options), "torch.compile": through_inductor}
+    with torch._inductor.config.patch(force_disable_caches=True):  # type: ignore[attr-defined]
+        for name, through in backends.items():
+            torch._dynamo.reset()
+            torch.compile(lambda x: torch.sin(x) + 1, backend=through(Watch()))(torch.ones(8, device=device))
+            model, arguments = graph.model(seed, device), graph.arguments(seed, device)
+            watch = Watch()
+            run = runner(torch.compile(model, backend=through(watch), dynamic=False), model, arguments, graph.mode)
+            run()
+            start = time.perf_counter()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            found[name] = watch.compile + watch.first + time.perf_counter() - start
+    return found
