@@ -22,7 +22,7 @@ TORCH_TO_LINALG = (
     "func.func(canonicalize,torch-finalizing-backend-type-conversion)"
 )
 LINALG_TO_GRAPH = (
-    "lamina-random-bits,lamina-demote-f64,lamina-extern,lamina-fold-constants{fold},lamina-simplify{simplify},"
+    "lamina-random-bits,lamina-demote-f64,lamina-extern,lamina-fold-constants{fold},lamina-simplify{simplify},lamina-merge-views,"
     "lamina-rewrite-patterns,lamina-cse,lamina-dce,{layout}lamina-split-reductions{split},lamina-fuse{fuse}"
 )
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.

@@ -11,6 +11,7 @@ PASSES: dict[str, str] = {
     "lamina-rewrite-patterns": "lamina.passes.rewrite_patterns:RewritePatterns",
     "lamina-demote-f64": "lamina.passes.demote_f64:DemoteF64",
     "lamina-simplify": "lamina.passes.simplify:Simplify",
+    "lamina-merge-views": "lamina.passes.merge_views:MergeViews",
     "lamina-fold-constants": "lamina.passes.fold_constants:FoldConstants",
     "lamina-cse": "lamina.passes.cse:Cse",
     "lamina-dce": "lamina.passes.dce:Dce",

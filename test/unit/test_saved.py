@@ -149,6 +149,31 @@ def test_a_backward_graph_that_reads_by_strides_gets_eagers() -> None:
         torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
 
 
+class Heads(nn.Module):
+    """Merges the heads with the batch and splits them again, as torch's own attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.attention(x, x, x, need_weights=False)[0]
+        return result
+
+
+def test_parts_of_one_projection_are_saved_in_its_memory() -> None:
+    """Without copies, though no strides express the heads merged with the batch, nor three parts as one contiguous tensor."""
+    saved: list[Tensor] = []
+    model, x = Heads(), torch.randn(5, 7, 32, requires_grad=True)
+    compiled = torch.compile(model, backend="lamina", options={"cache": False})
+    with saved_tensors_hooks(lambda t: (saved.append(t), t)[1], lambda t: t):
+        compiled(x)
+    parts = [t for t in saved if tuple(t.shape) == (5, 4, 7, 8) and t.stride(2) == 5 * 96]
+    assert len(parts) == 3 and len({t.untyped_storage().data_ptr() for t in parts}) == 1
+    for mine, eager in zip(outcome(compiled, x), outcome(model, x), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
+
+
 PARTS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "whole": (lambda y: (y, y * 2), (0, 1)),
     "the first of each row": (lambda y: (y[:, 0], y * 2), (1,)),

@@ -14,7 +14,7 @@ from torch import Tensor, fx
 from .interface import attribute
 from .locations import origin_of, where
 from .normalise import is_inline
-from .saved import free_results
+from .saved import free_results, shared_results
 
 _PLAIN = {str, int, float, bool, type(None)}
 
@@ -35,7 +35,7 @@ def fingerprint(gm: fx.GraphModule) -> bytes:
             if isinstance(value, fx.GraphModule):  # a branch of torch.cond
                 digest.update(fingerprint(value))
             digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
-    digest.update(repr(free_results(gm)).encode())
+    digest.update(repr((free_results(gm), sorted(shared_results(gm).items()))).encode())
     return digest.digest()
 
 

@@ -1,7 +1,7 @@
 """Strides and dtypes that tensor types do not say, as attributes of @main's arguments and results."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from torch import Tensor, fx
 from torch_mlir import ir
@@ -11,11 +11,12 @@ from lamina.core.program import ALIGNED
 from .dtypes import CODES, NAMED
 
 
-def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = ()) -> None:
+def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), shares: Mapping[int, int] | None = None) -> None:
     """Writes graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result but for
     the strides of those numbered `free`. An argument that starts amid 16 bytes of its storage says so by `graph.align`.
 
-    `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x).
+    `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x). `graph.shares`: it
+    may lie in the memory of an earlier result, as `shares` says by number.
     """
     arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     returned = next(node for node in gm.graph.nodes if node.op == "output").args[0]
@@ -26,8 +27,10 @@ def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = ()) 
             [ir.DictAttr.get({**_attributes(t, t.is_contiguous()), **_alignment(t)}) for t in arguments]
         )
         fresh = {"graph.fresh": ir.UnitAttr.get()}
+        i64 = ir.IntegerType.get_signless(64)
+        memory = {i: {"graph.shares": ir.IntegerAttr.get(i64, j)} for i, j in (shares or {}).items()}
         main.attributes["res_attrs"] = ir.ArrayAttr.get(
-            [ir.DictAttr.get({**_attributes(t, i in free), **fresh}) for i, t in enumerate(results)]
+            [ir.DictAttr.get({**_attributes(t, i in free), **fresh, **memory.get(i, {})}) for i, t in enumerate(results)]
         )
 
 

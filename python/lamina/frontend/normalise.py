@@ -1,7 +1,7 @@
 """An FX graph in the form the importer takes: tensors in, each result once, no checks that static shapes have settled."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from .epilogues import take_epilogues
 from .interface import Interface, attribute
 from .locations import where
 from .random_bits import draw_together
-from .saved import free_results, own_results
+from .saved import free_results, own_results, shared_results
 
 aten = torch.ops.aten
 
@@ -41,11 +41,13 @@ class Normalised:
     gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
     interface  between the original graph and this one
     free       outputs that may have any strides, by number (see saved): each is a result of its own
+    shares     of these, outputs that may lie in the memory of another one, with its number
     """
 
     gm: fx.GraphModule
     interface: Interface
     free: tuple[int, ...] = ()
+    shares: Mapping[int, int] = field(default_factory=dict)
 
 
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
@@ -109,7 +111,9 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     names = {node.name for node in moved(result)}
     ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
     interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
-    return Normalised(result, interface, own_results(outputs, free_results(gm)))
+    free = own_results(outputs, free_results(gm))
+    shares = {i: j for i, j in shared_results(gm).items() if i in free and j in free}
+    return Normalised(result, interface, free, shares)
 
 
 def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:

@@ -20,27 +20,51 @@ from .interface import Interface
 
 FREE = "lamina.free"
 """On the output node of a forward graph: the numbers of results that may have any strides."""
+SHARES = "lamina.shares"
+"""Likewise, of such results: the number of another one whose memory it may be in, by its own number."""
 
 
 def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> None:
-    """Mark the results of `forward` after the first `results` that `backward` takes and that share memory with nothing else.
+    """Mark the results of `forward` after the first `results` that `backward` takes and that share memory with no argument and no
+    other result. Those that share memory with each other, such as parts of one projection, are set apart, as nobody sees that.
 
     A backward graph that returns such a tensor, or that reads memory by its strides, counts on those that it was traced with.
     """
     if any(node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes):
         return
     returned = _outputs(forward)
-    shared = [storage(node.meta["val"]) for node in (*returned, *_placeholders(forward)) if _is_tensor(node)]
+    seen = {storage(node.meta["val"]) for node in (*returned[:results], *_placeholders(forward)) if _is_tensor(node)}
     ends = {storage(node.meta["val"]) for node in _outputs(backward) if _is_tensor(node)}
     taken = {node.name: node for node in _placeholders(backward)}
-    free = []
-    for i, node in enumerate(returned):
-        if i < results or not _is_tensor(node) or shared.count(storage(node.meta["val"])) > 1:
+    by_memory: dict[int, list[int]] = {}
+    for i, node in enumerate(returned[results:], results):
+        if _is_tensor(node):
+            by_memory.setdefault(storage(node.meta["val"]), []).append(i)
+    free, shares = [], {}
+    for memory, alike in by_memory.items():
+        given = [taken.get(returned[i].name) for i in alike]
+        if memory in seen or not all(g is not None and _is_tensor(g) and storage(g.meta["val"]) not in ends for g in given):
             continue
-        given = taken.get(node.name)
-        if given is not None and _is_tensor(given) and storage(given.meta["val"]) not in ends:
-            free.append(i)
-    forward.graph.output_node().meta[FREE] = tuple(free)
+        if len(alike) > 1:
+            if len({returned[i] for i in alike}) < len(alike):
+                continue
+            _set_apart(forward, alike)
+            shares.update(dict.fromkeys(alike[1:], alike[0]))
+        free += alike
+    forward.graph.output_node().meta.update({FREE: tuple(sorted(free)), SHARES: shares})
+
+
+def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
+    """Give results that are views of one tensor storages of their own, as far as the graph tells. Nothing is copied for it."""
+    end = forward.graph.output_node()
+    returned = _outputs(forward)
+    for i in numbers:
+        node = returned[i]
+        with forward.graph.inserting_before(end):
+            returned[i] = forward.graph.call_function(torch.ops.aten.clone.default, (node,))
+        returned[i].meta = {**node.meta, "val": node.meta["val"].clone()}
+    end.args = (tuple(returned) if isinstance(end.args[0], tuple) else returned,)
+    forward.recompile()
 
 
 def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
@@ -48,6 +72,12 @@ def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
     context = torch._guards.TracingContext.try_get()
     asked = context is not None and context.output_strides is not None
     found: tuple[int, ...] = gm.graph.output_node().meta.get(FREE, ()) if asked else ()
+    return found
+
+
+def shared_results(gm: fx.GraphModule) -> dict[int, int]:
+    """Return the numbers of results that may lie in the memory of another one, with that one's."""
+    found: dict[int, int] = gm.graph.output_node().meta.get(SHARES, {}) if free_results(gm) else {}
     return found
 
 

@@ -249,8 +249,9 @@ def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
     from .layouts import annotate
 
     module = import_graph(graph.gm, options=options)
-    views = [graph.interface.outputs[i] for i in graph.free]
-    annotate(module, graph.gm, {view.index for view in views if isinstance(view, View)})
+    results = {i: view.index for i in graph.free if isinstance(view := graph.interface.outputs[i], View)}
+    shares = {results[i]: results[j] for i, j in graph.shares.items()}
+    annotate(module, graph.gm, results.values(), shares)
     return module
 
 
