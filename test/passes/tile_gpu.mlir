@@ -45,9 +45,9 @@ func.func private @odd_rows(%x: tensor<40x101xf32>) -> tensor<40xf32> attributes
   return %r : tensor<40xf32>
 }
 
-// Teams of a warp take turns in the rows of a column sum, and combine what they have.
+// Teams of a warp take turns in the rows of a column sum, and combine what they have. A CTA has few columns, so that there are many.
 // CHECK-LABEL: func.func private @columns
-// CHECK-SAME: tile.teams = 8 : i64, tile.threads = 32 : i64
+// CHECK-SAME: tile.teams = 64 : i64, tile.threads = 4 : i64
 // CHECK: scf.for
 // CHECK: } {tile.shared}
 // CHECK: "tile.combine"{{.*}}combine = "arith.addf"

@@ -11,6 +11,7 @@ from gpu_programs import Simulated, distributed
 from torch import Tensor
 
 import lamina
+from lamina.frontend.moments import moments
 
 aten = torch.ops.aten
 ULPS, OF_EAGER = 2.0, 1.5
@@ -204,7 +205,11 @@ def test_running_statistics() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-@pytest.mark.parametrize(("shape", "dims"), [((8, 1000), [1]), ((8, 127), [1]), ((1000, 40), [0]), ((140001,), [0])], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((8, 1000), [1]), ((8, 127), [1]), ((1000, 40), [0]), ((140001,), [0]), ((4099, 67), [0]), ((31, 8, 33, 35), [0, 2, 3])],
+    ids=str,
+)
 def test_on_a_gpu(shape: tuple[int, ...], dims: list[int], offset: float) -> None:
     """In the code of GPUs, where sums are of f32 throughout."""
     x = drawn(2, shape, offset, torch.float32)
@@ -213,6 +218,22 @@ def test_on_a_gpu(shape: tuple[int, ...], dims: list[int], offset: float) -> Non
     expected, about = torch.var_mean(x.double(), dims)
     assert error(variance, expected) <= 2 * ULPS
     assert error(mean, about, expected.sqrt()) <= ULPS
+
+
+@pytest.mark.parametrize("shape", [(64, 4, 40, 40), (1, 4, 300, 300), (5, 4, 71001), (300007, 1)], ids=str)
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_a_batch_is_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About the mean of a sample, also where some images are all padding."""
+    monkeypatch.setattr("lamina.frontend.moments.on_cpu", lambda x: False)
+    x = drawn(5, shape, offset, torch.float32)
+    dims = [d for d in range(x.dim()) if d != 1]
+    for padded in (0, shape[0] // 3):
+        x[:padded] = 0
+        found, n = moments(x, dims), x.numel() // shape[1]
+        mean, variance = x.double().mean(dims, True), x.double().var(dims, correction=0, keepdim=True)
+        torch.testing.assert_close(found.squares.double() / n, variance, rtol=2e-6, atol=0)
+        assert ((found.mean - mean).abs() <= 1e-6 * variance.sqrt() + 2e-7 * mean.abs()).all()
+    assert not moments(torch.full(shape, 100000.0078125), dims).squares.any()
 
 
 def test_f64_that_a_model_asks_for_stays() -> None:

@@ -3,6 +3,8 @@
 The mean of rows that lie far from zero is rounded by as much as their deviation. So distances are taken from a shift near the mean,
 and what the shift misses is taken out again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms for
 computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are joined.
+On a GPU, where the parts of a batch's statistics stay in neither, the shift is the mean of a sample, as in their shifted one-pass
+algorithm: of every image, so that none of them decides it.
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,8 @@ SHORT = 256  # elements below which the roundings of f32 do not average out
 LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
 LONG_COLUMN = 4096  # likewise, where neighbours in memory are of different results
 PART, COLUMN_PART = 8192, 128  # elements of one part, at most
+SPREAD = 262144  # elements from which on lamina-split-reductions makes several programs of one sum
+SAMPLE = 256  # elements whose mean is the shift of a batch's statistics, at most
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,22 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
         mean = w.sum(dims, True) / n
         d = w - mean
         return Moments(mean, (d * d).sum(dims, True))
+    if not on_cpu(x) and 0 in dims and x.numel() >= SPREAD:
+        return _shifted(x, dims, n)
     return _joined([_moments(piece, inner, over, exact_mean) for piece, inner, over in _pieces(x, dims)], n)
+
+
+def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
+    """Moments of what is read once, by many programs: about the mean of a sample from the middle of the dimensions."""
+    sample, left = x, SAMPLE
+    for d in sorted(dims):
+        length = min(x.shape[d], max(left, 1))
+        sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
+    shift = wide(sample).sum(dims, True) / _count(sample, dims)
+    d = wide(x) - shift
+    total = d.sum(dims, True)
+    squares = (d * d).sum(dims, True) - total * total / n
+    return Moments(shift + total / n, squares.clamp(min=0))
 
 
 def is_long(x: Tensor, dims: Sequence[int]) -> bool:

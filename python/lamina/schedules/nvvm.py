@@ -13,8 +13,10 @@ BUSY = 1024  # threads an SM should have work for
 WALK_THREADS = 256  # of a row that is walked over
 WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
-COLUMNS = 32  # of one CTA at least: whole sectors of memory
-MOST_TEAMS = 32  # each reads what all have found
+COLUMNS = 32  # of one CTA at least, where there is much to read: four sectors side by side
+PAIR = 2  # threads of one row at least, where there is little: whole sectors
+LITTLE = 1 << 20  # elements
+COLUMN_ROWS = 4  # rows of a team at least
 FILLED = 0.85  # of a program's threads, at least
 FULL_ACCESS = 16  # bytes of a thread's widest access
 SECTOR = 32  # bytes of memory that caches move at a time
@@ -182,12 +184,18 @@ def row_walk(extent: int, vec: int) -> Config:
 
 def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> Config:
     """Reductions over `reduced` rows, `rows` times: every thread sums columns of its own, and teams share the rows. A CTA has fewer
-    columns where few CTAs would have much to do (an image's channels, last in memory)."""
+    columns where few CTAs would have much to do (an image's channels, last in memory), or rows for more teams (partial sums)."""
+    little = rows * extent * reduced < LITTLE
+    least = PAIR if little else max(COLUMNS // vec, 1)
+
+    def narrower(threads: int) -> bool:
+        few = rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2
+        return few and (not little or reduced >= COLUMN_ROWS * COLUMN_THREADS // (threads // 2))
+
     threads = min(WARP, power_of_two(-(-extent // vec)))
-    if rows * extent * reduced >= 1 << 20:
-        while threads * vec > COLUMNS and rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2:
-            threads //= 2
-    teams = min(COLUMN_THREADS // threads, MOST_TEAMS, power_of_two(max(reduced // 4, 1)))
+    while threads > least and narrower(threads):
+        threads //= 2
+    teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
     return Config(threads, vec, 1, teams=teams)
 
 
