@@ -16,6 +16,8 @@ from .trace import VIEWS
 
 LARGE = 1 << 16  # elements; less stays in caches
 
+_WIDENING = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
+
 Read = Callable[[ir.Operation], Generic | None]
 Strides = Callable[[ir.Value], tuple[int, ...]]
 
@@ -42,6 +44,21 @@ def width(v: ir.Value) -> int:
     element = ir.RankedTensorType(v.type).element_type
     bits = getattr(element, "width", 64)
     return max(8, int(bits))
+
+
+def narrowest(v: ir.Value) -> ir.Value:
+    """Return what a value is but a cast of to a wider type: it holds as much, and takes less memory."""
+    op = producer(v)
+    while op is not None and op.name == "linalg.generic" and len(op.operands) == 2 and shape_of(op.operands[0]) == shape_of(v):
+        body = [o.operation for o in op.regions[0].blocks[0].operations]
+        maps = [ir.AffineMapAttr(m).value for m in op.attributes["indexing_maps"]]
+        if len(body) != 2 or body[0].name not in _WIDENING or body[0].operands[0] != op.regions[0].blocks[0].arguments[0]:
+            break
+        if maps[0] != maps[1] or body[1].operands[0] != body[0].results[0]:
+            break
+        v = op.operands[0]
+        op = producer(v)
+    return v
 
 
 def chain_of(v: ir.Value, read: Read) -> list[ir.Value]:

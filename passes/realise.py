@@ -17,7 +17,7 @@ from .axes import Axes, splitting
 from .expressions import Expr, Load
 from .gathered import gathered_source
 from .mixed_orders import orders_of
-from .orders import given_strides, memory_strides
+from .orders import given_strides, memory_strides, narrowest
 from .reading import Generic, Untraceable, element_type, producer, shape_of
 from .trace import VIEWS, Tracer
 
@@ -142,7 +142,10 @@ class Realised:
                     continue
                 self._inlined[v] = self._cost(op)
                 if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
-                    self.add(v)
+                    stored = narrowest(v)
+                    self.add(v if self.is_memory(stored) else stored)
+                    if stored != v:
+                        self._inlined[v] = self._cost(op)
         self.values = {v: None for op in self.ops for v in op.results if v in self.values}
 
     def _cost(self, op: ir.Operation) -> tuple[int, int]:

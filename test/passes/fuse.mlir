@@ -351,3 +351,44 @@ func.func @biases_in_calls(%bias: tensor<8xf32>, %rows: tensor<8x8xf32>, %x: ten
   } -> tensor<8x8xf32>
   return %4, %5 : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A value that a sum and another kernel read is stored as it was before it was cast to a wider type.
+// CHECK-LABEL: func.func @narrow
+// CHECK: %[[SUM:.*]]:2 = "graph.group"(%arg0, %arg1)
+// CHECK: -> (tensor<64x256x64xbf16>, tensor<256xf32>)
+// CHECK: "graph.extern"(%[[SUM]]#1)
+// CHECK: "graph.group"(%[[SUM]]#0,
+#all = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#mid = affine_map<(d0, d1, d2) -> (d1)>
+func.func @narrow(%x: tensor<64x256x64xbf16>, %y: tensor<64x256x64xbf16>) -> (tensor<256xf32>, tensor<64x256x64xf32>) {
+  %e = tensor.empty() : tensor<64x256x64xbf16>
+  %a = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x, %y : tensor<64x256x64xbf16>, tensor<64x256x64xbf16>) outs(%e : tensor<64x256x64xbf16>) {
+  ^bb0(%p: bf16, %q: bf16, %o: bf16):
+    %0 = arith.addf %p, %q : bf16
+    %1 = math.exp %0 : bf16
+    %2 = math.tanh %1 : bf16
+    %3 = math.exp %2 : bf16
+    linalg.yield %3 : bf16
+  } -> tensor<64x256x64xbf16>
+  %f = tensor.empty() : tensor<64x256x64xf32>
+  %w = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%a : tensor<64x256x64xbf16>) outs(%f : tensor<64x256x64xf32>) {
+  ^bb0(%p: bf16, %o: f32):
+    %0 = arith.extf %p : bf16 to f32
+    linalg.yield %0 : f32
+  } -> tensor<64x256x64xf32>
+  %zero = arith.constant dense<0.0> : tensor<256xf32>
+  %s = linalg.generic {indexing_maps = [#all, #mid], iterator_types = ["reduction", "parallel", "reduction"]} ins(%w : tensor<64x256x64xf32>) outs(%zero : tensor<256xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %p, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<256xf32>
+  %g = "graph.extern"(%s) {callee = "aten.sort.default", reason = "fallback", args = [unit], kwargs = {}, strides = [array<i64: 1>]} : (tensor<256xf32>) -> tensor<256xf32>
+  %m = linalg.generic {indexing_maps = [#all, #mid, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%w, %g : tensor<64x256x64xf32>, tensor<256xf32>) outs(%f : tensor<64x256x64xf32>) {
+  ^bb0(%p: f32, %t: f32, %o: f32):
+    %0 = arith.subf %p, %t : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x256x64xf32>
+  return %s, %m : tensor<256xf32>, tensor<64x256x64xf32>
+}
