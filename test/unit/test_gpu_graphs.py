@@ -104,6 +104,70 @@ def test_what_calls_return_is_copied_out(gpu: FakeGpu) -> None:
     for y in found:
         torch.testing.assert_close(y, torch.nn.functional.conv2d(x + 1, w))
     assert len({y.data_ptr() for y in found}) == 6
+    copies = gpu["copies"]
+    lending = gpu.executable(replace(program, saved=(0,)), recorder=gpu.recorder())
+    for _ in range(6):
+        torch.testing.assert_close(lending(x, w)[0], found[0])
+    assert gpu["graph_launches"] == 8 and gpu["copies"] == copies
+
+
+def test_what_only_a_backward_pass_sees_is_lent(gpu: FakeGpu) -> None:
+    """It is not copied, and nothing is replayed while somebody has it, even a part of it."""
+    program, (x, w) = p.product()
+    run = gpu.executable(replace(program, saved=(0, 1)), recorder=gpu.recorder())
+    places = set()
+    for i in range(8):
+        y, z = run(x, w)
+        torch.testing.assert_close(y, (x + 1) @ w)
+        assert torch.equal(z, y + 1)
+        if i >= 2:
+            places.add((y.data_ptr(), z.data_ptr()))
+        del y, z
+    assert gpu["graph_launches"] == 6 and gpu["copies"] == 0 and len(places) == 1
+    status = run.status()
+    assert status is not None and (status.state, status.copied_out) == ("recorded", 0)
+    y, _ = run(x, w)
+    part = y[1:]
+    kept = part.clone()
+    del y, _
+    for i in range(3):
+        other, _ = run(x - i, w)
+        torch.testing.assert_close(other, (x - i + 1) @ w)
+    assert gpu["graph_launches"] == 7 and torch.equal(part, kept)
+    del part
+    assert run(x, w)[0].data_ptr() in {place for place, _ in places} and gpu["graph_launches"] == 8
+
+
+def test_results_outlive_the_recording_that_lends_them(gpu: FakeGpu) -> None:
+    program, (x, w) = p.product()
+    run = gpu.executable(replace(program, saved=(0, 1)), recorder=gpu.recorder())
+    for _ in range(4):
+        y, z = run(x, w)
+        wanted = y.clone(), z.clone()
+        if _ < 3:
+            del y, z
+    other = w * 2  # an argument of a library that moves: the recording is dropped
+    torch.testing.assert_close(run(x, other)[0], (x + 1) @ other)
+    assert gpu["graphs"] == 0 and torch.equal(y, wanted[0]) and torch.equal(z, wanted[1])
+    del run
+    torch.empty(1 << 16).fill_(7)
+    assert torch.equal(y, wanted[0]) and torch.equal(z, wanted[1])
+
+
+def test_arguments_that_have_stopped_are_taken_where_they_lie(gpu: FakeGpu) -> None:
+    """Such as what a forward pass lends to a backward pass, from its own recording on. If they move again, they are copied."""
+    program, (x, w) = p.product()
+    run = gpu.executable(program, recorder=gpu.recorder())
+    kept = [w.clone() for _ in range(4)]
+    for i in range(9):
+        torch.testing.assert_close(run(x, kept[min(i, 2)])[0], (x + 1) @ w)
+        assert gpu["graph_launches"] == max(0, i - 5), i
+    status = run.status()
+    assert status is not None and (status.recorded, status.copied_in) == (1, 0)
+    for i in range(12):
+        torch.testing.assert_close(run(x, kept[2 + (i < 11)])[0], (x + 1) @ w)
+    status = run.status()
+    assert status is not None and (status.recorded, status.copied_in) == (2, 1)
 
 
 def test_constants_and_results_in_the_arena(gpu: FakeGpu) -> None:

@@ -185,6 +185,7 @@ class Program:
     sum_bytes    what those values would take without reuse
     lower_bound  the most bytes of them alive at one step: no packing can do better
     outputs      refs into outputs, owned memory or (a result that is a view of an argument) inputs
+    saved        the numbers of outputs that nobody but a backward pass sees
     device       where its tensors live and its kernels run; which of several GPUs, the arguments of each call say
     """
 
@@ -199,6 +200,7 @@ class Program:
     symbols: tuple[SymbolSource, ...] = ()
     name: str = "main"
     device: Device = "cpu"
+    saved: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         from .program_json import dumps

@@ -57,6 +57,7 @@ def _program_to_json(p: Program) -> dict[str, Any]:
         "constants": [[c.dtype, list(c.shape), base64.b64encode(c.data).decode()] for c in p.constants],
         "steps": [_step_to_json(s) for s in p.steps],
         "outputs": [_ref_to_json(r) for r in p.outputs],
+        "saved": list(p.saved),
     }
 
 
@@ -73,6 +74,7 @@ def _program_from_json(d: dict[str, Any]) -> Program:
         constants=tuple(_constant(*parts) for parts in _list(d["constants"])),
         steps=tuple(_step_from_json(s) for s in _list(d["steps"])),
         outputs=tuple(_ref_from_json(r) for r in _list(d["outputs"])),
+        saved=tuple(map(_int, _list(d["saved"]))),
     )
 
 

@@ -1,6 +1,6 @@
 """How a compiled graph is called. It is kept with the cache's entry, so that a warm start need not normalise the graph again."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,11 @@ class Interface:
     def views(self) -> list[View]:
         """What the program returns: the outputs that are tensors, or what they reinterpret."""
         return [o.base if isinstance(o, Reinterpreted) else o for o in self.outputs if isinstance(o, View | Reinterpreted)]
+
+    def numbers_of(self, outputs: Collection[int]) -> tuple[int, ...]:
+        """Which results of the program these outputs are."""
+        returned = [i for i, o in enumerate(self.outputs) if isinstance(o, View | Reinterpreted)]
+        return tuple(number for number, i in enumerate(returned) if i in outputs)
 
     def is_programs(self) -> bool:
         """Whether the graph's arguments and outputs are just the program's."""

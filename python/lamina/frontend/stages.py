@@ -7,7 +7,7 @@ A graph seen before comes out of the cache without MLIR being imported.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import fx
@@ -193,7 +193,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     with module.context:
         program = program_from(module, goal.device)
     interface = with_strides(graph.interface, program, graph.free)
-    program = with_outputs(program, interface)
+    program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
     keep_kernels(module)
     start = time.perf_counter()
     program, ready, configs = _custom(program, target, options, goal, session)

@@ -52,6 +52,7 @@ def gpu_spec_of(
         "recorder": recorder,
         "draws": draws(program),
         "drawn": drawn(program),
+        "saved": program.saved,
     }
     return {**spec, "constants": []}
 

@@ -259,6 +259,11 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
     plan->recordable = !spec["gpu"]["recorder"].is_none();
     plan->draws = get<size_t>(spec["gpu"], "draws");
     plan->drawn = get<std::vector<int>>(spec["gpu"], "drawn");
+    plan->lent.resize(plan->buffers.size());
+    auto saved = get<std::vector<int>>(spec["gpu"], "saved");
+    for (int o : saved) plan->lent[size_t(plan->outputs[size_t(o)].buffer)] = true;
+    for (size_t o = 0; o < plan->outputs.size(); ++o)
+      if (std::ranges::find(saved, int(o)) == saved.end()) plan->lent[size_t(plan->outputs[o].buffer)] = false;
     auto is_kernel = [](const Step &step) { return std::holds_alternative<Launch>(step.what); };
     plan->only_kernels = std::all_of(plan->steps.begin() + ptrdiff_t(plan->draws), plan->steps.end(), is_kernel);
     for (size_t i = 0; i < plan->inputs.size(); ++i) {

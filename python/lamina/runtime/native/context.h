@@ -32,6 +32,7 @@ public:
   void drop(int buffer); // may need the GIL: see needs_gil
   bool needs_gil(int buffer) const { return owned_[plan_.buffers[buffer].index].object != nullptr; }
   Memory &owned(int buffer) { return owned_[plan_.buffers[buffer].index]; }
+  const Memory &owned(int buffer) const { return owned_[plan_.buffers[buffer].index]; }
 
   void move_to(int index); // the run is on this one of the devices of its kind
   void begin();            // of a run

@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -15,13 +16,29 @@ namespace lamina {
 
 class Context;
 
+class Loan;
+
 // A reference to memory of a run; at most one of them is set.
 struct Memory {
   PyObject *object = nullptr; // a torch tensor
   Handle handle = nullptr;    // the same from the C shim
   Block *block = nullptr;     // of the pool
+  Loan *loan = nullptr;       // of a recording, which has it back when nobody else refers to it
   void release();             // needs the GIL for an object
-  bool any() const { return object || handle || block; }
+  bool any() const { return object || handle || block || loan; }
+};
+
+// Memory that a recording keeps and lends to results, with a count of users. Thread-safe; needs no GIL.
+class Loan {
+public:
+  explicit Loan(Handle tensor) : tensor_(tensor) {}
+  void retain() { users_.fetch_add(1, std::memory_order_relaxed); }
+  void release();
+  bool returned() const { return users_.load(std::memory_order_acquire) == 1; } // only the recording refers to it
+
+private:
+  Handle tensor_;
+  std::atomic<int> users_{1};
 };
 
 // A routine of the C shim failed. It has printed why; the caller repeats the step through Python, which raises the real error.
@@ -50,6 +67,9 @@ public:
   // Neither needs the GIL; both throw std::runtime_error that names the step.
   virtual void launch(const Launch &, const std::string &name, Context &) = 0;
   virtual void wait(const std::string &name, Context &) = 0;
+
+  // Before the results of a run are taken: gives those that a recording lends. Needs the GIL.
+  virtual void lend(Context &) {}
 
   // All steps at once, where this run can do that instead of one after the other; the results have been taken, the arena has not.
   // Needs the GIL; throws what the steps throw, and std::runtime_error.

@@ -115,6 +115,10 @@ public:
     if (result) [[unlikely]] fail(result, launch, name);
   }
 
+  void lend(Context &context) override {
+    if (context.graphs) context.graphs->lend(context);
+  }
+
   bool replay(Context &context, const std::function<void()> &steps) override {
     int capturing = 0;
     if (step_by_step || !driver_.has_graphs() || driver_.is_capturing(context.stream, &capturing) || capturing) return false;

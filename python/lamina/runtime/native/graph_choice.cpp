@@ -12,6 +12,8 @@ namespace {
 constexpr int kCalm = 3;             // runs in which nothing moves before the plan is measured or recorded
 constexpr int kMostCalm = 1 << 20;   // every recording that is lost doubles them
 constexpr int kMoves = 2;            // an argument that has moved so often is copied
+constexpr int kForGood = 1 << 20;    // moves of what is drawn before each run, and of what has moved after it was taken to have stopped
+constexpr int kStill = 4;            // runs from which on it has stopped: what it is a result of is recorded now, too
 constexpr int kElsewhere = 16;       // runs in a row on another stream before a recording is made there
 constexpr int kSamples = 3;          // measured runs
 constexpr double kBound = 0.25;      // share of the GPU's time that the host takes, from which a graph is tried: the caller takes time, too
@@ -20,11 +22,19 @@ constexpr int64_t kMemoryShare = 16; // graphs take at most this part of a GPU's
 
 } // namespace
 
+bool GraphChoice::Argument::is_moving() const { return moves >= kForGood || (moves >= kMoves && still < kStill); }
+
+bool GraphChoice::Argument::may_settle() const { return is_moving() && moves < kForGood && still; }
+
 GraphChoice::GraphChoice(cuda::Driver &driver, const Plan &plan, const GraphOptions &options)
     : driver_(driver), plan_(plan), options_(options), watch_(driver), needed_(kCalm) {
   for (int b : plan.of_kind[int(Kind::input)])
     if (!plan.tensors_of[size_t(b)].empty()) called_.push_back({b});
-  for (int b : plan.drawn) called_.push_back({b, nullptr, kMoves});
+  for (int b : plan.drawn) called_.push_back({b, nullptr, kForGood});
+}
+
+void GraphChoice::lend(Context &context) {
+  if (recording_ && !given_up_ && context.stream == stream_ && context.on.id == index_) recording_->lend(context);
 }
 
 bool GraphChoice::run(Context &context, const Steps &steps) {
@@ -34,8 +44,8 @@ bool GraphChoice::run(Context &context, const Steps &steps) {
     forget();
     return false;
   }
-  if (recording_) return replay(context);
-  if (calm_ < needed_) return false;
+  if (recording_) return recording_->is_lent_to(context) && replay(context);
+  if (calm_ < needed_ || std::ranges::any_of(called_, &Argument::may_settle)) return false;
   if (options_.measured && !judged_ && (!watch_.idle(steps_) || steps_.count < kSamples)) return measure(context, steps);
   return is_bound_by_launches() && record(context, steps) && replay(context);
 }
@@ -63,9 +73,14 @@ bool GraphChoice::is_here(const Context &context) {
 void GraphChoice::observe(const Context &context) {
   bool moved = false;
   for (Argument &a : called_) {
-    if (a.base == context.base(a.buffer)) continue;
+    if (a.base == context.base(a.buffer)) {
+      ++a.still;
+      continue;
+    }
     bool first = !a.base;
     a.base = context.base(a.buffer);
+    a.still = 0;
+    if (a.settled) a.moves = kForGood;
     if (!first && a.moves < kMoves) moved |= ++a.moves < kMoves;
   }
   calm_ = moved ? 1 : calm_ + 1;
@@ -88,9 +103,10 @@ bool GraphChoice::is_bound_by_launches() {
 
 bool GraphChoice::record(Context &context, const Steps &steps) {
   std::vector<int> called, staged;
-  for (const Argument &a : called_) {
+  for (Argument &a : called_) {
     called.push_back(a.buffer);
-    if (a.moves >= kMoves) staged.push_back(a.buffer);
+    a.settled |= a.moves >= kMoves && !a.is_moving();
+    if (a.is_moving()) staged.push_back(a.buffer);
   }
   size_t memory = 0;
   cuda::DeviceId device = 0;

@@ -21,6 +21,9 @@ class GraphChoice {
 public:
   GraphChoice(cuda::Driver &driver, const Plan &plan, const GraphOptions &options);
 
+  // Gives a run the memory of results that the recording lends, where it may be replayed.
+  void lend(Context &context);
+
   // Runs the steps; false where the caller has to. Throws what they throw, and std::runtime_error.
   bool run(Context &context, const Steps &steps);
 
@@ -31,7 +34,10 @@ private:
   struct Argument {
     int buffer;
     void *base = nullptr;
-    int moves = 0;
+    int moves = 0, still = 0; // runs in a row in which it has not moved
+    bool settled = false;     // it was taken to have stopped
+    bool is_moving() const;
+    bool may_settle() const; // it may have stopped
   };
 
   bool is_here(const Context &context);

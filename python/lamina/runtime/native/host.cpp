@@ -59,7 +59,14 @@ void Memory::release() {
   if (object) Py_DECREF(object);
   if (handle) torch_abi().delete_tensor(handle);
   if (block) block->release();
+  if (loan) loan->release();
   *this = {};
+}
+
+void Loan::release() {
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  torch_abi().delete_tensor(tensor_);
+  delete this;
 }
 
 } // namespace lamina

@@ -179,6 +179,7 @@ struct Plan {
   bool recordable = false; // as a CUDA graph
   size_t draws = 0;        // leading steps that run ahead of the graph: they read no memory
   std::vector<int> drawn;  // the buffers that they fill
+  std::vector<bool> lent;    // by buffer: results in it are seen by a backward pass alone, so that a recording may lend its memory
   bool only_kernels = false; // on a GPU: all steps after the draws are launches of ours
 };
 

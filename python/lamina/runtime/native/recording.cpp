@@ -24,6 +24,20 @@ private:
 
 bool is_called(const Plan &plan, int buffer) { return !plan.tensors_of[size_t(buffer)].empty(); }
 
+// Whether a buffer of results stays where it is in all replays.
+bool is_kept(const Plan &plan, int buffer) { return is_called(plan, buffer) || plan.lent[size_t(buffer)]; }
+
+// What a recording keeps, as a loan where results in it are seen by a backward pass alone.
+Memory as_loan(const Plan &plan, int buffer, Memory memory) {
+  if (!plan.lent[size_t(buffer)] || !memory.handle) return memory;
+  return {.loan = new Loan(memory.handle)};
+}
+
+Memory shared(const Memory &memory) {
+  memory.loan->retain();
+  return memory;
+}
+
 // Of an argument, or of what a call returns.
 Ref layout_of(const Plan &plan, int buffer) {
   if (plan.buffers[size_t(buffer)].kind == Kind::input) {
@@ -41,7 +55,7 @@ int64_t Recording::bytes(const Plan &plan, const std::vector<int> &staged) {
   int64_t all = plan.arena_bytes + (plan.only_kernels ? 0 : kWorkspace);
   for (int b : staged) all += plan.buffers[size_t(b)].bytes;
   for (int b : plan.of_kind[int(Kind::owned)]) all += plan.buffers[size_t(b)].bytes;
-  for (int b : plan.of_kind[int(Kind::output)]) all += is_called(plan, b) ? plan.buffers[size_t(b)].bytes : 0;
+  for (int b : plan.of_kind[int(Kind::output)]) all += is_kept(plan, b) ? plan.buffers[size_t(b)].bytes : 0;
   return all;
 }
 
@@ -53,7 +67,7 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
   movable_.assign(plan_.n_slots, false);
   for (Kind kind : {Kind::input, Kind::output})
     for (int b : plan_.of_kind[int(kind)])
-      if (!is_called(plan_, b))
+      if (kind == Kind::input ? !is_called(plan_, b) : !is_kept(plan_, b))
         for (const Fixup &f : plan_.fixups[size_t(b)]) movable_[f.slot] = true;
   std::vector<std::pair<int, void *>> given;
   for (int b : staged) given.emplace_back(b, context.base(b));
@@ -157,14 +171,17 @@ void Recording::keep(Context &context) {
   const auto &arena = plan_.of_kind[int(Kind::arena)];
   arena_data_ = arena.empty() ? nullptr : static_cast<char *>(context.base(arena[0])) - plan_.buffers[size_t(arena[0])].offset;
   for (int b : plan_.of_kind[int(Kind::output)])
-    if (is_called(plan_, b))
-      outputs_.push_back({b, std::exchange(context.outputs[size_t(plan_.buffers[size_t(b)].index)], {}), context.base(b)});
+    if (is_kept(plan_, b))
+      outputs_.push_back({b, as_loan(plan_, b, std::exchange(context.outputs[size_t(plan_.buffers[size_t(b)].index)], {})), context.base(b)});
   for (int b : plan_.of_kind[int(Kind::owned)])
-    if (context.owned(b).any()) owned_.push_back({b, std::exchange(context.owned(b), {}), context.base(b)});
-  for (const auto *kept : {&outputs_, &owned_}) {
-    copies_.out += int(kept->size());
-    for (const Kept &k : *kept) copies_.out_bytes += plan_.buffers[size_t(k.buffer)].bytes;
-  }
+    if (context.owned(b).any()) owned_.push_back({b, as_loan(plan_, b, std::exchange(context.owned(b), {})), context.base(b)});
+  for (const auto *kept : {&outputs_, &owned_})
+    for (const Kept &k : *kept)
+      if (!k.memory.loan) {
+        ++copies_.out;
+        copies_.out_bytes += plan_.buffers[size_t(k.buffer)].bytes;
+      }
+  lend(context);
   context.take_outputs();
 }
 
@@ -191,6 +208,25 @@ void Recording::drop() noexcept {
 
 bool Recording::fits(const Context &context) const {
   return exec_ && std::ranges::all_of(fixed_, [&](const auto &f) { return context.base(f.first) == f.second; });
+}
+
+void Recording::lend(Context &context) const {
+  auto returned = [](const Kept &k) { return !k.memory.loan || k.memory.loan->returned(); };
+  if (!exec_ || !std::ranges::all_of(outputs_, returned) || !std::ranges::all_of(owned_, returned)) return;
+  for (const Kept &k : outputs_) {
+    Memory &result = context.outputs[size_t(plan_.buffers[size_t(k.buffer)].index)];
+    if (!k.memory.loan || result.any()) continue;
+    result = shared(k.memory);
+    context.set_base(k.buffer, k.data);
+  }
+  for (const Kept &k : owned_)
+    if (k.memory.loan) context.own(k.buffer, shared(k.memory), k.data);
+}
+
+bool Recording::is_lent_to(const Context &context) const {
+  auto has = [](const Kept &k, const Memory &m) { return !k.memory.loan || m.loan == k.memory.loan; };
+  return std::ranges::all_of(outputs_, [&](const Kept &k) { return has(k, context.outputs[size_t(plan_.buffers[size_t(k.buffer)].index)]); }) &&
+         std::ranges::all_of(owned_, [&](const Kept &k) { return has(k, context.owned(k.buffer)); });
 }
 
 void Recording::replay(Context &context) {
@@ -220,8 +256,10 @@ void Recording::copy(void *to, const void *from, int buffer) {
 
 void Recording::copy_out(Context &context) {
   for (int b : plan_.of_kind[int(Kind::arena)]) context.set_base(b, arena_data_ + plan_.buffers[size_t(b)].offset);
-  for (const Kept &kept : outputs_) copy(context.base(kept.buffer), kept.data, kept.buffer);
+  for (const Kept &kept : outputs_)
+    if (!kept.memory.loan) copy(context.base(kept.buffer), kept.data, kept.buffer);
   for (const Kept &kept : owned_) {
+    if (kept.memory.loan) continue;
     void *data = nullptr;
     Memory memory = plan_.device->allocate(layout_of(plan_, kept.buffer), plan_.buffers[size_t(kept.buffer)].bytes, index_, &data);
     context.own(kept.buffer, memory, data);

@@ -3,8 +3,9 @@
 //
 // Kernels of ours follow where arguments and results lie: the parameters of their nodes are changed. A library's nodes cannot be: an
 // argument that a library call reads has to lie where it was when it was recorded, or is `staged`: copied to a place of the
-// recording's own. What a library call writes or returns as a result of the program is copied out. The arena and everything else
-// between the steps stays with the recording.
+// recording's own. What a library call writes or returns as a result of the program is copied out, but for what only a backward pass
+// sees: that is lent, and nothing is replayed until its last user is gone. The arena and everything else between the steps stays with
+// the recording.
 #pragma once
 
 #include <functional>
@@ -47,6 +48,11 @@ public:
 
   // Whether it can do this run: nothing has moved that must not, and the store has not dropped it.
   bool fits(const Context &context) const;
+
+  // Gives a run the memory of the results that are lent, unless somebody still has them; and whether a run has it.
+  void lend(Context &context) const;
+  bool is_lent_to(const Context &context) const;
+
   void replay(Context &context); // throws std::runtime_error
 
   bool ready() const { return exec_; }
@@ -64,7 +70,7 @@ private:
   };
   struct Kept {
     int buffer;
-    Memory memory;
+    Memory memory; // a loan where it is lent
     void *data;
   };
 

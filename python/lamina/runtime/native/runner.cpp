@@ -157,6 +157,7 @@ PyObject *Runner::run(PyObject *const *given, size_t count) {
   if (!context.misaligned.empty()) context.align();
   if (!plan_->weights.empty()) packs_.observe(inputs, context);
   context.begin();
+  if (plan_->recordable) plan_->device->lend(context);
   context.take_outputs();
   if (plan_->draws) run_steps(inputs, context, 0, plan_->draws);
   auto rest = [&] { run_steps(inputs, context, plan_->draws, plan_->steps.size()); };

@@ -13,6 +13,7 @@ struct Lease {
   Block *block;
   PyObject *object;
   Handle handle;
+  Loan *loan;
   int64_t shape[kDims], strides[kDims];
   std::vector<int64_t> more; // shape and strides beyond kDims
   Lease *next;
@@ -57,6 +58,7 @@ Leases &leases() {
 void end_lease(dlpack::ManagedTensor *managed) {
   auto *lease = static_cast<Lease *>(managed->manager_ctx);
   if (lease->block) lease->block->release();
+  if (lease->loan) lease->loan->release();
   if (lease->handle) torch_abi().delete_tensor(lease->handle);
   if (lease->object && Py_IsInitialized()) {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -84,7 +86,9 @@ PyObject *tensor_over(void *data, const Ref &r, dlpack::Device on, const Memory 
   lease->block = owner.block;
   lease->object = owner.object;
   lease->handle = nullptr;
+  lease->loan = owner.loan;
   if (owner.block) owner.block->retain();
+  if (owner.loan) owner.loan->retain();
   Py_XINCREF(owner.object);
   if (owner.handle && torch_abi().new_handle(owner.handle, &lease->handle))
     throw nb::builtin_exception(nb::exception_type::runtime_error, "torch gave no tensor handle");
