@@ -165,3 +165,10 @@ def neutral(op: str, dtype: str) -> int | float | bool:
     }  # fmt: skip
     value = table[op]
     return bool(value) if dtype == "i1" else value
+
+
+def compared_as(v: ir.Value) -> str:
+    """The type of what is compared: a half type where `v` is but a cast of one."""
+    op = producer(v)
+    source = op.operands[0] if op is not None and op.name == "arith.extf" else v
+    return str(source.type)

@@ -11,13 +11,14 @@ from torch_mlir import ir
 
 from . import trace_moves
 from .affine import Affine, Axis, NotAffine, offset, row_major, unflatten
-from .expressions import HALF, Bound, Expr, Guard, Interner, mentions
+from .expressions import HALF, Bound, Const, Expr, Guard, Interner, Load, mentions
 from .reading import (
     CHECKED,
     REDUCERS,
     Generic,
     Index,
     Untraceable,
+    compared_as,
     compute_type,
     element_type,
     neutral,
@@ -31,6 +32,9 @@ VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice",
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
 DEEPEST = 24  # producers that are followed by recursion before the tracer starts over from the one it has come to
+
+
+_EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
 
 
 class _TooDeep(Exception):
@@ -260,11 +264,18 @@ class Tracer:
         if op.name == "arith.bitcast" and dtype in HALF:
             raise Untraceable(op.results[0], "a bit cast of a half type")
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if op.name in ("arith.cmpf", "arith.cmpi") else None
+        if op.name == "arith.cmpf" and (predicate in _EQUALITY or not any(isinstance(x, Const) for x in xs)):
+            xs = [self._stored(x, compared_as(v)) for x, v in zip(xs, op.operands, strict=True)]
         return self._rounded(self.make.apply(op.name, tuple(xs), predicate, target), dtype)
 
     def _rounded(self, e: Expr, dtype: str) -> Expr:
         """`e`, a value that eager would store as `dtype`, with the digits that storing leaves if `round_half`."""
-        if not self.round_half or dtype not in HALF:
+        return self._stored(e, dtype) if self.round_half else e
+
+    def _stored(self, e: Expr, dtype: str) -> Expr:
+        """`e` with the digits that storing it as `dtype` leaves. Two values of a half type are compared so, as one of them may have
+        been stored: a maximum is equal to one of the elements."""
+        if dtype not in HALF or isinstance(e, Load | Const):
             return e
         return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, "f32")
 
