@@ -23,6 +23,7 @@ from .strips import WINDOW
 Strides = tuple[int, ...]
 
 _ATTENTION = "aten._scaled_dot_product_cudnn_attention.default"
+_HEADS = "_scaled_dot_product_"  # routines that take heads whose elements are neighbours alone, as eager gives them
 
 
 @dataclass
@@ -87,11 +88,19 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
         return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
     if images := _images(op):
         return [(image, channels_last(shape_of(image))) for image in images]
-    if ir.StringAttr(op.attributes["callee"]).value != _ATTENTION:
-        return []
+    callee = ir.StringAttr(op.attributes["callee"]).value
+    if callee != _ATTENTION:
+        return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if _HEADS in callee else []
     # cuDNN's attention gives its result the order of dimensions that the query has: the one that was declared saves a copy.
     order = order_of(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
     return [(operand, in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
+
+
+def _base(value: ir.Value) -> ir.Value:
+    """What a value is a view of."""
+    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
+        value = value.owner.operands[0]
+    return value
 
 
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:

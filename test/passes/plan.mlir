@@ -473,3 +473,23 @@ func.func @main(%x: tensor<4x8xf32> {graph.strides = array<i64: 11, 1>, graph.al
   }) {sym_name = "exp"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %a : tensor<4x8xf32>
 }
+
+// -----
+
+// What attention takes lies as eager gives it, though all that the kernel reads is transposed: heads are read element by element.
+// CHECK: "plan.launch"(%{{.*}}) {kernel = @exp{{.*}} : (memref<2x4x8x16xf32, strided<[512, 128, 1, 8]>>, memref<2x4x8x16xf32>)
+#heads = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @main(%x: tensor<2x4x8x16xf32> {graph.strides = array<i64: 512, 128, 1, 8>}) -> tensor<2x4x8x16xf32> {
+  %a = "graph.group"(%x) ({
+  ^bb0(%in: tensor<2x4x8x16xf32>):
+    %e = tensor.empty() : tensor<2x4x8x16xf32>
+    %r = linalg.generic {indexing_maps = [#heads, #heads], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%in : tensor<2x4x8x16xf32>) outs(%e : tensor<2x4x8x16xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %y = math.exp %i : f32
+      linalg.yield %y : f32
+    } -> tensor<2x4x8x16xf32>
+    "graph.yield"(%r) : (tensor<2x4x8x16xf32>) -> ()
+  }) {sym_name = "exp"} : (tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  %o:2 = "graph.extern"(%a, %a, %a) {callee = "aten._scaled_dot_product_flash_attention_for_cpu.default", reason = "library", args = [unit, unit, unit], kwargs = {}, strides = [array<i64: 512, 128, 16, 1>, array<i64: 32, 8, 1>]} : (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) -> (tensor<2x4x8x16xf32>, tensor<2x4x8xf32>)
+  return %o#0 : tensor<2x4x8x16xf32>
+}
