@@ -273,8 +273,7 @@ class Tracer:
         return self._stored(e, dtype) if self.round_half else e
 
     def _stored(self, e: Expr, dtype: str) -> Expr:
-        """`e` with the digits that storing it as `dtype` leaves. Two values of a half type are compared so, as one of them may have
-        been stored: a maximum is equal to one of the elements."""
+        """`e` with the digits that storing it as `dtype` leaves. Half types are compared so, as one value may have been stored."""
         if dtype not in HALF or isinstance(e, Load | Const):
             return e
         return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, "f32")

@@ -1,4 +1,4 @@
-"""Gradients of max pooling are sums over the windows that took an element; they and the places are eager's."""
+"""Gradients of pooling are sums over the windows that took or cover an element; they and the places are eager's."""
 
 from typing import Any
 
@@ -42,6 +42,35 @@ def test_max_pool(name: str, dtype: torch.dtype, layout: str) -> None:
     found, wanted = (_with_gradient(f, given) for f in (compiled, model))
     for mine, eager in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine, eager, rtol=1e-6 if dtype == torch.float32 else 2e-2, atol=1e-6)
+
+
+AVERAGED = [
+    *((name, {}) for name, (_, window) in WINDOWS.items() if "dilation" not in window),
+    *((name, {"count_include_pad": False}) for name in ("overlapping", "oblong", "large", "depth")),
+    ("ceil", {"divisor_override": 5}),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), AVERAGED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_average_pool(name: str, more: dict[str, Any], dtype: torch.dtype) -> None:
+    shape, window = WINDOWS[name]
+    pool = F.avg_pool3d if len(shape) == 5 else F.avg_pool2d
+    torch._dynamo.reset()
+
+    def model(x: Tensor) -> Tensor:
+        return pool(x.tanh(), **window, **more)
+
+    x = torch.randn(shape, dtype=dtype)
+    if len(shape) == 4 and dtype == torch.bfloat16:
+        x = x.to(memory_format=torch.channels_last)
+    gradients = []
+    for f, given in ((torch.compile(model, backend="lamina", options=NO_CACHE), x), (model, x.double())):
+        leaf = given.clone().requires_grad_()
+        result = f(leaf)
+        weights = torch.linspace(-1, 1, result.numel(), dtype=torch.float64).view(result.shape).to(dtype).to(result.dtype)
+        gradients.append(torch.autograd.grad(result, leaf, weights)[0])
+    torch.testing.assert_close(gradients[0].double(), gradients[1], rtol=0, atol=1e-6 if dtype == torch.float32 else 1e-2)
 
 
 def _with_gradient(f: Any, given: Tensor) -> list[Tensor]:

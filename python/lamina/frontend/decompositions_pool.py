@@ -186,17 +186,46 @@ def _avg_pool(dims: int) -> Callable[..., Any]:
         padded = window.padded(x, 0.0)
         first, *others = (window.tap(padded, at) for at in window.taps)
         total = sum(others, start=first)
-        if divisor_override is not None:
-            return total / divisor_override
-        counts = [window.counts(i, count_include_pad) for i in range(dims)]
-        if all(len(set(c)) == 1 for c in counts):
-            return total / math.prod(c[0] for c in counts)
-        over, *rest = (window.along(_piecewise(c, x), i) for i, c in enumerate(counts))
-        for one in rest:
-            over = over * one
-        return total / over
+        return _averaged(window, total, count_include_pad, divisor_override)
 
     return in_f32(run)
+
+
+def _avg_pool_backward(dims: int) -> Callable[..., Any]:
+    """The sum of the gradients of the windows that cover an element, each over how many it counts."""
+
+    def run(
+        grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, count_include_pad: bool, divisor: int | None
+    ) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, 1, ceil)
+        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        shares, total = _averaged(window, grad.to(wide_dtype(grad.dtype)), count_include_pad, divisor), None
+        for back in itertools.product(*map(range, window.covering)):
+            term, covers = shares, None
+            for i, k in enumerate(back):
+                at, tap = window.covered_by(i, k, x.device)
+                term = term.index_select(term.dim() + i - dims, at)
+                covered = window.along(tap, i) >= 0
+                covers = covered if covers is None else covers & covered
+            term = torch.where(covers, term, 0.0)
+            total = term if total is None else total + term
+        return None if total is None else total.to(grad.dtype)
+
+    return run
+
+
+def _averaged(window: _Window, total: Tensor, count_include_pad: bool, divisor: int | None) -> Tensor:
+    """What windows sum, over how many elements each counts, or over `divisor`."""
+    if divisor is not None:
+        return total / divisor
+    counts = [window.counts(i, count_include_pad) for i in range(len(window.size))]
+    if all(len(set(c)) == 1 for c in counts):
+        return total / math.prod(c[0] for c in counts)
+    over, *rest = (window.along(_piecewise(c, total), i) for i, c in enumerate(counts))
+    for one in rest:
+        over = over * one
+    return total / over
 
 
 def _piecewise(counts: list[int], x: Tensor) -> Tensor:
@@ -238,6 +267,8 @@ POOLS: dict[Any, Callable[..., Any]] = {
     aten.max_pool3d_with_indices_backward.default: _max_pool_backward(3),
     aten.avg_pool2d.default: _avg_pool(2),
     aten.avg_pool3d.default: _avg_pool(3),
+    aten.avg_pool2d_backward.default: _avg_pool_backward(2),
+    aten.avg_pool3d_backward.default: _avg_pool_backward(3),
     aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
     aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
 }

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+from torch.utils.checkpoint import CheckpointPolicy
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
@@ -90,6 +91,7 @@ def autograd(
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)
         _without_detach(joint)
+        _keep_compared(joint)
         changed = _changed(joint)
         whole = _copied(joint) if changed else joint
         results = kwargs["num_fwd_outputs"]
@@ -122,6 +124,21 @@ def _without_detach(joint: fx.GraphModule) -> None:
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=kept: user not in kept)
         if not kept:
             joint.graph.erase_node(node)
+
+
+def _keep_compared(joint: fx.GraphModule) -> None:
+    """Has the backward pass read what it compares for equality, such as a maximum with the elements that may be equal to it. If
+    another kernel computed these again in another order, with other roundings, none might be equal."""
+    aten = torch.ops.aten
+    same = (aten.view.default, aten.expand.default, aten.unsqueeze.default, aten.squeeze.dims, aten._to_copy.default)
+    for node in joint.graph.nodes:
+        if node.target not in (aten.eq.Tensor, aten.ne.Tensor) or node.meta.get("partitioner_tag") != "is_backward":
+            continue
+        for operand in node.args[:2]:
+            while operand.target in same:
+                operand = operand.args[0]
+            if operand.op == "call_function" and operand.meta["val"].is_floating_point():
+                operand.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:
