@@ -43,7 +43,8 @@ PEERS = {
 """Maps a contender to what torch.compile is given; None for eager."""
 AHEAD = "lamina.compile"
 """Names the contender that is compiled ahead of its calls, which Dynamo has no part in. It takes no gradients."""
-SETTLED = 5  # calls after which CUDA graphs are recorded
+SETTLED = 24  # calls after which CUDA graphs are recorded and judged
+SETTLING = 4.0  # seconds that these calls take at most
 
 Run = Callable[[], Any]
 
@@ -119,8 +120,7 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
                 found["compile_seconds"][name] = time.perf_counter() - start
                 if device == "cuda":
                     torch.cuda.reset_peak_memory_stats()
-                for _ in range(SETTLED):
-                    run()
+                _settle(run)
                 if device == "cuda":
                     found["peak"][name] = torch.cuda.max_memory_allocated() - held
         except Exception as error:
@@ -135,6 +135,14 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
         if kernels and device == "cuda":
             found["kernels"] = {name: kernels_of(run) for name, run in runs.items()}
     return found
+
+
+def _settle(run: Run) -> None:
+    end = time.perf_counter() + SETTLING
+    for _ in range(SETTLED):
+        run()
+        if time.perf_counter() > end:
+            break
 
 
 def _compiled(name: str, model: nn.Module, arguments: tuple[Tensor, ...]) -> Callable[..., Any]:

@@ -189,13 +189,51 @@ def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
 
 
+ROW_PART, COLUMN_PART = 4096, 32  # elements of a part of a scan, along neighbours in memory and across them
+MANY_ROWS, MANY_COLUMNS = 128, 1 << 16  # scans beside each other that keep a GPU busy
+
+
 def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
     out = _sum_dtype(x, dtype)
     if not x.dim():
         return x.to(out, copy=True)
-    if x.dtype == out and out not in HALF:
+    if x.dtype == out and out not in HALF and not _part_of_scan(x, dim % x.dim()):
         return NotImplemented
-    return torch.cumsum(x.to(wide_dtype(out)), dim).to(out)
+    return _scanned(x.to(wide_dtype(out)), dim).to(out)
+
+
+def _scanned(x: Tensor, dim: int) -> Tensor:
+    """The cumulative sums of `x`. On a GPU, long ones that few threads would go along are cut into parts: sums within parts, and
+    sums of what is before each."""
+    dim %= x.dim()
+    length = _part_of_scan(x, dim)
+    if not length:
+        return torch.cumsum(x, dim)
+    n = x.shape[dim]
+    parts = -(-n // length)
+    wide = _shifted_in(x, dim, 0, parts * length - n).unflatten(dim, (parts, length))
+    before = _shifted_in(wide.sum(dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0)
+    whole = torch.cumsum(wide, dim + 1) + _scanned(before, dim).unsqueeze(dim + 1)
+    return whole.flatten(dim, dim + 1).narrow(dim, 0, n)
+
+
+def _part_of_scan(x: Tensor, dim: int) -> int:
+    """How many elements of a scan are a part; 0 where it is left whole."""
+    n = x.shape[dim]
+    if on_cpu(x) or not x.numel():
+        return 0
+    rows = x.numel() // n
+    along = all(s >= x.stride(dim) for s, m in zip(x.stride(), x.shape, strict=True) if m > 1)
+    if along:
+        return ROW_PART if n >= 4 * ROW_PART and rows < MANY_ROWS else 0
+    return COLUMN_PART if n >= 4 * COLUMN_PART and rows < MANY_COLUMNS else 0
+
+
+def _shifted_in(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """`x` with zeros before and after it along a dimension."""
+    if not before and not after:
+        return x
+    return torch.constant_pad_nd(x, [0, 0] * (x.dim() - 1 - dim) + [before, after], 0)
 
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
