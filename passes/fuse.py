@@ -20,6 +20,7 @@ from .locations import decomposed_op, fused, model_ops, op_word, where
 from .reading import Generic, Untraceable, producer, shape_of
 from .realise import OUTSIDE, Realised, _reads, given_strides, memory_strides
 from .space import find_space
+from .windows_apart import store_pooled
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # what these hold is no part of what a kernel computes
 _PATTERN = "graph.pattern"
@@ -57,16 +58,17 @@ class Fuse(Pass):
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
                 block = op.operation.regions[0].blocks[0]
                 add_apart(block)
+                strides = partial(memory_strides, given=given_strides(block))
                 if self.balance:
-                    copy_gathered(block, partial(memory_strides, given=given_strides(block)), Generic.read_affine)
-                _Rewrite(block, self).run()
+                    copy_gathered(block, strides, Generic.read_affine)
+                _Rewrite(block, self, {} if self.balance else store_pooled(block, strides, Generic.read_affine)).run()
 
 
-def find_groups(block: ir.Block, given: Fuse) -> tuple[Realised, list[Group]]:
-    """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is
-    tried again."""
+def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Realised, list[Group]]:
+    """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is tried again.
+    apart: values to be stored, see store_pooled."""
     generics: dict[ir.Operation, Generic] = {}
-    real = Realised(block, generics, given.balance)
+    real = Realised(block, generics, given.balance, apart)
     position = {op: i for i, op in enumerate(real.ops)}
     nodes: dict[ir.Value, Node] = {}
     pending = list(real.values)
@@ -87,9 +89,9 @@ def find_groups(block: ir.Block, given: Fuse) -> tuple[Realised, list[Group]]:
 
 
 class _Rewrite:
-    def __init__(self, block: ir.Block, given: Fuse) -> None:
+    def __init__(self, block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> None:
         self.block = block
-        self.real, self.groups = find_groups(block, given)
+        self.real, self.groups = find_groups(block, given, apart)
         self.old = list(self.real.ops)
         self.order = {op: i for i, op in enumerate(self.old)}
         self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}

@@ -34,7 +34,7 @@ def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
             continue
         users = [chain[-1].owner] if chain else [op for op in ops if _moves(op, v)]
         if source not in copies:
-            copies[source] = _copy(source, block, users[0].location)
+            copies[source] = copy_of(source, block, users[0].location)
         for user in users:
             _replace(user, source, copies[source])
 
@@ -123,7 +123,7 @@ def _moves(op: ir.Operation, v: ir.Value) -> bool:
     return (op.name == "tensor.concat" and v in list(op.operands)) or ((taken := extracted(op)) is not None and taken[0] == v)
 
 
-def _copy(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
+def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
     """A generic that yields the elements of `source`, behind what makes it."""
     type_ = ir.RankedTensorType(source.type)
     given = isinstance(source, ir.BlockArgument)

@@ -214,14 +214,16 @@ class _Reader:
         """Results, each in memory that may leave the call: an argument's unless it has to be fresh (`graph.fresh`), another
         result's if it may be (`graph.shares`), else its own."""
         returned: list[Place] = []
-        for value, wishes in zip(op.operands, attributes, strict=True):
+        groups: list[int] = []  # by result: the first of those whose memory they may share
+        for number, (value, wishes) in enumerate(zip(op.operands, attributes, strict=True)):
             place = self._place(value, op)
             layout = Layout.of(place.layout.shape, _strides(wishes) or place.layout.strides)
+            groups.append(groups[wishes["graph.shares"].value] if "graph.shares" in wishes else number)
             if place.root.kind == "input":
                 foreign = "graph.fresh" in wishes
-            else:
-                sharing = returned[wishes["graph.shares"].value].root if "graph.shares" in wishes else None
-                taken = place.root is not sharing and any(place.overlaps(other) for other in returned)
+            else:  # a tensor of the caller's has a storage of its own
+                others = zip(returned, groups, strict=False)
+                taken = any(other.root is place.root and group != groups[-1] for other, group in others)
                 foreign = taken or place.root.kind == "constant" or bool(place.root.keeps)
             if foreign or layout.strides != place.layout.strides:
                 place = self._copy(value, op, self._fresh(layout, wishes, op))

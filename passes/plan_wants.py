@@ -106,6 +106,8 @@ def _base(value: ir.Value) -> ir.Value:
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
     """What a kernel's operands should look like: as the largest result that its users care for, where that is transposed and the
     kernel itself does not. Strips have their channels last."""
+    if _only_copies(op):
+        return []
     if WINDOW in op.attributes:
         return [(v, channels_last(shape_of(v))) for v in op.operands if len(shape_of(v)) == 4]
     result = max((v for v in op.results if found.has(v)), key=bytes_of, default=op.results[0])
@@ -114,6 +116,12 @@ def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strid
         return []
     like = [v for v in op.operands if len(shape_of(v)) == len(order)]
     return [(v, in_order(shape_of(v), order)) for v in like]
+
+
+def _only_copies(op: ir.Operation) -> bool:
+    """Whether a kernel yields what it reads: it is there to transpose."""
+    inner = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name not in ("tensor.empty", "graph.yield")]
+    return len(inner) == 1 and inner[0].name == "linalg.generic" and len(list(inner[0].regions[0].blocks[0].operations)) == 1
 
 
 def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:

@@ -55,7 +55,7 @@ class Realised:
     that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another order than
     what they are computed of, and the dimension that is innermost then (see mixed_orders)."""
 
-    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int = 0) -> None:
+    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int, apart: dict[ir.Value, int]) -> None:
         self.balance = balance
         self.ops = [o.operation for o in block.operations]
         self.position = {op: i for i, op in enumerate(self.ops)}
@@ -65,7 +65,7 @@ class Realised:
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
-        self.mixed = orders_of(self.ops, self.strides_of, self.generic).stored if balance else {}
+        self.mixed = orders_of(self.ops, self.strides_of, self.generic).stored if balance else apart
         self._outside()
         self._inside()
 

@@ -265,7 +265,7 @@ class Tracer:
             raise Untraceable(op.results[0], "a bit cast of a half type")
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if op.name in ("arith.cmpf", "arith.cmpi") else None
         if op.name == "arith.cmpf" and (predicate in _EQUALITY or not any(isinstance(x, Const) for x in xs)):
-            xs = [self._stored(x, compared_as(v)) for x, v in zip(xs, op.operands, strict=True)]
+            xs = [x if isinstance(x, Const) else self._stored(x, compared_as(v)) for x, v in zip(xs, op.operands, strict=True)]
         return self._rounded(self.make.apply(op.name, tuple(xs), predicate, target), dtype)
 
     def _rounded(self, e: Expr, dtype: str) -> Expr:
@@ -274,7 +274,7 @@ class Tracer:
 
     def _stored(self, e: Expr, dtype: str) -> Expr:
         """`e` with the digits that storing it as `dtype` leaves. Half types are compared so, as one value may have been stored."""
-        if dtype not in HALF or isinstance(e, Load | Const):
+        if dtype not in HALF or (isinstance(e, Load) and element_type(e.tensor) == dtype):
             return e
         return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, "f32")
 

@@ -72,3 +72,16 @@ def test_half_types_are_compared_as_they_are_stored(name: str, dtype: torch.dtyp
     mine, theirs = (torch.autograd.grad(y.sum(), x)[0] for y in (found, eager))
     assert ((mine != 0) == (theirs != 0)).float().mean() > 0.99 and mine.isfinite().all()
     torch.testing.assert_close(found, eager, rtol=1e-2, atol=1e-2)
+
+
+def test_casts_are_compared_as_they_are_cast() -> None:
+    x, y = torch.tensor([1.0001, 2.0, 3.0003]), torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16)
+
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x.bfloat16() == y, x.bfloat16() > y
+
+    for found, eager in zip(lamina.compile(function, (x, y))(x, y), function(x, y), strict=True):
+        assert torch.equal(found, eager)
+    options = lamina.Options(round_intermediates=True)
+    rounded = lamina.compile(lambda x: x.bfloat16().float() * 1.5, (x,), options=options)(x)
+    assert torch.equal(rounded, x.bfloat16().float() * 1.5)

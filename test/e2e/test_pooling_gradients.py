@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from doors import NO_CACHE
 from torch import Tensor
 
+import lamina
+
 WINDOWS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "apart": ((2, 3, 8, 6), {"kernel_size": 2}),
     "overlapping": ((2, 3, 9, 7), {"kernel_size": 3, "stride": 2, "padding": 1}),
@@ -94,3 +96,26 @@ def test_nan_is_taken_by_every_window() -> None:
     found, wanted = (_with_gradient(f, x) for f in (torch.compile(model, backend="lamina", options=NO_CACHE), model))
     for mine, eager in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine, eager, equal_nan=True)
+
+
+BEFORE_CONVOLUTIONS: dict[str, Any] = {
+    "average": lambda x: F.avg_pool2d(x, 2),
+    "largest": lambda x: F.max_pool2d(x, 3, 2, 1) * 2,
+    "every second": lambda x: x[:, :, ::2, 1::2].tanh(),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_CONVOLUTIONS)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_pooling_before_a_convolution(name: str, transposed: bool) -> None:
+    """Whose image has its channels last; what is pooled does not."""
+    convolution = torch.nn.Conv2d(34, 40, 3, padding=1)
+
+    def model(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.conv2d(BEFORE_CONVOLUTIONS[name](x), weight, bias, padding=1)
+
+    x = torch.randn(8, 34, 34, 32)
+    x = x.transpose(2, 3) if transposed else x
+    given = (x, convolution.weight.detach(), convolution.bias.detach())
+    found = lamina.compile(model, given, options=lamina.Options(cache=False))(*given)
+    torch.testing.assert_close(found.double(), model(*(t.double() for t in given)), rtol=0, atol=2e-5)

@@ -136,6 +136,11 @@ def test_what_only_a_backward_pass_sees_is_lent(gpu: FakeGpu) -> None:
     assert gpu["graph_launches"] == 7 and torch.equal(part, kept)
     del part
     assert run(x, w)[0].data_ptr() in {place for place, _ in places} and gpu["graph_launches"] == 8
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):  # they may hand it to another stream
+        assert run(x, w)[0].data_ptr() not in {place for place, _ in places} and gpu["graph_launches"] == 8
+    gpu["capturing"] = 1  # by torch, whose graph would find the memory gone
+    assert run(x, w)[0].data_ptr() not in {place for place, _ in places} and gpu["graph_launches"] == 8
+    gpu["capturing"] = 0
 
 
 def test_results_outlive_the_recording_that_lends_them(gpu: FakeGpu) -> None:

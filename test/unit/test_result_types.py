@@ -45,6 +45,11 @@ C = x(4)
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
+    aten.avg_pool2d_backward.default: [call(PLANE[..., ::2, ::2], PLANE, [2, 2], [2, 2], [0, 0], False, True, None)],
+    aten.avg_pool3d_backward.default: [
+        call(PLANE[:, None, :, ::2, ::2], PLANE[:, None], [1, 2, 2], [1, 2, 2], [0, 0, 0], False, True, None)
+    ],
+    aten.instance_norm.default: [call(PLANE, C, C, None, None, True, 0.1, 1e-5, False)],
     aten.max_pool2d_with_indices_backward.default: [
         call(PLANE[..., ::2, ::2], PLANE, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(PLANE, 2)[1])
     ],

@@ -174,6 +174,31 @@ def test_parts_of_one_projection_are_saved_in_its_memory() -> None:
         torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
 
 
+class ReturnsAPart(nn.Module):
+    """Returns a copy of a part of what is saved, which the caller may change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(16, 8))
+
+    def forward(self, x: Tensor) -> Any:
+        p = x @ self.w
+        q, k, v = p[:64], p[64:128], p[128:]
+        return q @ k.t(), k.clone(), v.sum()
+
+
+def test_what_the_caller_changes_is_not_what_is_saved() -> None:
+    model, x = ReturnsAPart(), torch.randn(1024, 16, requires_grad=True)
+    gradients = []
+    for f in (torch.compile(model, backend="lamina", options={"cache": False}), model):
+        a, part, s = f(x)
+        with torch.no_grad():
+            part.mul_(100)
+        gradients.append(torch.autograd.grad((a * a).sum() + s, [x, model.w]))
+    for mine, eager in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-2)
+
+
 PARTS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "whole": (lambda y: (y, y * 2), (0, 1)),
     "the first of each row": (lambda y: (y[:, 0], y * 2), (1,)),

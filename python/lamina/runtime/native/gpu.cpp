@@ -115,8 +115,13 @@ public:
     if (result) [[unlikely]] fail(result, launch, name);
   }
 
+  // Not while torch records a graph, whose replays would find the memory gone, nor where hooks see what is saved: they may hand it to
+  // another stream, which nothing here waits for.
   void lend(Context &context) override {
-    if (context.graphs) context.graphs->lend(context);
+    int capturing = 0;
+    if (!context.graphs || !context.graphs->lends() || step_by_step) return;
+    if (driver_.is_capturing(context.stream, &capturing) || capturing || hooked()) return;
+    context.graphs->lend(context);
   }
 
   bool replay(Context &context, const std::function<void()> &steps) override {
@@ -145,6 +150,12 @@ public:
   }
 
 private:
+  // Whether somebody sees what autograd saves, and may keep it or hand it on.
+  bool hooked() {
+    if (!hooks_.is_valid()) hooks_ = nb::module_::import_("torch._C").attr("_autograd").attr("_top_saved_tensors_default_hooks");
+    return !hooks_(true).is_none();
+  }
+
   [[noreturn]] void fail(cuda::Result result, const Launch &launch, const std::string &name) const {
     int64_t blocks = launch.grid * launch.grid_y * launch.grid_z;
     std::string geometry = std::to_string(blocks) + " blocks of " + std::to_string(launch.threads * launch.threads_y * launch.threads_z) + " threads";
@@ -249,6 +260,7 @@ private:
 
   const GpuCode code_;
   cuda::Driver &driver_;
+  nb::object hooks_;
   std::mutex mutex_; // never held while Python runs
   std::vector<std::unique_ptr<Loaded>> loaded_;
 };

@@ -14,6 +14,7 @@ constexpr int kMostCalm = 1 << 20;   // every recording that is lost doubles the
 constexpr int kMoves = 2;            // an argument that has moved so often is copied
 constexpr int kForGood = 1 << 20;    // moves of what is drawn before each run, and of what has moved after it was taken to have stopped
 constexpr int kStill = 4;            // runs from which on it has stopped: what it is a result of is recorded now, too
+constexpr int kMostWait = 16;        // runs that are waited for it
 constexpr int kElsewhere = 16;       // runs in a row on another stream before a recording is made there
 constexpr int kSamples = 3;          // measured runs
 constexpr double kBound = 0.25;      // share of the GPU's time that the host takes, from which a graph is tried: the caller takes time, too
@@ -45,7 +46,8 @@ bool GraphChoice::run(Context &context, const Steps &steps) {
     return false;
   }
   if (recording_) return recording_->is_lent_to(context) && replay(context);
-  if (calm_ < needed_ || std::ranges::any_of(called_, &Argument::may_settle)) return false;
+  if (calm_ < needed_ || (std::ranges::any_of(called_, &Argument::may_settle) && ++waited_ < kMostWait)) return false;
+  waited_ = 0;
   if (options_.measured && !judged_ && (!watch_.idle(steps_) || steps_.count < kSamples)) return measure(context, steps);
   return is_bound_by_launches() && record(context, steps) && replay(context);
 }

@@ -23,6 +23,7 @@ public:
 
   // Gives a run the memory of results that the recording lends, where it may be replayed.
   void lend(Context &context);
+  bool lends() const { return recording_ && !given_up_; }
 
   // Runs the steps; false where the caller has to. Throws what they throw, and std::runtime_error.
   bool run(Context &context, const Steps &steps);
@@ -57,7 +58,7 @@ private:
   std::unique_ptr<Recording> recording_;
   Stopwatch watch_;
   Times steps_, replays_;
-  int calm_ = 0, needed_, elsewhere_ = 0, recorded_ = 0;
+  int calm_ = 0, waited_ = 0, needed_, elsewhere_ = 0, recorded_ = 0;
   bool known_ = false, judged_ = false, given_up_ = false;
   void *stream_ = nullptr;
   int index_ = 0;
