@@ -27,8 +27,7 @@ def test_lengths_without_divisors(name: str, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 97), (2, 8, 31, 17), (1, 4, 5, 7, 3), (3, 5, 1, 2), (8, 97)])
-@pytest.mark.parametrize("affine", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("affine", "dtype"), [(False, torch.float32), (True, torch.bfloat16)])
 def test_instance_norms_are_as_eagers(shape: tuple[int, ...], affine: bool, dtype: torch.dtype) -> None:
     x = torch.randn(shape, dtype=dtype) + 3
     if x.dim() == 4:
