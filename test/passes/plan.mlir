@@ -457,7 +457,7 @@ module {
 
 // -----
 
-// An argument that starts amid 16 bytes says so.
+// An argument may start at a multiple of fewer bytes than 16.
 // CHECK: "plan.input"() {align = 4 : i64, index = 0 : i64} : () -> memref<4x8xf32, strided<[11, 1]>>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: tensor<4x8xf32> {graph.strides = array<i64: 11, 1>, graph.align = 4 : i64}) -> tensor<4x8xf32> {

@@ -17,9 +17,7 @@ ITEM_BYTES = {
 }  # fmt: skip
 
 Device = Literal["cpu", "cuda"]
-ALIGNED = (
-    16  # bytes that a GPU's kernels take the memory of every buffer to start at a multiple of, where it does not say otherwise
-)
+ALIGNED = 16  # bytes that a GPU's kernels take every buffer to start at a multiple of, unless it tells otherwise
 
 BufferKind = Literal["input", "arena", "output", "constant", "owned"]
 

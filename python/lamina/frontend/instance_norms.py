@@ -14,14 +14,16 @@ _SIGNATURE = inspect.signature(F.instance_norm)
 
 def open_instance_norms(gm: fx.GraphModule) -> None:
     """Replaces, in a graph that Dynamo captured without gradients, instance norms without running statistics."""
-    for node in gm.graph.find_nodes(op="call_function", target=F.instance_norm):
+    nodes = gm.graph.find_nodes(op="call_function", target=F.instance_norm)
+    for node in nodes:
         bound = _SIGNATURE.bind(*node.args, **node.kwargs)
         bound.apply_defaults()
         given = bound.arguments
         if given["running_mean"] is None and given["running_var"] is None and given["use_input_stats"]:
             node.target = _normalised
             node.args, node.kwargs = (given["input"], given["weight"], given["bias"], given["eps"]), {}
-    gm.recompile()
+    if nodes:
+        gm.recompile()
 
 
 def _normalised(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:

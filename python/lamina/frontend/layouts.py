@@ -13,7 +13,8 @@ from .dtypes import CODES, NAMED
 
 def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), shares: Mapping[int, int] | None = None) -> None:
     """Writes graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result but for
-    the strides of those numbered `free`. An argument that starts amid 16 bytes of its storage says so by `graph.align`.
+    the strides of those numbered `free`. `graph.align` on an argument: the bytes that it starts at a multiple of, where these are
+    not 16.
 
     `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x). `graph.shares`: it
     may lie in the memory of an earlier result, as `shares` says by number.

@@ -23,7 +23,7 @@ public:
 
   // Gives a run the memory of results that the recording lends, where it may be replayed.
   void lend(Context &context);
-  bool lends() const { return recording_ && !given_up_; }
+  bool lends() const { return recording_ && recording_->lends(); }
 
   // Runs the steps; false where the caller has to. Throws what they throw, and std::runtime_error.
   bool run(Context &context, const Steps &steps);

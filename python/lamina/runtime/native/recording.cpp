@@ -177,7 +177,9 @@ void Recording::keep(Context &context) {
     if (context.owned(b).any()) owned_.push_back({b, as_loan(plan_, b, std::exchange(context.owned(b), {})), context.base(b)});
   for (const auto *kept : {&outputs_, &owned_})
     for (const Kept &k : *kept)
-      if (!k.memory.loan) {
+      if (k.memory.loan) {
+        lends_ = true;
+      } else {
         ++copies_.out;
         copies_.out_bytes += plan_.buffers[size_t(k.buffer)].bytes;
       }

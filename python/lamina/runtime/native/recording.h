@@ -50,6 +50,7 @@ public:
   bool fits(const Context &context) const;
 
   // Gives a run the memory of the results that are lent, unless somebody still has them; and whether a run has it.
+  bool lends() const { return lends_; }
   void lend(Context &context) const;
   bool is_lent_to(const Context &context) const;
 
@@ -97,6 +98,7 @@ private:
   char *arena_data_ = nullptr;
   std::vector<Kept> staged_, outputs_, owned_;
   Copies copies_;
+  bool lends_ = false;
   cuda::ContextHandle context_ = nullptr;
   void *stream_ = nullptr;
   int index_ = 0;
