@@ -37,7 +37,8 @@ class Fuse(Pass):
     model's first five ops in it, what was decomposed or found by a pattern being one: "add_layer_norm", "gelu_mul".
     A product with a bias that is marked `apart` becomes one without and an addition, where groups alone read it: these then
     compute the addition, too. On a GPU, an image that is gathered from, or concatenated, before a library that takes its channels
-    last is copied first where it lies otherwise.
+    last is copied first where it lies otherwise. On a CPU, an image that is pooled before such a library is stored as it is read,
+    and transposed by a kernel of its own.
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 

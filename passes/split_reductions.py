@@ -72,12 +72,12 @@ class SplitReductions(Pass):
         most = most if along else min(most, size // max(results, 1) // BLOCK)
         parts = _one(g, most, inner) if along else _several(g, most)
         if math.prod(parts.values()) < LEAST:
-            parts, at = _even(g, most, inner)
-            if parts:
-                ((loop, _),) = parts.items()
-                g = cut(g, loop, at, combine.name)
-        if parts:
-            split(g, parts, combine.name)
+            even = _even(g, most, inner)
+            if even is None:
+                return
+            loop, count, length = even
+            g, parts = cut(g, loop, count * length, combine.name), {loop: count}
+        split(g, parts, combine.name)
 
 
 def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:
@@ -104,17 +104,17 @@ def _several(g: Generic, most: int) -> dict[int, int]:
     return {}
 
 
-def _even(g: Generic, most: int, inner: set[int]) -> tuple[dict[int, int], int]:
-    """The longest loop in equal parts, where no length has a divisor that would do, and how many of its steps these take: rows of
-    whole accesses where it walks along neighbours in memory. None, and 0, where it has too few."""
+def _even(g: Generic, most: int, inner: set[int]) -> tuple[int, int, int] | None:
+    """The longest loop, and how many equal parts of which length to make of it where no length has a divisor that would do: rows of
+    whole accesses where it walks along neighbours in memory. None where there would be too few."""
     loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
     loop = max(loops, key=lambda i: (i not in inner or g.extents[i] >= LEAST * BLOCK, g.extents[i]), default=None)
     if loop is None or most < LEAST:
-        return {}, 0
+        return None
     n = g.extents[loop]
     length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
     parts = min(most, n // length)
-    return ({loop: parts}, parts * length) if parts >= LEAST else ({}, 0)
+    return (loop, parts, length) if parts >= LEAST else None
 
 
 def _divisor(n: int, most: int) -> int:

@@ -1,6 +1,8 @@
 """Measures cold compiles: from the graphs that AOTAutograd hands over to the first result, by Lamina and by torch.compile."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -10,13 +12,11 @@ from lamina.tools.bench_worker import Watch, through_inductor, through_lamina
 from .graph import Graph
 
 
-def compile_times(graph: Graph, seed: int, device: str) -> dict[str, float]:
-    """Returns seconds by contender; for a graph with gradients, of its forward and its backward pass.
+def compile_times(graph: Graph, seed: int, device: str, runner: Callable[..., Callable[[], Any]]) -> dict[str, float]:
+    """Returns seconds by contender; for a graph with gradients, of its forward and its backward pass. `runner`: see worker.
 
     Nothing is read from a cache on disk. What a compiler imports at its first graph is imported before.
     """
-    from .worker import runner
-
     found: dict[str, float] = {}
     options = lamina.Options(cache=False)
     backends = {"lamina": lambda watch: through_lamina(watch, options), "torch.compile": through_inductor}

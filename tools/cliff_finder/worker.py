@@ -73,7 +73,7 @@ def _answer(asked: dict[str, Any], lock: int, budget: float) -> dict[str, Any]:
     found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
     try:
         if asked.get("compile"):
-            return found | {"graph_seconds": compile_times(graph, sum(map(ord, asked.get("seed", "0"))), device)}
+            return found | {"graph_seconds": compile_times(graph, sum(map(ord, asked.get("seed", "0"))), device, runner)}
         found |= measure(graph, device, asked.get("seed", "0"), lock, budget, kernels=asked.get("kernels", False))
     except Exception as error:
         found["failed"] = _reason(error)
