@@ -5,6 +5,7 @@ python tools/cliffs.py again --seed 7 --above 1.05         # measures slow graph
 python tools/cliffs.py shrink --seed 7 --worst 10          # reduces the worst ones
 python tools/cliffs.py kernels --seed 7 --device cuda      # lists the GPU kernels of each contender for the slow ones
 python tools/cliffs.py compile --seed 7 --what models      # times cold compiles from AOTAutograd's graph on
+python tools/cliffs.py regret --seed 7 --device cuda       # measures what tuning would choose between, to judge the cost models
 python tools/cliffs.py show --seed 7                       # tables; --source SEED prints a module
 python tools/cliffs.py note --seed 7 "7 12" "layout of f32 convolutions"
 """
@@ -26,6 +27,7 @@ from lamina.tools.cliff_finder.findings import Finding, append, by_operation, co
 from lamina.tools.cliff_finder.graph import Graph
 from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.pool import Worker, answers
+from lamina.tools.cliff_finder.regret import regret_table
 from lamina.tools.cliff_finder.shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +53,8 @@ def main() -> int:
     run.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
     compiles = commands.add_parser("compile", parents=[shared], help="time cold compiles")
     compiles.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
+    regret = commands.add_parser("regret", parents=[shared], help="judge the GPU's cost models by measuring all candidates")
+    regret.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
     again = commands.add_parser("again", parents=[shared], help="measure slow ones again")
     again.add_argument("--above", type=float, default=1.05, help="ratios from which on (default: 1.05)")
     again.add_argument("--times", type=int, default=3, help="how often (default: 3)")
@@ -69,7 +73,7 @@ def main() -> int:
         arguments.seed = random.SystemRandom().randrange(1 << 16)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = load(_file(arguments))
-    measure = {"run": _run, "compile": _compile, "again": _again, "shrink": _shrink, "kernels": _kernels}
+    measure = {"run": _run, "compile": _compile, "regret": _regret, "again": _again, "shrink": _shrink, "kernels": _kernels}
     return {**measure, "show": _show, "note": _note}[arguments.command](arguments, found, Console())
 
 
@@ -100,20 +104,31 @@ def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Cons
 
 
 def _compile(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
-    timed = {seed for seed, f in found.items() if f.graph_seconds}
-    questions = [{**question, "compile": True} for question in _questions(arguments) if question["seed"] not in timed]
+    _ask_apart(arguments, "compile", "graph_seconds", found, console)
+    console.print(compile_table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _regret(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
+    _ask_apart(arguments, "choices", "choices", found, console)
+    console.print(regret_table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _ask_apart(arguments: argparse.Namespace, what: str, answered: str, found: dict[str, Finding], console: Console) -> None:
+    """Asks for `what` of each graph of the run that has none; keeps it in the finding's field `answered`."""
+    known = {seed for seed, f in found.items() if getattr(f, answered)}
+    questions = [{**question, what: True} for question in _questions(arguments) if question["seed"] not in known]
 
     def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
         if "failed" in answer:
             console.print(f"{question['seed']}: {answer['failed']}", highlight=False, markup=False, soft_wrap=True)
         else:
-            known = found.setdefault(question["seed"], Finding(question["seed"], answer["text"], answer["graph"]))
-            known.graph_seconds = answer["graph_seconds"]
-            append(_file(arguments), known)
+            finding = found.setdefault(question["seed"], Finding(question["seed"], answer["text"], answer["graph"]))
+            setattr(finding, answered, answer[answered])
+            append(_file(arguments), finding)
 
     _ask(arguments, questions, keep, console)
-    console.print(compile_table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
-    return 0
 
 
 def _again(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:

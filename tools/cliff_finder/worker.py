@@ -6,19 +6,19 @@
 A line of the answer has `graph` and either `failed` or `seconds`, `errors` and `compile_seconds` by contender. Contenders run the
 same module on the same arguments, in turns. Others may compile at the same time; one alone measures, by a lock that all share.
 A question with `"kernels": true` is answered with the GPU kernels of a call by contender, too; one with `"compile": true` with
-`graph_seconds` alone: how long each compiler takes from AOTAutograd's graph to the first result.
+`graph_seconds` alone: how long each compiler takes from AOTAutograd's graph to the first result; one with `"choices": true` with
+`choices` alone: the times of all candidates for the graph's hot ops.
 """
 
 import argparse
-import fcntl
 import gc
 import json
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,11 @@ import lamina
 from lamina.tools.timing import interleaved
 
 from .blocks import draw_block
+from .choices import choices_of
 from .compile_times import compile_times
 from .grammar import draw
 from .graph import Graph
+from .turns import Turns
 
 PEERS = {
     "eager": None,
@@ -57,15 +59,15 @@ def main() -> int:
     warnings.filterwarnings("ignore")
     answers = sys.stdout
     sys.stdout = sys.stderr
-    with arguments.lock.open("a") as lock:
+    with closing(Turns(arguments.lock)) as turns:
         for line in sys.stdin:
-            print(json.dumps(_answer(json.loads(line), lock.fileno(), arguments.seconds)), file=answers, flush=True)
+            print(json.dumps(_answer(json.loads(line), turns, arguments.seconds)), file=answers, flush=True)
     return 0
 
 
-def _answer(asked: dict[str, Any], lock: int, budget: float) -> dict[str, Any]:
+def _answer(asked: dict[str, Any], turns: Turns, budget: float) -> dict[str, Any]:
     device = asked["device"]
-    with locked(lock, alone=False):
+    with turns.compiling():
         if "graph" in asked:
             graph = Graph.from_json(asked["graph"])
         else:
@@ -74,7 +76,10 @@ def _answer(asked: dict[str, Any], lock: int, budget: float) -> dict[str, Any]:
     try:
         if asked.get("compile"):
             return found | {"graph_seconds": compile_times(graph, sum(map(ord, asked.get("seed", "0"))), device, runner)}
-        found |= measure(graph, device, asked.get("seed", "0"), lock, budget, kernels=asked.get("kernels", False))
+        if asked.get("choices"):
+            with turns.compiling():
+                return found | {"choices": choices_of(graph, sum(map(ord, asked.get("seed", "0"))), runner, turns)}
+        found |= measure(graph, device, asked.get("seed", "0"), turns, budget, kernels=asked.get("kernels", False))
     except Exception as error:
         found["failed"] = _reason(error)
     gc.collect()
@@ -87,17 +92,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
-@contextmanager
-def locked(lock: int, *, alone: bool) -> Iterator[None]:
-    """Holds the lock: shared with others that compile, or alone for who measures."""
-    fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-    try:
-        yield
-    finally:
-        fcntl.flock(lock, fcntl.LOCK_UN)
-
-
-def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, kernels: bool = False) -> dict[str, Any]:
+def measure(graph: Graph, device: str, seed: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
     """Compiles, checks and times every contender; with `kernels`, lists the GPU kernels of a call.
 
     Raises what eager raises. A contender that fails is named in `failures`, and counts as never finished.
@@ -113,7 +108,7 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
         held = torch.cuda.memory_allocated() if device == "cuda" else 0
         model, arguments = graph.model(number, device), graph.arguments(number, device)
         try:
-            with locked(lock, alone=False):
+            with turns.compiling():
                 start = time.perf_counter()
                 run = runner(_compiled(name, model, arguments), model, arguments, graph.mode)
                 found["errors"][name] = error_of(run(), exact)
@@ -130,7 +125,7 @@ def measure(graph: Graph, device: str, seed: str, lock: int, budget: float, *, k
         else:
             runs[name] = run
     del exact
-    with locked(lock, alone=True):
+    with turns.measuring():
         found["seconds"] = _in_turns(runs, budget) if device == "cuda" else interleaved(runs, budget=budget, rounds=9)
         if kernels and device == "cuda":
             found["kernels"] = {name: kernels_of(run) for name, run in runs.items()}

@@ -18,6 +18,7 @@ class Choice:
     seconds  median time of each candidate that was measured, the fastest first
     dropped  why, by candidate that failed or was wrong
     pinned   the user chose, whatever was measured
+    order    the candidates, the best first by the cost model: the first is taken unmeasured
     """
 
     what: str
@@ -25,11 +26,12 @@ class Choice:
     seconds: tuple[tuple[str, float], ...] = ()
     dropped: tuple[tuple[str, str], ...] = ()
     pinned: bool = False
+    order: tuple[str, ...] = ()
 
     @staticmethod
     def of(question: Question, answer: Answer) -> "Choice":
         times = tuple(sorted(answer.times, key=lambda pair: pair[1]))
-        return Choice(question.what, answer.winner, times, answer.dropped, answer.pinned)
+        return Choice(question.what, answer.winner, times, answer.dropped, answer.pinned, question.candidates)
 
     @property
     def of_rows(self) -> bool:
@@ -38,10 +40,10 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         known = {"seconds": dict(self.seconds), "dropped": dict(self.dropped)}
-        return {"what": self.what, "chosen": self.chosen, **known, "pinned": self.pinned}
+        return {"what": self.what, "chosen": self.chosen, **known, "pinned": self.pinned, "order": list(self.order)}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> "Choice":
         seconds = tuple((str(name), float(s)) for name, s in d["seconds"].items())
         dropped = tuple((str(name), str(why)) for name, why in d["dropped"].items())
-        return Choice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]))
+        return Choice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]), tuple(map(str, d["order"])))

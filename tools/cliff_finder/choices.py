@@ -1,0 +1,59 @@
+"""Measures every candidate for the hot ops of a graph, to judge what the cost models would have taken unmeasured."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+import lamina
+from lamina.frontend import stages
+from lamina.frontend.dynamo import autograd
+from lamina.frontend.tuning import Session
+from lamina.tune.choice import Choice
+from lamina.tune.store import Store
+
+from .graph import Graph
+from .turns import Turns
+
+_TIMING = "timing"  # the stage of lamina.tune.trial.Watch in which nothing else may use the GPU
+
+
+def choices_of(graph: Graph, seed: int, runner: Callable[..., Callable[[], Any]], turns: Turns) -> list[dict[str, Any]]:
+    """Returns what was measured for each hot op of a graph on the GPU, as JSON of lamina.tune.choice.Choice.
+
+    Graphs that tuning asks nothing about give an empty list. What is compiled is thrown away: the graphs run op by op.
+
+    runner  as in worker
+    turns   held for compiling; candidates are timed alone
+    """
+    found: list[Choice] = []
+    timing = False
+
+    def watch(stage: str, share: float) -> None:
+        nonlocal timing
+        if stage == _TIMING and timing != (share < 1):
+            timing = share < 1
+            turns.switch(alone=timing)
+
+    with tempfile.TemporaryDirectory(prefix="lamina-cliffs-") as folder:
+        session = Session(Store(Path(folder) / "store.json"), watch=watch, answered=found.append)
+
+        def compile(gm: fx.GraphModule, inputs: Sequence[Any], *, options: lamina.Options, **given: Any) -> Callable[..., Any]:
+            stages.build(gm, inputs, options=options, session=session)
+
+            def run(*arguments: Any) -> Any:  # one list by AOTAutograd, the tensors by what calls a graph directly
+                return gm(*(arguments[0] if isinstance(arguments[0], list) else arguments))
+
+            run._boxed_call = True  # type: ignore[attr-defined]
+            return run
+
+        options = lamina.Options(cache=False, tune="full")
+        backend = lambda gm, inputs: autograd(gm, inputs, options=options, compile=compile)  # noqa: E731
+        torch._dynamo.reset()
+        model, arguments = graph.model(seed, "cuda"), graph.arguments(seed, "cuda")
+        runner(torch.compile(model, backend=backend, dynamic=False), model, arguments, graph.mode)()
+    return [replace(choice, dropped=()).to_json() for choice in found if choice.seconds]

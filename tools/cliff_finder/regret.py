@@ -1,0 +1,103 @@
+"""Judges the cost models by what was measured: how well they order candidates, and what their first costs to the fastest."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lamina.schedules.rows import MODEL
+from lamina.tune.choice import Choice
+
+from .findings import Finding
+
+FINDING = 0.1
+"""A regret above it is a finding."""
+_LEAST = 3  # candidates from which on an order says something
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Compares a cost model's order of the candidates for one op with their times.
+
+    seed         of the graph
+    what         the op
+    first        what is taken unmeasured
+    fastest      what was measured to be the fastest
+    regret       the first's time to the fastest's, less one; infinite where the first does not work
+    correlation  Spearman's rank correlation of order and times, 1 for the same order; NaN for fewer than three candidates
+    seconds      of the fastest
+    """
+
+    seed: str
+    what: str
+    first: str
+    fastest: str
+    regret: float
+    correlation: float
+    seconds: float
+
+    @property
+    def kind(self) -> str:
+        """Tells attention, convolutions, rows and products apart, which have a cost model each."""
+        if MODEL in (self.first, self.fastest) or self.first.startswith(f"{MODEL}{{"):
+            return "rows"
+        return next((kind for kind in ("attention", "convolution") if kind in self.what), "product")
+
+
+def judged(found: Sequence[Finding]) -> list[Judged]:
+    """Returns one for each op of each graph of which more than one candidate was measured, the largest regret first.
+
+    An op that several graphs have counts once.
+    """
+    known: dict[str, Judged] = {}
+    for f in found:
+        for choice in map(Choice.from_json, f.choices):
+            if len(choice.seconds) > 1:
+                known.setdefault(choice.what + " ".join(sorted(choice.order)), _judge(f.seed, choice))
+    return sorted(known.values(), key=lambda one: -one.regret)
+
+
+def _judge(seed: str, choice: Choice) -> Judged:
+    times = dict(choice.seconds)
+    fastest = min(times, key=times.__getitem__)
+    first = choice.order[0]
+    regret = times.get(first, math.inf) / times[fastest] - 1
+    return Judged(seed, choice.what, first, fastest, regret, _correlation(choice.order, times), times[fastest])
+
+
+def _correlation(order: Sequence[str], times: Mapping[str, float]) -> float:
+    measured = [times[name] for name in order if name in times]
+    if len(measured) < _LEAST or len(set(measured)) < 2:
+        return math.nan
+    ranks = np.argsort(np.argsort(measured))
+    return float(np.corrcoef(np.arange(len(measured)), ranks)[0, 1])
+
+
+def regret_table(found: Sequence[Finding], worst: int = 25) -> str:
+    """Formats correlation and regret for each cost model, and the ops with a regret above 10%; "" where none was measured."""
+    ops = judged(found)
+    if not ops:
+        return ""
+    lines = [
+        "| ops | how many | rank correlation | mean regret | above 10% | worst |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for kind in dict.fromkeys(["all", *sorted({one.kind for one in ops})]):
+        lines.append(_row(kind, [one for one in ops if kind in ("all", one.kind)]))
+    lines += ["", "| seed | op | unmeasured | fastest | us | regret |", "| --- | --- | --- | --- | ---: | ---: |"]
+    for one in ops[:worst]:
+        if one.regret > FINDING:
+            names = f"`{one.first}` | `{one.fastest}`"
+            lines.append(f"| {one.seed} | {one.what} | {names} | {one.seconds * 1e6:.0f} | {one.regret:.0%} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(kind: str, ops: Sequence[Judged]) -> str:
+    correlations = [one.correlation for one in ops if not math.isnan(one.correlation)]
+    regrets = [one.regret for one in ops if math.isfinite(one.regret)]
+    correlation = f"{statistics.fmean(correlations):.2f}" if correlations else ""
+    mean = f"{math.exp(statistics.fmean(map(math.log1p, regrets))) - 1:.1%}" if regrets else ""
+    above = sum(one.regret > FINDING for one in ops)
+    return f"| {kind} | {len(ops)} | {correlation} | {mean} | {above} | {max(one.regret for one in ops):.0%} |"
