@@ -94,7 +94,11 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, given, apart)
         self.old = list(self.real.ops)
-        self.order = {op: i for i, op in enumerate(self.old)}
+        self.seen = set(self.real.bases.values())
+        self.readers: dict[ir.Value, list[ir.Value]] = {}
+        for node in (n for g in self.groups for n in g.nodes):
+            for v in node.reads:
+                self.readers.setdefault(v, []).append(node.value)
         self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}
         self.names: dict[str, int] = {}
         self.sound: set[str] = set()
@@ -232,9 +236,7 @@ class _Rewrite:
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Whether something outside the group reads the memory of `value`."""
-        if any(b == value for b in self.real.bases.values()):
-            return True
-        return any(value in n.reads for g in self.groups for n in g.nodes if n.value not in inside)
+        return value in self.seen or any(reader not in inside for reader in self.readers.get(value, ()))
 
     def _name(self, group: Group, body: list[ir.Operation]) -> str:
         """The first words of what the group computes: its values, and what it computes on the way to them."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from .affine import NotAffine
 from .base import Pass
 from .mixed_orders import orders_of, width
 from .partial_reductions import cut, split
@@ -55,14 +54,14 @@ class SplitReductions(Pass):
                         self._split(op.operation, places)
 
     def _split(self, op: ir.Operation, places: "_Places") -> None:
-        g = Generic.read(op)
-        if not any(g.reduced) or len(op.results) != 1:
+        g = places.generic(op)
+        if g is None or not any(g.reduced) or len(op.results) != 1:
             return
         size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
         along = _along_memory(g, places)
         columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
-        limit = self.rows if not self.columns or (along and not _in_pieces(g)) else self.columns
+        limit = self.rows if not self.columns or (along and not _in_pieces(g, places)) else self.columns
         if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
@@ -71,6 +70,7 @@ class SplitReductions(Pass):
         inner = _inner_loops(g, places)
         most = most if along else min(most, size // max(results, 1) // BLOCK)
         parts = _one(g, most, inner) if along else _several(g, most)
+        places.forget(op)
         if math.prod(parts.values()) < LEAST:
             even = _even(g, most, inner)
             if even is None:
@@ -128,18 +128,22 @@ class _Places:
     def __init__(self, block: ir.Block, mixed: bool) -> None:
         """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
         self.given = given_strides(block)
+        self._generics: dict[ir.Operation, Generic | None] = {}
         ops = [op.operation for op in block.operations] if mixed else []
-        self.innermost = orders_of(ops, self.strides_of, _read).innermost
+        self.innermost = orders_of(ops, self.strides_of, self.generic).innermost
 
     def strides_of(self, v: ir.Value) -> tuple[int, ...]:
         return memory_strides(v, self.given)
 
+    def generic(self, op: ir.Operation) -> Generic | None:
+        """A generic, read once however many reductions it is before; None where a map is not affine in the loops."""
+        if op not in self._generics:
+            self._generics[op] = Generic.read_affine(op)
+        return self._generics[op]
 
-def _read(op: ir.Operation) -> Generic | None:
-    try:
-        return Generic.read(op)
-    except NotAffine:
-        return None
+    def forget(self, op: ir.Operation) -> None:
+        """Before an operation is erased: another may be made in its place in memory."""
+        self._generics.pop(op, None)
 
 
 def _along_memory(g: Generic, places: _Places) -> bool:
@@ -153,11 +157,11 @@ def _inner_loops(g: Generic, places: _Places) -> set[int]:
     return {i for terms in inner for i, _ in terms}
 
 
-def _in_pieces(g: Generic) -> bool:
+def _in_pieces(g: Generic, places: _Places) -> bool:
     """Whether what is reduced to one result lies apart in the memory of some operand: elements of a slice with others between."""
     for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
         reduced = [len(terms) > 0 and all(g.reduced[i] for i, _ in terms) for _, terms in m]
-        if any(_leaves_gaps(source, reduced) for source in _sources(v)):
+        if any(_leaves_gaps(source, reduced) for source in _sources(v, places)):
             return True
     return False
 
@@ -183,24 +187,23 @@ def _innermost(v: ir.Value, places: _Places) -> int:
     if (known := places.innermost.get(v)) is not None:
         return known
     shape = shape_of(v)
-    for source in _sources(v):
+    for source in _sources(v, places):
         sides = [(s, -i) for i, (s, n) in enumerate(zip(places.strides_of(source), shape, strict=False)) if n > 1]
         if sides and all(s for s, _ in sides):
             return -min(sides)[1]
     return len(shape) - 1
 
 
-def _sources(v: ir.Value) -> Iterator[ir.Value]:
+def _sources(v: ir.Value, places: _Places) -> Iterator[ir.Value]:
     """What a value is computed from, element by element, and that is not."""
     left, seen, shape = [v], {v}, shape_of(v)
     whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
     while left:
         v = left.pop()
         op, alike = producer(v), []
-        if op is not None and op.name == "linalg.generic":
-            g = Generic.read(op)
+        g = places.generic(op) if op is not None and op.name == "linalg.generic" else None
+        if op is not None and g is not None and not any(g.reduced):
             alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
-            alike = [] if any(g.reduced) else alike
         if not alike:
             yield v
         left += [o for o in reversed(alike) if o not in seen]
