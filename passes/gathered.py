@@ -66,8 +66,8 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
 
 
 def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
-    """Returns the value in the narrowest type that `v` is computed of by gathers alone, where it is computed and takes no more than
-    half the memory that `v` would; None where there is none, or more than one."""
+    """Returns the value in the narrowest type that `v` is computed of by gathers alone, where it is computed, not stored yet, and
+    takes no more than half the memory that `v` would; None where there is none, or more than one."""
     sources: dict[ir.Value, None] = {}
     stack, seen = [v], {v}
     while stack:
@@ -85,7 +85,9 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
         return None
     chain = chain_of(next(iter(sources)), read)
     source = min(chain, key=width, default=None)
-    fits = source is not None and 2 * math.prod(shape_of(source)) * width(source) <= math.prod(shape_of(v)) * width(v)
+    if source is None or is_memory(source):
+        return None
+    fits = 2 * math.prod(shape_of(source)) * width(source) <= math.prod(shape_of(v)) * width(v)
     return source if fits else None
 
 

@@ -8,26 +8,46 @@ from torch_mlir.dialects import arith, memref
 from lamina.schedules.base import SQUARE
 
 from .affine import Affine, Axis
+from .distribution.square import padding
 from .emit_tile import Blocks
 from .expressions import Load
-from .schedule import Schedule, crossing_loads
+from .schedule import Schedule, bits, crossing_loads
 from .space import Space
 
 if TYPE_CHECKING:
     from .emit_loops import Loops
 
+MOST_BYTES = 40 << 10
+"""Bounds the squares of a block: CUDA lets it have 48 KB of static shared memory, some of which its threads exchange by."""
+
 SHARED = "tile.shared"  # on a loop: its iterations are independent, and teams of threads take turns in them
 
 
 class SharedSquares:
-    """The body of a program that has `crossed`: SQUARE rows of it, and one block of lanes."""
+    """The body of a program that has `crossed`: SQUARE rows of it, and one block of lanes.
+
+    What is read across the vector axis is transposed as long as there is shared memory for it; the rest is read where it lies.
+    """
 
     def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
         assert plan.crossed is not None and plan.vector is not None
         self.b, self.plan = blocks, plan
         self.crossed: Axis = plan.crossed
         self.vector: Axis = plan.vector
-        self.loads = crossing_loads(space, plan)
+        self.loads = self._fitting(crossing_loads(space, plan))
+
+    def _fitting(self, loads: list[Load]) -> list[Load]:
+        fitting, left = [], MOST_BYTES
+        for e in loads:
+            item = max(1, bits(str(self._stored(e))) // 8)
+            padded = SQUARE * (SQUARE + padding(item)) * item
+            if padded <= left:
+                fitting.append(e)
+                left -= padded
+        return fitting
+
+    def _stored(self, e: Load) -> ir.Type:
+        return ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
 
     def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         b = self.b
@@ -62,8 +82,7 @@ class SharedSquares:
         step = at.coefficient(self.vector)
         rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
         with b.point(0):
-            stored = ir.MemRefType(flat.type).element_type
-            scratch = memref.AllocaOp(ir.MemRefType.get([SQUARE, SQUARE], stored), [], []).result
+            scratch = memref.AllocaOp(ir.MemRefType.get([SQUARE, SQUARE], self._stored(e)), [], []).result
             first = arith.addi(arith.addi(b.index(rest), row), arith.muli(lane, b.number(step)))
             ir.Operation.create(
                 "tile.transpose",

@@ -180,3 +180,62 @@ func.func @main(%x: tensor<4x32x16x16xbf16> {graph.strides = array<i64: 8192, 1,
   %y = "graph.extern"(%sum, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, reason = "library", strides = [array<i64: 32768, 1, 1024, 32>]} : (tensor<4x32x32x32xbf16>, tensor<32x32x1x1xbf16>) -> tensor<4x32x32x32xbf16>
   return %y : tensor<4x32x32x32xbf16>
 }
+
+// -----
+
+#id = affine_map<(n, c, h, w) -> (n, c, h, w)>
+
+// What is gathered from is stored in its narrowest type already, for who else reads it.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[MASK:.*]] = "graph.group"(%arg0)
+// CHECK: }) {{.*}} : (tensor<8x16x7x7xf32>) -> tensor<8x16x7x7xi1>
+// CHECK: tensor.extract
+// CHECK: return
+// ANYWHERE-LABEL: func.func @main
+// PLAN: "plan.program"
+func.func @main(%x: tensor<8x16x7x7xf32>, %y: tensor<8x16x14x14xf32>) -> (tensor<8x16x7x7xi1>, tensor<16xf32>, tensor<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.empty() : tensor<8x16x7x7xi1>
+  %mask = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<8x16x7x7xf32>) outs(%m : tensor<8x16x7x7xi1>) {
+  ^bb0(%a: f32, %o: i1):
+    %0 = arith.cmpf ogt, %a, %zero : f32
+    linalg.yield %0 : i1
+  } -> tensor<8x16x7x7xi1>
+  %s = tensor.empty() : tensor<8x16x7x7xf32>
+  %wide = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%mask : tensor<8x16x7x7xi1>) outs(%s : tensor<8x16x7x7xf32>) {
+  ^bb0(%a: i1, %o: f32):
+    %0 = arith.uitofp %a : i1 to f32
+    linalg.yield %0 : f32
+  } -> tensor<8x16x7x7xf32>
+  %e = tensor.empty() : tensor<8x16x14x14xf32>
+  %up = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%y : tensor<8x16x14x14xf32>) outs(%e : tensor<8x16x14x14xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %two = arith.constant 2 : index
+    %n = linalg.index 0 : index
+    %c = linalg.index 1 : index
+    %h = linalg.index 2 : index
+    %w = linalg.index 3 : index
+    %h0 = arith.divui %h, %two : index
+    %w0 = arith.divui %w, %two : index
+    %0 = tensor.extract %wide[%n, %c, %h0, %w0] {graph.checked} : tensor<8x16x7x7xf32>
+    %1 = math.exp %a : f32
+    %2 = math.erf %1 : f32
+    %3 = arith.mulf %0, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<8x16x14x14xf32>
+  %f = tensor.empty() : tensor<16xf32>
+  %filled = linalg.fill ins(%zero : f32) outs(%f : tensor<16xf32>) -> tensor<16xf32>
+  %channels = linalg.generic {indexing_maps = [#id, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%up : tensor<8x16x14x14xf32>) outs(%filled : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %g = tensor.empty() : tensor<8xf32>
+  %cleared = linalg.fill ins(%zero : f32) outs(%g : tensor<8xf32>) -> tensor<8xf32>
+  %images = linalg.generic {indexing_maps = [#id, affine_map<(n, c, h, w) -> (n)>], iterator_types = ["parallel", "reduction", "reduction", "reduction"]} ins(%up : tensor<8x16x14x14xf32>) outs(%cleared : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %mask, %channels, %images : tensor<8x16x7x7xi1>, tensor<16xf32>, tensor<8xf32>
+}

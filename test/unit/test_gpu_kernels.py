@@ -49,6 +49,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "rows of nine accesses": (lambda a, b, c: (a * b).relu() + c, [x(333, 72, dtype=BF16), x(72, dtype=BF16), x(333, 1)]),
     "rows of 25 accesses": (lambda a, b: (a * b).relu(), [x(33, 200, dtype=BF16), x(200)]),
     "rows of one": (lambda a, b: a + b, [x(33, 1), x(33, 1)]),
+    "pooled in another order": (
+        lambda a: F.avg_pool2d(a, 2).contiguous(), [x(2, 68, 16, 130).contiguous(memory_format=torch.channels_last)]
+    ),
+    "pooled in another order, half": (
+        lambda a: F.max_pool2d(a, 3, 1).contiguous(), [x(2, 64, 9, 67, dtype=BF16).contiguous(memory_format=torch.channels_last)]
+    ),
     "max pooling": (lambda a: F.max_pool2d(a, 3, 2, 1), [x(2, 4, 16, 16)]),
     "group norm": (lambda a, w, b: F.group_norm(a, 8, w, b), [x(2, 32, 8, 8), x(32), x(32)]),
 }  # fmt: skip
