@@ -9,7 +9,7 @@ from attention_forms import FORMS, STAY, Form, Model, bert, inputs, plain
 from captured import by_dynamo, exported
 from torch import Tensor, fx
 
-from lamina.frontend import written_out
+from lamina.frontend import attention, written_out
 from lamina.frontend.reading import name, value
 from lamina.frontend.written_out import recognise
 
@@ -48,6 +48,18 @@ def test_written_attention_is_one_op(graph: Callable[..., fx.GraphModule], form:
         (last,) = output.all_input_nodes
         told = value(last)
         assert told is not None and told.stride() == eager.stride()
+
+
+@pytest.mark.parametrize(
+    ("backend", "size", "joins"), [(1, 512, True), (2, 128, True), (2, 136, False), (3, 512, True), (0, 64, False)]
+)
+def test_a_slow_fused_kernel_is_not_taken(monkeypatch: pytest.MonkeyPatch, backend: int, size: int, joins: bool) -> None:
+    """torch's memory-efficient kernel, SDPBackend 2, for long heads, and its products and softmax, 0."""
+    monkeypatch.setattr(attention, "choice", lambda *_: backend)
+    given = tuple(torch.randn(2, 3, 9, size) for _ in range(3))
+    with torch.no_grad():
+        gm = exported(Model(lambda q, k, v, m: torch.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v), (*given, torch.zeros(1)))
+        assert recognise(gm) == joins
 
 
 @BOTH

@@ -22,6 +22,9 @@ FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_att
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
 FAST = (_FLASH, _CUDNN)
 """Kernels of torch's that are fast in both passes."""
+_IN_REGISTERS = 128
+"""Elements of a head up to which torch's memory-efficient kernel keeps a block's results in registers. It writes and reads longer
+ones for each block of keys: heads of 512 elements took it more than twice as long as two products and a softmax on an H200."""
 _HEAD = 8  # a divisor of the number of elements of the heads that the flash kernel takes
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
@@ -141,6 +144,12 @@ def choice(
             for t in (query, key, value, mask)
         ]
         return int(torch._fused_sdp_choice(*real, dropout, causal, scale=scale, enable_gqa=grouped))  # type: ignore[arg-type]
+
+
+def is_fast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> bool:
+    """Tells whether eager has a fused kernel for these that takes less time than products and a softmax in memory."""
+    backend = choice(query, key, value, mask, causal, scale, False)
+    return bool(backend) and (backend != _EFFICIENT or value.shape[-1] <= _IN_REGISTERS)
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Attention that a model writes out, `softmax(q @ k.T * scale + mask) @ v`, becomes one scaled_dot_product_attention before
 anything is decomposed.
 
-It is taken only where nobody else sees the scores and weights, where a fused kernel takes the result, and where that has eager's
+It is taken only where nobody else sees the scores and weights, where a fused kernel computes it faster, and where that has eager's
 values: see `score_masks` for masks. Those that depend on nothing but shapes, and hide nothing or just what comes later, become a
 flag.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from .aliases import storage
-from .attention import ATTENTION, choice, flag_masks, meaning
+from .attention import ATTENTION, flag_masks, is_fast, meaning
 from .dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
 from .encoder_layers import open_layers
 from .grafting import Graft, fake_mode, store, takes_layout, written_memory
@@ -199,7 +199,7 @@ class _Rewrite:
         if self.of.dropout:
             fits = is_ours(q, k, v, scale, self.of.dropout) and (mask is None or takes_mask(q, k, value(mask)))
             return dropped(self.graft, query, key, values, mask, causal, scale, self.of.dropout) if fits else None
-        if not choice(q, k, v, value(mask), causal, scale, False):
+        if not is_fast(q, k, v, value(mask), causal, scale):
             return None
         return self.graft.call(ATTENTION, *operands, mask, 0.0, causal, scale=scale)
 
