@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,4 +55,4 @@ def choices_of(graph: Graph, seed: int, runner: Callable[..., Callable[[], Any]]
         torch._dynamo.reset()
         model, arguments = graph.model(seed, "cuda"), graph.arguments(seed, "cuda")
         runner(torch.compile(model, backend=backend, dynamic=False), model, arguments, graph.mode)()
-    return [replace(choice, dropped=()).to_json() for choice in found if choice.seconds]
+    return [choice.to_json() for choice in found if choice.seconds]

@@ -28,6 +28,7 @@ class Judged:
     regret       the first's time to the fastest's, less one; infinite where the first does not work
     correlation  Spearman's rank correlation of order and times, 1 for the same order; NaN for fewer than three candidates
     seconds      of the fastest
+    dropped      why the first does not work; "" where it does
     """
 
     seed: str
@@ -37,6 +38,7 @@ class Judged:
     regret: float
     correlation: float
     seconds: float
+    dropped: str = ""
 
     @property
     def kind(self) -> str:
@@ -64,7 +66,8 @@ def _judge(seed: str, choice: Choice) -> Judged:
     fastest = min(times, key=times.__getitem__)
     first = choice.order[0]
     regret = times.get(first, math.inf) / times[fastest] - 1
-    return Judged(seed, choice.what, first, fastest, regret, _correlation(choice.order, times), times[fastest])
+    dropped = dict(choice.dropped).get(first, "")
+    return Judged(seed, choice.what, first, fastest, regret, _correlation(choice.order, times), times[fastest], dropped)
 
 
 def _correlation(order: Sequence[str], times: Mapping[str, float]) -> float:
@@ -89,7 +92,7 @@ def regret_table(found: Sequence[Finding], worst: int = 25) -> str:
     lines += ["", "| seed | op | unmeasured | fastest | us | regret |", "| --- | --- | --- | --- | ---: | ---: |"]
     for one in ops[:worst]:
         if one.regret > FINDING:
-            names = f"`{one.first}` | `{one.fastest}`"
+            names = f"`{one.first}`{one.dropped and f' ({one.dropped})'} | `{one.fastest}`"
             lines.append(f"| {one.seed} | {one.what} | {names} | {one.seconds * 1e6:.0f} | {one.regret:.0%} |")
     return "\n".join(lines) + "\n"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
+from torch._dispatch.python import no_python_dispatcher
 
 from lamina.core.options import Options
 from lamina.tune.choice import Choice
@@ -80,7 +81,8 @@ def choose_products(
 
     told = _Told(session)
     store = session.store or Store()
-    annotate(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
+    with no_python_dispatcher():  # AOTAutograd compiles under it: a library's call would take hundreds of microseconds of the host
+        annotate(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
     return tuple(told.made)
 
 
@@ -96,7 +98,8 @@ def choose_rows(
 
     told = _Told(session, before)
     store = session.store or Store()
-    annotate_rows(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
+    with no_python_dispatcher():
+        annotate_rows(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
     return tuple(told.made)
 
 
@@ -111,5 +114,6 @@ def choose_configs(
 
     told = _Told(session)
     given = program, functions, target, gpu, options.tune, session.store or Store(), told.heard
-    found = chosen(*given, asking=told.asking, watch=session.watch, again=session.again)
+    with no_python_dispatcher():
+        found = chosen(*given, asking=told.asking, watch=session.watch, again=session.again)
     return found, tuple(told.made)
