@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import Config
 
@@ -59,12 +60,12 @@ class Choose(Pass):
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
-    target    the GPU whose cost model decides on products without graph.choice that a group alone reads ("": they stay)
+    target    the GPU whose cost model decides on products without graph.choice that a group alone reads (none: they stay)
     schedule  the choice for all products without graph.choice that it can compute ("": as the cost model has it)
     """
 
     name: ClassVar[str] = "lamina-choose"
-    target: str = ""
+    target: Target | None = None
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
@@ -86,18 +87,21 @@ class Choose(Pass):
     def _take_grouped(self, op: ir.Operation, grouped: Grouped, choice: str) -> None:
         """A kernel of ours where a schedule was chosen; the library's stays unmeasured."""
         if choice and choice not in (LIBRARY, CUBLASLT, STRIPS) and not choice.startswith((HALF, PROLOGUE)):
-            grouped.take(op, Config.read(choice), Gpu.named(self.target.partition(":")[2] or "sm_90a"))
+            if self.target is None:
+                remedy = "give lamina-choose a GPU as its target, such as nvvm:sm_90a"
+                raise CompileError("products of groups are kernels of a GPU", where=where(op.location), remedy=remedy)
+            grouped.take(op, Config.read(choice), self.target.gpu)
 
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
         """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
         groups = [g for g in (*feeding(bundle.ops), bundle.group) if g is not None and g.name == "graph.group"]
-        if not self.target or not groups or Product.read(bundle.ops[0]) is None:  # no convolution of ours was measured
+        if self.target is None or not groups or Product.read(bundle.ops[0]) is None:  # no convolution of ours was measured
             return ""
         values = [v for op in (*bundle.ops, *groups) for v in (*op.operands, *op.results)]
         names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)
         alike = " ".join((str(len(bundle.ops)), str(bundle.group is None), *(str(v.type) for v in values), *names))
         if alike not in unmeasured:
-            _, unmeasured[alike] = kernels_of(bundle, Gpu.named(self.target.partition(":")[2]))
+            _, unmeasured[alike] = kernels_of(bundle, self.target.gpu)
         return unmeasured[alike]
 
 

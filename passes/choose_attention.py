@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.schedules.attention import Backward, Config, Forward, Specialised, Split, read
 
@@ -62,7 +62,7 @@ class ChooseAttention(Pass):
     """
 
     name: ClassVar[str] = "lamina-choose-attention"
-    target: str = ""
+    target: Target | None = None
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
@@ -86,9 +86,9 @@ class ChooseAttention(Pass):
         if self.schedule:
             config = _known(self.schedule)
             return config if config is not None and not _unfit(config, found) else None
-        if not self.target:
+        if self.target is None:
             return None
-        gpu = Gpu.named(self.target.partition(":")[2])
+        gpu = self.target.gpu
         if isinstance(found, Gradients):
             return attention_backward_cost.unmeasured(found.work, gpu)
         return attention_cost.unmeasured(found.work, gpu)

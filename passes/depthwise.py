@@ -9,6 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 
 from .base import Pass
 from .convolution_products import in_strips_unmeasured
@@ -51,16 +52,17 @@ class Depthwise(Pass):
     On a CPU, convolutions of f32 whose results are row-major are groups too: `graph.planes` has their stride, padding and dilation,
     and lamina-tile makes planes of them (passes/planes.py).
 
-    target  the GPU, or "cpu" ("": none, and nothing is changed)
+    target  the machine (none: nothing is changed)
     """
 
     name: ClassVar[str] = "lamina-depthwise"
-    target: str = ""
+    target: Target | None = None
 
     def run(self, module: ir.Module) -> None:
-        if self.target.startswith("cpu"):
+        if self.target is None:
+            return
+        if not self.target.is_gpu:
             replace_depthwise(module)
-        if not self.target.startswith("nvvm:"):
             return
         for op in calls(module):
             found = Convolution.read(op)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
+from lamina.core.target import Kind
 
 from . import float8, gpu_math, philox, polynomials
 from .base import Pass
@@ -38,14 +38,11 @@ class ExpandMath(Pass):
     """
 
     name: ClassVar[str] = "lamina-expand-math"
-    target: str = "cpu"
+    target: Kind = "cpu"
     ldexp: bool = False
 
     def run(self, module: ir.Module) -> None:
-        family = self.target.partition(":")[0]
-        if family not in ("cpu", "nvvm"):
-            raise CompileError(f"lamina-expand-math knows no target {self.target!r}", remedy='targets are "cpu" and "nvvm"')
-        gpu = family == "nvvm"
+        gpu = self.target == "nvvm"
         with module.context:
             formulas = gpu_math if gpu else polynomials
             for op in _find(module, {*float8.CASTS}):

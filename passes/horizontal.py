@@ -1,13 +1,12 @@
 """lamina-horizontal: small kernels that do not wait for each other become one launch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
-from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 
 from .base import Pass
 from .horizontal_arena import pack
@@ -43,16 +42,13 @@ class Horizontal(Pass):
     """
 
     name: ClassVar[str] = "lamina-horizontal"
-    target: str = "nvvm:sm_90a"
+    target: Target = field(default_factory=lambda: Target.parse("nvvm:sm_90a"))
 
     def run(self, module: ir.Module) -> None:
-        kind, _, name = self.target.partition(":")
-        if kind != "nvvm":
-            raise CompileError(f"lamina-horizontal: no target {self.target!r}", remedy="it is for GPUs: nvvm:sm_90a")
+        gpu = self.target.gpu
         program = next((op.operation for op in module.body.operations if op.operation.name == "plan.program"), None)
         if program is None:
             return
-        gpu = Gpu.named(name)
         steps, kernels = Steps.of(program), kernels_of(module, gpu)
         before = ir.IntegerAttr(program.attributes["arena_bytes"]).value
         for window in WINDOWS:

@@ -3,7 +3,7 @@
     max_ops: int = 64            lamina-fuse{max-ops=8}
     strict: bool = False         lamina-fuse{strict}   {strict=true}   {strict=0}
     fast_math: tuple[str, ...]   lamina-simplify{fast-math=exp-log,mul-zero}
-    target: str | None           lamina-tile{target=cpu}
+    target: Target | None        lamina-tile{target=cpu}
 
 A field of any other type has no form in pipeline text.
 """
@@ -14,6 +14,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 
 from .base import Pass
 from .pipeline_text import PassCall, error_at
@@ -47,6 +48,8 @@ def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, col
         except ValueError:
             given = repr(text) if text is not None else "nothing"
             raise error_at(column, f"option {key!r} of {owner} is {_kind(hints[known[key]])}, given {given}") from None
+        except CompileError as error:
+            raise error_at(column, f"option {key!r} of {owner}: {error.message}", error.remedy) from None
     for f in fields(cls):
         if f.default is MISSING and f.default_factory is MISSING and f.name not in values:
             raise error_at(column, f"{owner} needs its option {f.name.replace('_', '-')!r}")
@@ -95,6 +98,8 @@ def _value(kind: Any, text: str | None) -> Any:
         return kind(text)
     if kind is str:
         return _bare(text)
+    if kind is Target:
+        return Target.parse(_bare(text))
     raise CompileError(f"a pass option of type {kind} has no form in pipeline text")
 
 
@@ -127,7 +132,7 @@ def _kind(kind: Any) -> str:
         return " or ".join(map(str, args))
     if origin in (Union, types.UnionType):
         return " or ".join("none" if a is type(None) else _kind(a) for a in args)
-    return str(getattr(kind, "__name__", kind))
+    return "target" if kind is Target else str(getattr(kind, "__name__", kind))
 
 
 def _text(value: Any) -> str:

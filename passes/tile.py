@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import func, memref
 
 from lamina.core.errors import CompileError
-from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import Config
 from lamina.schedules.rows import Rows, Triton
@@ -66,11 +66,10 @@ class Tile(Pass):
     """
 
     name: ClassVar[str] = "lamina-tile"
-    target: str = "cpu"
+    target: Target = field(default_factory=Target.host)
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        _scheduler(self.target)  # an unknown target is an error where there is no kernel too
         early = _early(self.target)
         launched, starts = layouts(module), alignments(module)
         for op in list(module.body.operations):
@@ -88,15 +87,11 @@ class Tile(Pass):
                 f.erase()
 
 
-def _scheduler(target: str) -> Scheduler:
-    """From the target's name to what schedules a space for it, given the alignments of its arguments and of its results."""
-    kind, _, name = target.partition(":")
-    if kind == "cpu":
+def _scheduler(target: Target) -> Scheduler:
+    """Returns what schedules a space for a target, given the alignments of its arguments and of its results."""
+    if not target.is_gpu:
         return _on_cpu
-    if kind == "nvvm":
-        device = Gpu.named(name)
-        return lambda space, inputs, results, chosen: schedule_gpu(space, inputs, results, device, chosen)
-    raise CompileError(f"lamina-tile: unknown target {target!r}", remedy="the targets are: cpu, nvvm:sm_90a")
+    return lambda space, inputs, results, chosen: schedule_gpu(space, inputs, results, target.gpu, chosen)
 
 
 def _on_cpu(space: Space, inputs: dict[ir.Value, int], results: list[int], chosen: Rows | None) -> Schedule:
@@ -105,12 +100,12 @@ def _on_cpu(space: Space, inputs: dict[ir.Value, int], results: list[int], chose
     return schedule(space)
 
 
-def _early(target: str) -> Callable[[ir.Operation], bool]:
+def _early(target: Target) -> Callable[[ir.Operation], bool]:
     """Which kernels wait by themselves for the work before them (Hopper's programmatic dependent launch): those that run all at
     once. Where CTAs follow each other each of them would pay for the wait: 43 us for 36 with 32768 of them on an H200."""
-    if not target.startswith("nvvm:"):
+    if not target.is_gpu:
         return lambda kernel: False
-    gpu = _gpu(target)
+    gpu = target.gpu
 
     def early(kernel: ir.Operation) -> bool:
         if gpu.capability < 90 or "tile.teams" not in kernel.attributes:
@@ -119,13 +114,6 @@ def _early(target: str) -> Callable[[ir.Operation], bool]:
         return math.prod(number.values()) <= gpu.sm_count * THREADS
 
     return early
-
-
-def _gpu(target: str) -> Gpu:
-    kind, _, name = target.partition(":")
-    if kind != "nvvm":
-        raise CompileError(f"{target} has no schedules of products", remedy="they are for GPUs: nvvm:sm_90a")
-    return Gpu.named(name)
 
 
 def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
@@ -137,7 +125,7 @@ def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
 
 
 def _lower(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: str, round_half: bool
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
     block = f.regions[0].blocks[0]
     outs = list(list(block.operations)[-1].operands)
@@ -169,7 +157,7 @@ def _lower(
 
 
 def _lower_product(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: str, round_half: bool
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
     """The program of a group that lamina-choose has made of a product and what follows it."""
     config = Config.read(ir.StringAttr(f.attributes[CHOICE]).value)
@@ -179,7 +167,7 @@ def _lower_product(
         raise CompileError(f"kernel @{name} is no product that {config} could compute: {e}", where=where(f.location)) from None
     new, grid = made.function, made.grid
     new.attributes["tile.triton"] = ir.StringAttr.get(str(config))
-    ctas = min(grid, _gpu(target).sm_count * config.resident) if config.resident else grid
+    ctas = min(grid, target.gpu.sm_count * config.resident) if config.resident else grid
     new.attributes["tile.ctas"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ctas)
     spread = {"align": aligned, "threads": config.threads}
     outputs = len(types) - len(f.regions[0].blocks[0].arguments)
@@ -210,7 +198,7 @@ def _program(
 
 
 def _lower_strips(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: str
+    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: Target
 ) -> ir.Operation:
     """The program of a group that lamina-depthwise has made of a sum over windows and what follows it."""
     block = f.regions[0].blocks[0]

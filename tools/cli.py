@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 
 MODEL_LEVELS = ("torch", "linalg", "graph", "plan", "tile")
 TARGET_LEVELS = ("triton", "gpu", "nvvm", "llvm", "ptx", "sass", "asm")  # of kernels: a CPU has llvm and asm, a GPU all but asm
@@ -57,7 +58,7 @@ class Arguments:
     @property
     def emits_text(self) -> bool:
         """Whether the level asked for is no MLIR."""
-        return self.emit in ("triton", "ptx", "sass", "asm") or (self.emit == "llvm" and self.target.startswith("nvvm"))
+        return self.emit in ("triton", "ptx", "sass", "asm") or (self.emit == "llvm" and Target.parse(self.target).is_gpu)
 
     @property
     def shown(self) -> str:

@@ -12,10 +12,10 @@ from dataclasses import fields
 from itertools import pairwise
 
 from lamina.passes.base import Pass
-from lamina.passes.levels import LEVELS, pipeline
 from lamina.passes.pipeline_options import describe
 from lamina.passes.pipeline_text import parse
 from lamina.passes.registry import PASSES, load
+from lamina.targets.levels import LEVELS, pipeline
 
 _HEAD = """# Passes
 

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from torch_mlir._mlir_libs import _torchMlir
 
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 from lamina.dialects import context as lamina_context
 from lamina.passes.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify_input
 from lamina.passes.instrumentation import Instrumentation, PassTiming, report
@@ -149,12 +150,12 @@ class Session:
 
     def _lower(self, module: ir.Module) -> str:
         """The kernels of a module at a level of the target."""
-        from lamina.targets import named
+        from lamina.targets import backend
 
         level, target = self.arguments.emit, self.arguments.target
         self.board.write(f"the way to --emit={level}")
         reached = []
-        for name, text in named(target).below(module):
+        for name, text in backend(Target.parse(target)).below(module):
             if name == level:
                 return text() if self.arguments.emits_text else self._print(ir.Module.parse(text(), self.context))
             reached.append(name)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
+from lamina.core.target import Target
 from lamina.report.amounts import counted
 from lamina.report.choices import default, table
 from lamina.tune.choice import Choice
@@ -84,7 +85,7 @@ def _work(given: argparse.Namespace) -> None:
 def _check_gpu(target: str | None) -> None:
     import torch
 
-    if target and target.partition(":")[0] == "cpu":
+    if target and not Target.parse(target).is_gpu:
         raise CompileError("tuning is for NVIDIA GPUs: on a CPU there is nothing to choose", remedy="leave --target out")
     if torch.version.cuda is None or not torch.cuda.is_available():
         remedy = "tune where the program will run; `lamina tune merge` takes what was measured elsewhere"

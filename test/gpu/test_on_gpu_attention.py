@@ -14,10 +14,11 @@ import lamina
 from lamina.core.gpu import Gpu
 from lamina.core.program import Program
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.passes.choose import LIBRARY
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_cost import Work, candidates
-from lamina.targets import named
+from lamina.targets import backend
 from lamina.targets.triton_user import take
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -33,7 +34,7 @@ def computed(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) ->
     module = graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs])
     program: Program = program_of(module, schedule)
     program, ready = take(program, {}, gpu())
-    artifact = named(f"nvvm:{gpu().arch}").compile(module, ready)
+    artifact = backend(Target.parse(f"nvvm:{gpu().arch}")).compile(module, ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     (found,) = run(*inputs)

@@ -16,11 +16,12 @@ from torch_mlir import ir
 import lamina
 from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.passes.choose import LIBRARY
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
-from lamina.targets import named
+from lamina.targets import backend
 from lamina.targets.triton_user import take
 from lamina.tune import products
 from lamina.tune.question import Answer, Question
@@ -42,7 +43,7 @@ def computed(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) ->
     program = program_of(graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs]), schedule)
     program, ready = take(program, {}, gpu())
     with ir.Context(), ir.Location.unknown():
-        artifact = named(f"nvvm:{gpu().arch}").compile(ir.Module.create(), ready)
+        artifact = backend(Target.parse(f"nvvm:{gpu().arch}")).compile(ir.Module.create(), ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     return list(run(*inputs))

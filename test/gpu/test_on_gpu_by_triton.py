@@ -5,9 +5,11 @@ import torch
 from gpu_programs import tiled
 from test_by_triton import CASES, PASS
 
+from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.runtime.executable import Executable
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -15,7 +17,7 @@ def test_values(name: str) -> None:
     fn, inputs = CASES[name]
     module, program = tiled(fn, inputs, last=PASS)
     major, minor = torch.cuda.get_device_capability()
-    artifact = NvvmTarget.named(f"sm_{major}{minor}{'a' if major == 9 else ''}").compile(module)
+    artifact = NvvmBackend(Target("nvvm", Gpu.of_capability(major, minor))).compile(module)
     run = Executable(with_needs(program, artifact.needs), artifact)
     found = run(
         *(t.cuda() if t.is_contiguous() else torch.empty_strided(t.shape, t.stride(), device="cuda").copy_(t) for t in inputs)

@@ -12,11 +12,11 @@ from gpu_programs import tiled
 from torch import Tensor, nn
 
 import lamina
-from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.runtime.executable import Executable
 from lamina.schedules.convolution_cost import SCHEDULES
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 
 DOORS = (by_export, by_dynamo)
 BF16 = torch.bfloat16
@@ -211,7 +211,7 @@ def test_products_of_ours(name: str, schedule: str) -> None:
     r = torch.randn_like(F.conv2d(x, w, b, **how))
     inputs = [t.to(BF16).contiguous(memory_format=LAST) if t.dim() == 4 else t.to(BF16) for t in (x, w, b, s, r)]
     module, program = tiled(block, [t.cpu() for t in inputs], products=schedule)
-    artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
+    artifact = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     assert artifact.needs, "no kernel of Triton's"
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)

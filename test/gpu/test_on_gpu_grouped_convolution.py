@@ -11,12 +11,12 @@ from doors import by_dynamo, by_export
 from gpu_programs import tiled
 from torch import Tensor, nn
 
-from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.runtime.executable import Executable
 from lamina.schedules.convolution_cost import SCHEDULES
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 Shape = tuple[int, ...]
@@ -53,7 +53,7 @@ def check(name: str, schedule: str, dtype: torch.dtype = BF16) -> None:
     inputs = [t.to(dtype).contiguous(memory_format=LAST) if t.dim() == 4 else t.to(dtype) for t in (x, w, b, s, r)]
     module, program = tiled(block, [t.cpu() for t in inputs], products=schedule)
     assert not any(isinstance(step, Call) for step in program.steps), "the library computes it"
-    artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
+    artifact = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     (found,), want = run(*inputs), block(*(t.double() for t in inputs))

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from gpu_programs import tiled
 from torch import Tensor
 
-from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.runtime.executable import Executable
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 
 SCHEDULES = (
     "triton{m=128 n=128 k=64 warps=8 stages=4 resident=0}",
@@ -41,7 +41,7 @@ def all_on_gpu(fn: Callable[..., Tensor | tuple[Tensor, ...]], inputs: list[Tens
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("schedules here are for sm_90")
     module, program = tiled(fn, [x.cpu() for x in inputs], products=schedule)
-    artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
+    artifact = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     return list(run(*inputs))

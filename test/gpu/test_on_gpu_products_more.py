@@ -12,9 +12,10 @@ from torch import Tensor
 import lamina
 from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.passes.grouped_products import SCHEDULES
 from lamina.runtime.executable import Executable
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 from lamina.targets.triton_user import take
 
 PARTS = (
@@ -80,7 +81,7 @@ def by_schedule(schedule: str, *inputs: Tensor) -> Tensor:
     gpu = Gpu.named("sm_90a")
     module, program = tiled(expert, [t.cpu() for t in inputs], products=schedule)
     program, ready = take(program, {}, gpu)
-    artifact = NvvmTarget(gpu).compile(module, ready)
+    artifact = NvvmBackend(Target("nvvm", gpu)).compile(module, ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
     (found,) = run(*inputs)

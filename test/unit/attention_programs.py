@@ -19,9 +19,9 @@ from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
 from lamina.targets import attention, triton_user
+from lamina.targets.levels import pipeline
 
 aten = torch.ops.aten
 _HOPPER = Gpu.named("sm_90a")

@@ -23,8 +23,8 @@ from lamina.frontend.dtypes import CODES
 from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
+from lamina.targets.levels import pipeline
 from lamina.targets.triton_printer import Printed
 
 TARGET = "nvvm:sm_90a"

@@ -10,7 +10,8 @@ import numpy as np
 import test_math
 import torch
 
-from lamina.targets.cpu import CpuTarget
+from lamina.core.target import Target
+from lamina.targets.cpu import CpuBackend
 
 CHUNK = 1 << 16
 KEPT = 6
@@ -20,7 +21,7 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     test_math.COUNT = CHUNK
     for name in names or list(test_math.FUNCTIONS):
-        run = test_math.Compiled(test_math.kernel(name, test_math.LANES), CpuTarget.named(""))
+        run = test_math.Compiled(test_math.kernel(name, test_math.LANES), CpuBackend(Target.host()))
         worst = sweep(name, run)
         print(name, " ".join(f"{error:.4f}@{'/'.join(f'0x{i:08x}' for i in inputs)}" for error, inputs in worst), flush=True)
 

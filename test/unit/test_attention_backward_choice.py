@@ -14,6 +14,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
+from lamina.core.target import Target
 from lamina.passes.attention_backward import Gradients
 from lamina.passes.choose import LIBRARY
 from lamina.passes.product_groups import Bundle, calls
@@ -21,7 +22,7 @@ from lamina.report.choices import default
 from lamina.schedules.attention import Backward
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
-from lamina.targets import named
+from lamina.targets import backend
 from lamina.targets.nvvm import GpuArtifact
 from lamina.targets.triton_user import take
 from lamina.tune import products
@@ -59,7 +60,7 @@ def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(products, "decide", decide)
     module = graph_level(training("flash"), (zeros(1, 4, 100, 64), zeros(1, 2, 100, 64), zeros(1, 4, 100, 64)))
-    products.annotate(module, named(TARGET), 0, Options(tune="full"), store)
+    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     one, other = questions
     assert one.what == "attention 1x4x100x64 on 1x2x100x64, causal, for training"
     assert other.what == "attention backward 1x4x100x64 on 1x2x100x64, causal"
@@ -108,7 +109,7 @@ def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
     program = program_of(module, f"forward{{m=64 n=32}}; {config}")
     program, ready = take(replace(program, steps=program.steps[-2:]), {}, gpu)
     with ir.Context(), ir.Location.unknown():
-        artifact = named(f"nvvm:{gpu.arch}").compile(ir.Module.create(), ready)
+        artifact = backend(Target.parse(f"nvvm:{gpu.arch}")).compile(ir.Module.create(), ready)
     assert isinstance(artifact, GpuArtifact) and all(isinstance(s, Launch) for s in program.steps)
     assert all(r.spill_stores == r.spill_loads == 0 for r in artifact.resources), artifact.resources
     assert all(needs.shared <= gpu.shared_bytes for needs in artifact.needs.values())

@@ -14,6 +14,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
+from lamina.core.target import Target
 from lamina.frontend.heads import repeated
 from lamina.frontend.levels import emit
 from lamina.passes.attention import Attention
@@ -22,7 +23,7 @@ from lamina.passes.product_groups import CHOICE, Bundle, calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Forward, Specialised, Split
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
-from lamina.targets import named
+from lamina.targets import backend
 from lamina.targets.nvvm import GpuArtifact
 from lamina.targets.triton_user import take
 from lamina.tune import products
@@ -111,7 +112,7 @@ def asked(module: ir.Module, store: Store, monkeypatch: pytest.MonkeyPatch, winn
     """The questions, each answered by the winner."""
     questions: list[Question] = []
     monkeypatch.setattr(products, "decide", lambda question, *_, **__: questions.append(question) or Answer(winner))
-    products.annotate(module, named(TARGET), 0, Options(tune="full"), store)
+    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     return questions
 
 
@@ -157,7 +158,7 @@ def test_heads_repeated_for_the_library_are_part_of_the_question() -> None:
 def compiled(program: Program, gpu: Gpu) -> tuple[Program, GpuArtifact]:
     program, ready = take(program, {}, gpu)
     with ir.Context(), ir.Location.unknown():
-        artifact = named(f"nvvm:{gpu.arch}").compile(ir.Module.create(), ready)
+        artifact = backend(Target.parse(f"nvvm:{gpu.arch}")).compile(ir.Module.create(), ready)
     assert isinstance(artifact, GpuArtifact)
     return program, artifact
 

@@ -10,7 +10,8 @@ from gpu_programs import Simulated, tiled
 from torch import Tensor
 
 from lamina.core.errors import CompileError
-from lamina.targets import named, triton_text
+from lamina.core.target import Target
+from lamina.targets import backend, triton_text
 
 BF16, F64 = torch.bfloat16, torch.float64
 PASS = "lamina-by-triton"
@@ -97,7 +98,7 @@ def _with_distribution(run: Simulated, module: Any, x: Tensor) -> Tensor:
 def test_cubins(name: str, arch: str) -> None:
     fn, inputs = CASES[name]
     module, program = tiled(fn, inputs, last=PASS)
-    artifact = named(f"nvvm:{arch}").compile(module)
+    artifact = backend(Target.parse(f"nvvm:{arch}")).compile(module)
     assert {s.kernel for s in program.steps if hasattr(s, "kernel")} == set(artifact.kernels)  # type: ignore[union-attr]
     assert all(need.spill_stores == 0 for need in artifact.resources)
 

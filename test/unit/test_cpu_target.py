@@ -12,12 +12,13 @@ from torch_mlir import ir
 
 from lamina.core.device import Cpu, host
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.runtime.elf import read
 from lamina.runtime.loader import Code
-from lamina.targets import named
+from lamina.targets import backend
 from lamina.targets.base import Artifact
-from lamina.targets.cpu import CpuTarget, check_converted, lowering_pipeline
+from lamina.targets.cpu import CpuBackend, check_converted, lowering_pipeline
 
 KERNELS = Path(__file__).parents[1] / "targets" / "Inputs" / "kernels.mlir"
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64, ctypes.c_int64)
@@ -25,7 +26,7 @@ KERNEL = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64,
 
 def compile_text(source: str, target: str = "cpu") -> Artifact:
     with context(), ir.Location.unknown():
-        return named(target).compile(ir.Module.parse(source))
+        return backend(Target.parse(target)).compile(ir.Module.parse(source))
 
 
 class Loaded:
@@ -217,7 +218,7 @@ def test_pipeline_of_the_lit_test_is_the_target_s() -> None:
 
 def test_assembly_on_demand() -> None:
     artifact = compile_text(KERNELS.read_text())
-    text = CpuTarget(host()).assembly(artifact)
+    text = CpuBackend(Target.host()).assembly(artifact)
     assert all(f"{name}:" in text for name in artifact.kernels)
     if host().avx512:
         assert "zmm" in text and not re.search(r"call\w*\s+\*", text)
@@ -279,9 +280,9 @@ def test_loader_imports_neither_llvm_nor_torch() -> None:
 
 
 def test_names_of_targets() -> None:
-    assert named("cpu").name == "cpu"
-    assert named("cpu:znver4").name == "cpu:znver4"
+    assert backend(Target.parse("cpu")).name == "cpu"
+    assert backend(Target.parse("cpu:znver4")).name == "cpu:znver4"
     with pytest.raises(CompileError, match="unknown target"):
-        named("tpu")
+        backend(Target.parse("tpu"))
     with pytest.raises(CompileError, match="no processor"):
-        named("cpu:znver99")
+        backend(Target.parse("cpu:znver99"))

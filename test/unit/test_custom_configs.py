@@ -14,13 +14,14 @@ import lamina
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
+from lamina.core.target import Target
 from lamina.frontend import stages, tuning
 from lamina.frontend.destination import Destination
 from lamina.frontend.export import inference_graph
 from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
-from lamina.targets import named
+from lamina.targets import backend
 from lamina.tune import user_kernels
 from lamina.tune.clocks import CpuClock
 from lamina.tune.question import Answer, Identity, Question
@@ -42,7 +43,7 @@ def steps(fn: Callable[..., Any], *inputs: Tensor) -> stages.Program:
     options = Options(kernels=(tuned_of(),))
     graph = normalise(inference_graph(fn, inputs, options, TARGET))
     module = stages.import_linalg(graph, options)
-    stages.run_passes(module, "linalg", "tile", named(TARGET), options, {})
+    stages.run_passes(module, "linalg", "tile", backend(Target.parse(TARGET)), options, {})
     with module.context:
         return with_outputs(program_from(module, "cuda"), graph.interface)
 
@@ -69,7 +70,7 @@ def test_an_answer_of_the_store_is_followed(store: Store) -> None:
     store.put(question, HERE, Answer(NAMES[1]))
     heard: list[tuple[Question, Answer]] = []
     found = user_kernels.chosen(
-        program, FUNCTIONS, named(TARGET), 0, "cached", store, lambda q, a: heard.append((q, a)), clock=CpuClock()
+        program, FUNCTIONS, backend(Target.parse(TARGET)), 0, "cached", store, lambda q, a: heard.append((q, a)), clock=CpuClock()
     )
     warps = [dict(step.kwargs)["warps"] for step in found.steps if isinstance(step, Call)]
     assert warps == [8, 4] and [answer.winner for _, answer in heard] == [NAMES[1], NAMES[0]]
@@ -96,7 +97,9 @@ def test_what_is_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(user_kernels, "random_inputs", lambda step, device: random_inputs(step, torch.device("cpu")))
     program = steps(lambda x: scaled_add(x[1:1025], x[:1024]), torch.randn(2048))
     heard: list[Answer] = []
-    user_kernels.chosen(program, FUNCTIONS, named(TARGET), 0, "full", store, lambda q, a: heard.append(a), clock=CpuClock())
+    user_kernels.chosen(
+        program, FUNCTIONS, backend(Target.parse(TARGET)), 0, "full", store, lambda q, a: heard.append(a), clock=CpuClock()
+    )
     assert sorted(made) == [(1, 64, 4), (2, 256, 4), (8, 128, 4)]
     (answer,) = heard
     assert answer.winner in NAMES[:2] and [name for name, _ in answer.dropped] == [NAMES[2]]
@@ -113,10 +116,12 @@ def test_compilations_ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     told: list[str] = []
     session = tuning.Session(store, answered=lambda choice: told.append(choice.chosen))
     goal = Destination(TARGET, "cuda", "", 0)
-    found, _, (choice,) = stages._custom(program, named(TARGET), Options(kernels=(tuned_of(),)), goal, session)
+    found, _, (choice,) = stages._custom(program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),)), goal, session)
     assert [s.threads for s in found.steps if isinstance(s, Launch)] == [64] and told == [NAMES[2]] == [choice.chosen]
-    _, _, none = stages._custom(program, named(TARGET), Options(kernels=(tuned_of(),), tune="off"), goal, session)
-    _, _, far = stages._custom(program, named(TARGET), Options(kernels=(tuned_of(),)), replace(goal, gpu=None), session)
+    _, _, none = stages._custom(program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),), tune="off"), goal, session)
+    _, _, far = stages._custom(
+        program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),)), replace(goal, gpu=None), session
+    )
     assert none == far == ()
 
 

@@ -10,12 +10,13 @@ from torch import Tensor
 from torch_mlir import ir
 
 import lamina
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend.stages import keep_kernels
 from lamina.passes.diagnostics import verify
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import PassFailure, run
-from lamina.targets import named
+from lamina.targets import backend
+from lamina.targets.levels import pipeline
 
 T = "tensor<33x65xf32>"
 MAP = "affine_map<(d0, d1) -> (d0, d1)>"
@@ -70,7 +71,7 @@ def test_chain_lowers_to_tile(target: str) -> None:
 def test_chain_of_a_thousand_reaches_ptx() -> None:
     module = lowered(chain(1200, MIXED), "nvvm:sm_90a")
     keep_kernels(module)
-    levels = dict(named("nvvm:sm_90a").below(module))
+    levels = dict(backend(Target.parse("nvvm:sm_90a")).below(module))
     assert ".entry" in levels["ptx"]()
 
 

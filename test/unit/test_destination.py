@@ -12,6 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
+from lamina.core.target import Target
 from lamina.frontend.aliases import View
 from lamina.frontend.call import adapt
 from lamina.frontend.decompositions import table
@@ -20,7 +21,7 @@ from lamina.frontend.interface import Interface
 from lamina.frontend.normalise import normalise
 from lamina.frontend.stages import build, import_linalg, run_passes
 from lamina.passes.emit_program import program_from
-from lamina.targets import named
+from lamina.targets import backend
 
 aten = torch.ops.aten
 HEADS = (2, 4, 128, 64)
@@ -40,7 +41,7 @@ def planned(gm: fx.GraphModule) -> Program:
     graph = normalise(gm)
     check_devices(graph.gm)
     module = import_linalg(graph, Options())
-    run_passes(module, "linalg", "tile", named("cpu"), Options(), {})
+    run_passes(module, "linalg", "tile", backend(Target.parse("cpu")), Options(), {})
     with module.context:
         return program_from(module)
 

@@ -5,10 +5,10 @@ import torch
 from gpu_programs import Simulated, distribute, tiled
 from torch import Tensor
 
-from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
+from lamina.core.target import Target
 from lamina.frontend import decompositions_pointwise as pointwise
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 EDGES = (
@@ -99,7 +99,7 @@ def test_moved() -> None:
 def test_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpu_programs.TARGET", f"nvvm:{name}")
     module, _ = tiled(lambda x: [x.float() + 1, x.float().to(E5M2), torch.cat([x.t(), x.t()])], (torch.randn(40, 88).to(E4M3),))
-    assert NvvmTarget(Gpu.named(name)).compile(module).code
+    assert NvvmBackend(Target.parse(f"nvvm:{name}")).compile(module).code
 
 
 def test_what_is_too_large_for_a_torch_that_makes_it_nan(monkeypatch: pytest.MonkeyPatch) -> None:

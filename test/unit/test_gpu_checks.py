@@ -7,7 +7,8 @@ from gpu_programs import TARGET, Simulated, distributed, tiled
 from gpu_simulator import Fault
 from torch import Tensor
 
-from lamina.targets import named
+from lamina.core.target import Target
+from lamina.targets import backend
 
 
 def looked_up(at: Tensor, table: Tensor) -> Tensor:
@@ -30,7 +31,7 @@ def test_an_index_out_of_range_stops_the_kernel(fn: object, wrong: int) -> None:
 @pytest.mark.parametrize("last", ["", "lamina-by-triton"], ids=["by LLVM", "by Triton"])
 def test_what_the_driver_calls_is_in_the_code(last: str) -> None:
     module, _ = tiled(looked_up, [torch.randint(0, 100, (37,)), torch.randn(100, 64)], last=last)
-    made = named(TARGET).compile(module)
+    made = backend(Target.parse(TARGET)).compile(module)
     assert "call.uni __assertfail" in " ".join(made.ptx.split()) or "__assertfail, (" in " ".join(made.ptx.split())
     text = ", ".join(str(ord(c)) for c in "index out of range")
     assert text.replace(" ", "") in made.ptx.replace(" ", "") or "index out of range" in made.ptx
@@ -40,4 +41,4 @@ def test_what_the_driver_calls_is_in_the_code(last: str) -> None:
 
 def test_kernels_without_checks_call_nothing() -> None:
     module, _ = tiled(lambda a: a.relu() + 1, [torch.randn(100, 64)])
-    assert "__assertfail" not in named(TARGET).compile(module).ptx
+    assert "__assertfail" not in backend(Target.parse(TARGET)).compile(module).ptx

@@ -11,7 +11,8 @@ from gpu_programs import TARGET, tiled
 from kernel_inputs import BF16, x
 from torch import Tensor
 
-from lamina.targets import named
+from lamina.core.target import Target
+from lamina.targets import backend
 
 HALF = 65536 // (2 * 512)  # registers of a thread where two CTAs of 512 share a multiprocessor
 
@@ -38,6 +39,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor], int]] = {
 def test_nothing_spills(name: str) -> None:
     fn, inputs, most = CASES[name]
     module, _ = tiled(fn, inputs)
-    (needs,) = named(TARGET).compile(module).resources
+    (needs,) = backend(Target.parse(TARGET)).compile(module).resources
     assert needs.spill_stores == needs.spill_loads == needs.stack == 0
     assert needs.registers <= most

@@ -18,15 +18,16 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
+from lamina.core.target import Target
 from lamina.frontend import decompositions_library
 from lamina.passes.choose import LIBRARY, kernels_of
 from lamina.passes.emit_program import program_from
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import bundles
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import Work
-from lamina.targets import named, triton_text
+from lamina.targets import backend, triton_text
+from lamina.targets.levels import pipeline
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import compile_kernel, join
 from lamina.tune.cut import Cut
@@ -182,7 +183,7 @@ def test_code_of_strips(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, 
     monkeypatch.setattr(gpu_programs, "TARGET", f"nvvm:{arch}")
     inputs = random(1, 8 * group, size, size), random(8 * group, group, 3, 3), random(8 * group)
     module, _ = tiled(lambda x, w, b: F.relu(F.conv2d(x, w, b, stride, 1, groups=8)), inputs, products="strips")
-    for needs in named(f"nvvm:{arch}").compile(module).resources:
+    for needs in backend(Target.parse(f"nvvm:{arch}")).compile(module).resources:
         assert needs.spill_stores == needs.spill_loads == needs.stack == 0 and needs.registers <= 168
 
 

@@ -14,14 +14,15 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
+from lamina.core.target import Target
 from lamina.frontend import stages
 from lamina.passes.choose import LIBRARY
 from lamina.passes.emit_program import program_from
 from lamina.passes.grouped_products import SCHEDULES, Grouped
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, calls
-from lamina.targets import named
+from lamina.targets import backend
+from lamina.targets.levels import pipeline
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import join
 from lamina.targets.triton_user import take
@@ -122,7 +123,7 @@ def test_tuning_asks_with_what_follows(store: Store, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(products, "decide", ours)
     inputs = (random(4096, 64), random(4, 64, 96), torch.zeros(4, dtype=torch.int32))
     module = graph_level(lambda x, w, ends: F.silu(torch._grouped_mm(x, w, ends)), inputs)
-    products.annotate(module, named(TARGET), 0, Options(tune="quick"), store)
+    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="quick"), store)
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         steps = program_from(module, "cuda").steps

@@ -11,9 +11,10 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.program import Buffer, Launch, Program
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.passes.pipeline import run
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 
 SIZES = [(5,), (768,), (3, 257), (64, 64), (768,), (1025,), (2, 3, 5), (768,), (1,)]
 
@@ -174,5 +175,5 @@ def test_gradients_of_a_block() -> None:
 def test_what_the_assembler_says() -> None:
     """Parts take the registers of the one that needs most, nothing spills, and choosing among buffers takes none."""
     module, _ = tiled(adamw, [torch.rand(s) for _ in range(4) for s in SIZES])
-    (used,) = NvvmTarget.named("sm_90a").compile(module).resources
+    (used,) = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module).resources
     assert used.registers <= 40 and used.spill_stores == used.spill_loads == used.stack == 0

@@ -10,10 +10,11 @@ import torch
 from torch_mlir import ir
 
 from lamina.core.device import host
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.passes.polynomials import F32, F64
 from lamina.runtime.loader import Code
-from lamina.targets.cpu import CpuTarget
+from lamina.targets.cpu import CpuBackend
 
 COUNT = 1 << 16
 LANES = 64
@@ -95,7 +96,7 @@ def kernel(function: str, lanes: int, element: str = "f32") -> str:
 
 
 class Compiled:
-    def __init__(self, source: str, target: CpuTarget) -> None:
+    def __init__(self, source: str, target: CpuBackend) -> None:
         with context(), ir.Location.unknown():
             artifact = target.compile(ir.Module.parse(source))
         self.code = Code(artifact.code, artifact.kernels)
@@ -114,7 +115,7 @@ def compiled(request: pytest.FixtureRequest) -> Compiled:
         pytest.skip("this processor lacks the instructions")
     source = "".join(kernel(name, lanes) for name in FUNCTIONS for lanes in (LANES, 0))
     source += "".join(kernel(name, lanes, "f64") for name in DOUBLE for lanes in (LANES // 2, 0))
-    return Compiled(source, CpuTarget.named(request.param))
+    return Compiled(source, CpuBackend(Target.parse(f"cpu:{request.param}" if request.param else "cpu")))
 
 
 def any_floats(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -10,10 +10,11 @@ from torch_mlir import ir
 
 from lamina.core import cubins
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend.exclusive import COMPILING
-from lamina.targets import named, ptx
-from lamina.targets.nvvm import GpuArtifact, NvvmTarget, kernel_at
+from lamina.targets import backend, ptx
+from lamina.targets.nvvm import GpuArtifact, NvvmBackend, kernel_at
 
 KERNELS = Path(__file__).parents[1] / "targets" / "nvvm.mlir"
 EVERY = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120")
@@ -21,7 +22,7 @@ EVERY = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_
 
 def compile_text(source: str, arch: str = "sm_90a") -> GpuArtifact:
     with context(), ir.Location.unknown():
-        return NvvmTarget.named(arch).compile(ir.Module.parse(source))
+        return NvvmBackend(Target.parse(f"nvvm:{arch}")).compile(ir.Module.parse(source))
 
 
 def kernel(body: str, of: str = "f32", name: str = "k", count: int = 1024) -> str:
@@ -50,7 +51,7 @@ def test_artifact() -> None:
     assert needs.kernel == "softmax" and needs.shared == 64 and needs.registers <= 64
     assert needs.stack == needs.spill_stores == needs.spill_loads == 0
     assert {"lamina-expand-math", "to llvm dialect", "translate", "Triton, LLVM, ptxas"} <= set(artifact.seconds)
-    assert "softmax" in named("nvvm:sm_90a").assembly(artifact)
+    assert "softmax" in backend(Target.parse("nvvm:sm_90a")).assembly(artifact)
 
 
 @pytest.mark.parametrize("arch", EVERY)
@@ -255,7 +256,7 @@ TILE = """func.func private @double(%x: memref<4096xf32>, %o: memref<4096xf32>) 
 def test_every_level_from_a_tile_program() -> None:
     """MLIR levels parse again."""
     with context(), ir.Location.unknown():
-        reached = {level: text() for level, text in NvvmTarget.named("sm_90a").below(ir.Module.parse(TILE))}
+        reached = {level: text() for level, text in NvvmBackend(Target.parse("nvvm:sm_90a")).below(ir.Module.parse(TILE))}
         for level in ("gpu", "nvvm"):
             ir.Module.parse(reached[level])
     assert list(reached) == ["triton", "gpu", "nvvm", "llvm", "ptx", "sass"]
@@ -270,7 +271,7 @@ def test_many_kernels_are_cubins_side_by_side(monkeypatch: pytest.MonkeyPatch) -
     assert artifact.kernels == names == tuple(r.kernel for r in artifact.resources)
     made = cubins.divide(artifact.code)
     assert [code[:4] for code in made] == [b"\x7fELF"] * 3 and cubins.join(made) == artifact.code
-    found = named("nvvm:sm_90a").assembly(artifact)
+    found = backend(Target.parse("nvvm:sm_90a")).assembly(artifact)
     assert all(found.count(f".text.{name}:") == 1 and f".entry {name}(" in artifact.ptx for name in names)
 
 

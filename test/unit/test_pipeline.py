@@ -15,11 +15,11 @@ from lamina.dialects import context
 from lamina.passes import registry
 from lamina.passes.base import Pass
 from lamina.passes.instrumentation import Instrumentation, PassTiming
-from lamina.passes.levels import LEVELS, pipeline
 from lamina.passes.pipeline import PassFailure, clone, prepare, run
 from lamina.passes.pipeline_options import build, describe
 from lamina.passes.pipeline_text import Nest, PassCall, parse
 from lamina.passes.upstream import upstream_passes
+from lamina.targets.levels import LEVELS, pipeline
 
 ROOT = Path(__file__).parents[1]
 ADD = """

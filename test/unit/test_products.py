@@ -14,10 +14,11 @@ from triton_interpreter import call_function
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
+from lamina.core.target import Target
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import SCHEDULES, Work, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets import triton_text
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.nvvm import NvvmBackend
 from lamina.targets.ptx import assemble, ptxas
 from lamina.targets.triton import compile_kernel, join
 
@@ -200,7 +201,7 @@ def test_two_kernels_in_one_program() -> None:
 
     inputs = random(256, 128), random(192, 128), random(192), random(64, 192), random(64)
     module, program = tiled(model, inputs, products="triton{m=64 n=64 k=64}")
-    artifact = NvvmTarget(Gpu.named("sm_90a")).compile(module)
+    artifact = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     assert len(artifact.kernels) == len(program.steps) == 2 and set(artifact.needs) == set(artifact.kernels)
 
 
@@ -215,7 +216,7 @@ def test_a_newer_assembler_of_triton(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     inputs = random(96, 48), random(48, 80)
     module, _ = tiled(torch.mm, inputs, products=SMALL_BLOCKS)
-    assert NvvmTarget(Gpu.named("sm_90a")).compile(module).code
+    assert NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module).code
 
 
 def test_schedules_as_text() -> None:

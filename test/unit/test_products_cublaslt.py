@@ -14,11 +14,11 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.program import Call, Launch
 from lamina.passes.emit_program import program_from
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE
 from lamina.passes.product_groups import calls as externs
 from lamina.runtime.resolve import out_variant
+from lamina.targets.levels import pipeline
 
 FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
 

@@ -17,21 +17,21 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
 import lamina
-from lamina.core.device import host
 from lamina.core.options import Options
 from lamina.core.program import Call
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend import dynamo, stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
 from lamina.frontend.random_bits import BITS, draw_seed, is_seed
 from lamina.passes.emit import Emit
-from lamina.passes.levels import pipeline
 from lamina.passes.philox import philox
 from lamina.passes.pipeline import run
 from lamina.runtime.loader import Code
-from lamina.targets.cpu import CpuTarget
-from lamina.targets.nvvm import NvvmTarget
+from lamina.targets.cpu import CpuBackend
+from lamina.targets.levels import pipeline
+from lamina.targets.nvvm import NvvmBackend
 from lamina.targets.ptx import disassemble
 
 STRICT = Options(strict=True, cache=False)
@@ -50,7 +50,7 @@ KERNEL = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64,
 
 
 def run_on_cpu(module: ir.Module, *arrays: np.ndarray) -> None:
-    artifact = CpuTarget(host()).compile(module)
+    artifact = CpuBackend(Target.host()).compile(module)
     code = Code(artifact.code, artifact.kernels)
     buffers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
     KERNEL(code.addresses[artifact.kernels[0]])(buffers, 0, 1)
@@ -159,7 +159,7 @@ def test_a_kernel_computes_one_block_for_four_elements() -> None:
         gm = make_fx(lambda x: torch.ops.aten.native_dropout(x, 0.1, True)[0], decomposition_table=table())(x)
     module = stages.import_linalg(normalise(gm), STRICT)
     run(pipeline("linalg", "tile", target="nvvm:sm_90a"), module)
-    made = NvvmTarget.named("sm_90a").compile(module)
+    made = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     (needs,) = made.resources
     assert needs.registers <= 40 and needs.spill_stores == needs.stack == 0
     ops = re.findall(r"^\s+/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9_.]+)", disassemble(made.code), re.MULTILINE)

@@ -19,6 +19,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
+from lamina.core.target import Target
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.dynamo import autograd
@@ -27,12 +28,12 @@ from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_products
 from lamina.passes.choose import LIBRARY, kernels_of
 from lamina.passes.emit_program import program_from
-from lamina.passes.levels import pipeline
 from lamina.passes.library_epilogues import CUBLASLT
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, bundle_of, bundles, calls
 from lamina.schedules.product_cost import Work, candidates
-from lamina.targets import named
+from lamina.targets import backend
+from lamina.targets.levels import pipeline
 from lamina.tune import products
 from lamina.tune.choice import Choice
 from lamina.tune.cut import Built, Cut, random_inputs
@@ -66,7 +67,7 @@ def graph_level(*given: Tensor, layers: int = 1, fn: Callable[..., Tensor] = mlp
 
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
     heard: list[tuple[Question, Answer]] = []
-    products.annotate(module, named(TARGET), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
     return heard
 
 
@@ -118,7 +119,7 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
         watch=lambda stage, share: said.append((stage, share)),
         answered=lambda choice: said.append(choice),
     )
-    choices = choose_products(graph_level(*inputs()), named(TARGET), 0, Options(tune="full"), session)
+    choices = choose_products(graph_level(*inputs()), backend(Target.parse(TARGET)), 0, Options(tune="full"), session)
     first, second = choices
     assert said == [("addmm", 1, 2), ("timing", 0.5), True, first, ("mm", 2, 2), ("timing", 0.5), True, second]
     assert first.chosen == OURS and first.pinned and [name for name, _ in first.seconds] == [OURS, LIBRARY]
@@ -321,5 +322,5 @@ def test_a_library_that_loses_nan_is_dropped(keeps: bool, monkeypatch: pytest.Mo
     cut = Cut(next(bundles(module)))
     given = random_inputs(cut, torch.device("cpu"))
     with nullcontext() if keeps else pytest.raises(CompileError, match="loses NaN"):
-        Built(cut, CUBLASLT, named(TARGET), Options(), module.context, given).compile()
+        Built(cut, CUBLASLT, backend(Target.parse(TARGET)), Options(), module.context, given).compile()
     assert not any(x.isnan().any() for x in given)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import lamina
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline_text import parse
 from lamina.passes.registry import PASSES
+from lamina.targets.levels import pipeline
 from lamina.tune.revision import modules, revision
 
 HERE = Path(lamina.__file__).parent

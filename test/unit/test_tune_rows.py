@@ -20,6 +20,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Program
+from lamina.core.target import Target
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.interface import Interface, with_outputs
@@ -27,13 +28,13 @@ from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_rows
 from lamina.passes.emit_program import program_from
 from lamina.passes.launches import layouts
-from lamina.passes.levels import pipeline
 from lamina.passes.pipeline import run
 from lamina.passes.row_programs import work_of
 from lamina.passes.schedule_gpu import ROWS
 from lamina.schedules import nvvm
 from lamina.schedules.rows import LEAST_BYTES, MODEL, Work, candidates, read
-from lamina.targets import named, triton_text
+from lamina.targets import backend, triton_text
+from lamina.targets.levels import pipeline
 from lamina.tune import products
 from lamina.tune.cut import Built, random_inputs
 from lamina.tune.question import Answer, Identity, Question
@@ -78,7 +79,7 @@ def schedules(module: ir.Module) -> list[str]:
 
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
     heard: list[tuple[Question, Answer]] = []
-    annotate_rows(module, named(TARGET), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    annotate_rows(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
     return heard
 
 
@@ -135,7 +136,7 @@ def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.Monke
     monkeypatch.setattr(products, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
     session = Session(asking=lambda what, number, of: asked.append((number, of)))
-    choices = choose_rows(module, named(TARGET), 0, Options(tune="full"), session, 3)
+    choices = choose_rows(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), session, 3)
     assert asked == [(4, 5), (5, 5)] and len(choices) == 2 and len([s for s in schedules(module) if s]) == 2
     again = [fake(softmax, (2048, 4096)) for _ in range(3)]
     one, same, rounded = (RowPart(*first(m), rounds).key for m, rounds in zip(again, (False, False, True), strict=True))
@@ -175,7 +176,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = random_inputs(part, torch.device("cpu"))
     assert sorted(str(x.dtype) for x in inputs) == ["torch.bool", "torch.float32"]
     for name in (MODEL, "nvvm{threads=64}", "triton{warps=1}"):
-        Built(part, name, named(TARGET), Options(), module.context, inputs).compile()
+        Built(part, name, backend(Target.parse(TARGET)), Options(), module.context, inputs).compile()
     model, ours, triton = loaded
     assert [len(p.steps) for p in loaded] == [1, 1, 1] and model.inputs == ours.inputs == triton.inputs
     assert model.steps != ours.steps and not any(step.inplace for p in loaded for step in p.steps)  # type: ignore[union-attr]
@@ -239,7 +240,7 @@ def test_candidates_are_few_and_can_be(arch: str) -> None:
         assert arch == "sm_90a" or not any("cluster=" in n and "cluster=1 " not in n for n in names)
         texts = names[1:3] if name in ("softmax", "long softmax", "odd") else ()
         for text in texts:
-            (need,) = named(f"nvvm:{arch}").compile(alone(kernel, text, arch)).resources
+            (need,) = backend(Target.parse(f"nvvm:{arch}")).compile(alone(kernel, text, arch)).resources
             assert need.spill_stores <= 4
 
 

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, fx
 
-from lamina.core.device import Cpu, host
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Device
+from lamina.core.target import Target
 
 from . import support
 from .locations import origin_of, where
 from .random_bits import is_seed
 
 if TYPE_CHECKING:
-    from lamina.targets.base import Target
+    from lamina.targets.base import Backend
 
-_TARGETS = 'targets: "cpu", "cpu:NAME" with LLVM\'s name of a processor, "nvvm:ARCH" with an NVIDIA GPU\'s, such as sm_90a'
 _COPIES = (torch.ops.aten._to_copy.default, torch.ops.prims.device_put.default)
 _REMEDY = "move the model and its inputs to one device first, and results to another one afterwards"
 
@@ -27,43 +26,45 @@ _REMEDY = "move the model and its inputs to one device first, and results to ano
 @dataclass(frozen=True)
 class Destination:
     """
-    target    its name, as lamina.targets.named takes it
-    device    where the program's tensors will be
+    target    what code is made for
     identity  what the code depends on: part of the cache key
     gpu       the number of the GPU that the tensors are on; None where they are on the CPU
     """
 
-    target: str
-    device: Device
+    target: Target
     identity: str
     gpu: int | None = None
 
-    def compiler(self) -> "Target":
-        from lamina.targets import named  # imports MLIR
+    @property
+    def device(self) -> Device:
+        """Where the program's tensors will be."""
+        return self.target.device
 
-        return named(self.target)
+    def backend(self) -> "Backend":
+        """What compiles for the target."""
+        from lamina.targets import backend  # imports MLIR
+
+        return backend(self.target)
 
 
-def check_name(target: str | None) -> None:
-    """CompileError for what is no target's name, TypeError for what is no name."""
+def check_name(target: str | Target | None) -> None:
+    """CompileError for what is no target's text, TypeError for what is no text."""
     if target is not None:
-        _identity(target)
+        Target.parse(target)
 
 
-def destination(target: str | None, gm: fx.GraphModule) -> Destination:
+def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
     """For an aten graph with fake tensors. A target other than the tensors' own device is allowed for code that is not run here:
     a GPU's, from tensors of the CPU."""
     home = _home(gm)
     if home.type not in ("cpu", "cuda"):
         raise CompileError(f"the model's tensors are on {home}", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
     gpu = (home.index or 0) if home.type == "cuda" else None
-    if target is None:
-        target = "cpu" if gpu is None else f"nvvm:{_architecture(gpu)}"
-    device: Device = "cpu" if target.partition(":")[0] == "cpu" else "cuda"
-    identity = _identity(target) + (_rounding() if device == "cuda" else "")
-    if gpu is not None and device == "cpu":
+    own = Target.host() if gpu is None else Target("nvvm", _architecture(gpu))
+    chosen = own if target is None else Target.parse(target)
+    if gpu is not None and not chosen.is_gpu:
         raise CompileError(f"target {target!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
-    return Destination(target, device, identity, gpu)
+    return Destination(chosen, chosen.identity + (_rounding() if chosen.is_gpu else ""), gpu)
 
 
 def _rounding() -> str:
@@ -163,18 +164,7 @@ def _home(gm: fx.GraphModule) -> torch.device:
     return small[0].device if small else torch.device("cpu")
 
 
-def _architecture(gpu: int) -> str:
+def _architecture(gpu: int) -> Gpu:
     if torch.version.cuda is None:
         raise CompileError("this torch's GPUs are not NVIDIA's", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
-    return Gpu.of_capability(*torch.cuda.get_device_capability(gpu)).arch
-
-
-def _identity(target: str) -> str:
-    if not isinstance(target, str):
-        raise TypeError(f"target must be a name or None, not {type(target).__name__} ({_TARGETS})")
-    kind, _, name = target.partition(":")
-    if kind == "cpu":
-        return (Cpu.named(name) if name else host()).identity
-    if kind == "nvvm" and name:
-        return Gpu.named(name).identity
-    raise CompileError(f"no target is called {target!r}", remedy=_TARGETS)
+    return Gpu.of_capability(*torch.cuda.get_device_capability(gpu))

@@ -57,17 +57,17 @@ def _levels(model: Any, example_inputs: Any, target: str | None, options: Option
     graph = normalise(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
-    code = goal.compiler()
+    backend = goal.backend()
     module = import_linalg(graph, options)
     yield "linalg", lambda: _text(module)
     reached = "linalg"
     for level in ("graph", "plan", "tile"):
-        run_passes(module, reached, level, code, options, {}, verify_each=True)
+        run_passes(module, reached, level, goal.target, options, {}, verify_each=True)
         reached = level
         yield level, lambda: _text(module)
-    ready = users_kernels(module, graph, code, options, goal)
+    ready = users_kernels(module, graph, backend, options, goal)
     keep_kernels(module)
-    yield from code.below(module, ready)
+    yield from backend.below(module, ready)
 
 
 def _text(module: "ir.Module") -> str:

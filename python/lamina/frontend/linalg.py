@@ -1,4 +1,4 @@
-"""torch dialect -> linalg on tensors: torch-mlir's pipelines (passes/levels.py), and what failed when they fail."""
+"""torch dialect -> linalg on tensors: torch-mlir's pipelines (targets/levels.py), and what failed when they fail."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
-from lamina.passes.levels import pipeline
+from lamina.targets.levels import pipeline
 
 _NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
 # cumsum and cumprod, which the tile level generates.

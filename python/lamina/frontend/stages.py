@@ -1,6 +1,6 @@
 """From an FX graph to something to call: the stages of a compilation. `levels` stops between them and prints.
 
-    normalise -> import -> lamina.passes.levels' pipelines -> the target -> lamina.runtime.executable
+    normalise -> import -> lamina.targets.levels' pipelines -> the target's backend -> lamina.runtime.executable
 
 A graph seen before comes out of the cache without MLIR being imported.
 """
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
 from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 from lamina.tune.choice import Choice
 
@@ -36,7 +36,7 @@ from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_row
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-    from lamina.targets.base import Target
+    from lamina.targets.base import Backend
 
 ONE_BY_ONE = Options(cuda_graphs=False)
 
@@ -175,31 +175,31 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     check_devices(graph.gm)
-    target = goal.compiler()
+    backend = goal.backend()
     module = import_linalg(graph, options)
     seconds["import"] = time.perf_counter() - start
-    run_passes(module, "linalg", "graph", target, options, seconds, watch)
+    run_passes(module, "linalg", "graph", goal.target, options, seconds, watch)
     start = time.perf_counter()
-    choices = choose_products(module, target, goal.gpu, options, session)
+    choices = choose_products(module, backend, goal.gpu, options, session)
     seconds["tuning"] = time.perf_counter() - start
     level = "graph"
     if may_choose(goal.gpu, options):
         level = "plan"
-        run_passes(module, "graph", level, target, options, seconds, watch)
+        run_passes(module, "graph", level, goal.target, options, seconds, watch)
         start = time.perf_counter()
-        choices += choose_rows(module, target, goal.gpu, options, session, len(choices))
+        choices += choose_rows(module, backend, goal.gpu, options, session, len(choices))
         seconds["tuning"] += time.perf_counter() - start
-    run_passes(module, level, "tile", target, options, seconds, watch)
+    run_passes(module, level, "tile", goal.target, options, seconds, watch)
     with module.context:
         program = program_from(module, goal.device)
     interface = with_strides(graph.interface, program, graph.free)
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
     keep_kernels(module)
     start = time.perf_counter()
-    program, ready, configs = _custom(program, target, options, goal, session)
+    program, ready, configs = _custom(program, backend, options, goal, session)
     seconds["custom kernels"] = time.perf_counter() - start
     empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
-    artifact = Artifact(target.name, b"", ()) if empty else target.compile(module, ready)
+    artifact = Artifact(str(goal.target), b"", ()) if empty else backend.compile(module, ready)
     program = with_needs(program, artifact.needs)
     return Built(
         program=program,
@@ -215,7 +215,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
 
 
 def _custom(
-    program: Program, target: "Target", options: Options, goal: Destination, session: Session
+    program: Program, backend: "Backend", options: Options, goal: Destination, session: Session
 ) -> tuple[Program, Sequence[Any], tuple[Choice, ...]]:
     """The program with launches where it calls users' kernels, these, compiled, and what tuning says of them."""
     if goal.device == "cpu":
@@ -223,17 +223,17 @@ def _custom(
     from lamina.targets.triton_user import take
 
     functions = {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}
-    program, choices = choose_configs(program, functions, target, goal.gpu, options, session)
-    return *take(program, functions, Gpu.named(goal.target.partition(":")[2])), choices
+    program, choices = choose_configs(program, functions, backend, goal.gpu, options, session)
+    return *take(program, functions, goal.target.gpu), choices
 
 
-def users_kernels(module: "ir.Module", graph: Normalised, target: "Target", options: Options, goal: Destination) -> Sequence[Any]:
+def users_kernels(module: "ir.Module", graph: Normalised, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
     """What the program of a module at the tile level calls of kernels that are given as Triton functions, compiled."""
     from lamina.passes.emit_program import program_from
 
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
-    _, ready, _ = _custom(program, target, options, goal, UNSEEN)
+    _, ready, _ = _custom(program, backend, options, goal, UNSEEN)
     return ready
 
 
@@ -259,7 +259,7 @@ def run_passes(
     module: "ir.Module",
     start: str,
     end: str,
-    target: "Target",
+    target: Target,
     options: Options,
     seconds: dict[str, float],
     watch: Watch | None = None,
@@ -269,13 +269,13 @@ def run_passes(
     from lamina.passes.diagnostics import verify
     from lamina.passes.fold_constants import FoldConstants
     from lamina.passes.instrumentation import Instrumentation
-    from lamina.passes.levels import pipeline
     from lamina.passes.pipeline import run
+    from lamina.targets.levels import pipeline
 
     steps = pipeline(
         start,
         end,
-        target=target.name,
+        target=target,
         fast_math=options.fast_math,
         round_intermediates=options.round_intermediates,
         fold_bytes=options.fold_weights and max(options.fold_weights, FoldConstants.max_bytes),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch_mlir import ir
 
     from lamina.core.program import Program
-    from lamina.targets.base import Target
+    from lamina.targets.base import Backend
     from lamina.tune.question import Answer, Question
     from lamina.tune.store import Store
 
@@ -71,7 +71,7 @@ def tuning_state(options: Options, gpu: int | None) -> str:
 
 
 def choose_products(
-    module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
+    module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN
 ) -> tuple[Choice, ...]:
     """Puts what tuning says on a module at the graph level. gpu: its number; None where the program is not for one that is here."""
     if not may_choose(gpu, options):
@@ -82,12 +82,12 @@ def choose_products(
     told = _Told(session)
     store = session.store or Store()
     with no_python_dispatcher():  # AOTAutograd compiles under it: a library's call would take hundreds of microseconds of the host
-        annotate(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
+        annotate(module, backend, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
     return tuple(told.made)
 
 
 def choose_rows(
-    module: "ir.Module", target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
+    module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
 ) -> tuple[Choice, ...]:
     """Puts what tuning says of programs that reduce rows on a module at the plan level. before: how many ops of the model were
     asked about already. The rest is as in `choose_products`."""
@@ -99,12 +99,19 @@ def choose_rows(
     told = _Told(session, before)
     store = session.store or Store()
     with no_python_dispatcher():
-        annotate_rows(module, target, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
+        annotate_rows(
+            module, backend, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again
+        )
     return tuple(told.made)
 
 
 def choose_configs(
-    program: "Program", functions: Mapping[str, Any], target: "Target", gpu: int | None, options: Options, session: Session = UNSEEN
+    program: "Program",
+    functions: Mapping[str, Any],
+    backend: "Backend",
+    gpu: int | None,
+    options: Options,
+    session: Session = UNSEEN,
 ) -> "tuple[Program, tuple[Choice, ...]]":
     """The program with users' kernels in the configs that tuning says. functions: those kernels, by key."""
     if not functions or not may_choose(gpu, options):
@@ -113,7 +120,7 @@ def choose_configs(
     from lamina.tune.user_kernels import chosen
 
     told = _Told(session)
-    given = program, functions, target, gpu, options.tune, session.store or Store(), told.heard
+    given = program, functions, backend, gpu, options.tune, session.store or Store(), told.heard
     with no_python_dispatcher():
         found = chosen(*given, asking=told.asking, watch=session.watch, again=session.again)
     return found, tuple(told.made)

@@ -1,24 +1,19 @@
-"""Targets: how a module of tile programs becomes code. `named("cpu")` is the host."""
+"""Targets: how a module of tile programs becomes code."""
 
-from lamina.core.errors import CompileError
+from lamina.core.target import Target
 
-from .base import Artifact, Target
-
-
-def named(name: str) -> Target:
-    """The target of a name such as "cpu" (this host), "cpu:znver4" (another processor that LLVM knows) or "nvvm:sm_90a" (a GPU)."""
-    family, _, rest = name.partition(":")
-    if family == "cpu":
-        from .cpu import CpuTarget  # LLVM and MLIR are loaded by those who compile only
-
-        return CpuTarget.named(rest)
-    if family == "nvvm":
-        from .nvvm import NvvmTarget
-
-        return NvvmTarget.named(rest)
-    raise CompileError(
-        f"unknown target {name!r}", remedy='targets are "cpu", "cpu:<an LLVM processor name>" and "nvvm:<an architecture>"'
-    )
+from .base import Artifact, Backend
 
 
-__all__ = ["Artifact", "Target", "named"]
+def backend(target: Target) -> Backend:
+    """Returns what compiles for a target."""
+    if target.is_gpu:
+        from .nvvm import NvvmBackend  # LLVM and MLIR are loaded by those who compile only
+
+        return NvvmBackend(target)
+    from .cpu import CpuBackend
+
+    return CpuBackend(target)
+
+
+__all__ = ["Artifact", "Backend", "backend"]

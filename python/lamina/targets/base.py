@@ -1,4 +1,4 @@
-"""What a target is and what it makes."""
+"""What compiles for a target, and what it makes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -8,13 +8,14 @@ from typing import Any
 from torch_mlir import ir
 
 from lamina.core.program import Needs
+from lamina.core.target import Target
 
 
 @dataclass(frozen=True)
 class Artifact:
     """Loadable code.
 
-    target    the name of the target it is for
+    target    what it is for, as text
     code      the object file (CPU) or binary
     kernels   the entry points in it
     messages  of failed checks: a kernel stores number + 1 in the error slot
@@ -32,10 +33,10 @@ class Artifact:
     needs: dict[str, Needs] = field(default_factory=dict)
 
 
-class Target(ABC):
-    """Turns tile programs into code for one device."""
+class Backend(ABC):
+    """Turns tile programs into code for one target."""
 
-    name: str
+    target: Target
 
     @abstractmethod
     def accepts(self, module: ir.Module) -> str | None:

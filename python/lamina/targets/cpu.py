@@ -17,14 +17,14 @@ from torch_mlir import ir
 from torch_mlir.dialects import llvm as llvm_dialect
 from torch_mlir.passmanager import PassManager
 
-from lamina.core.device import Cpu, host
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 from lamina.passes.expand_math import ExpandMath
 from lamina.passes.locations import where
 from lamina.passes.tile_to_cpu import CHECKS, TileToCpu
 
 from . import llvm_text
-from .base import Artifact, Target
+from .base import Artifact, Backend
 from .clock import Clock
 
 
@@ -45,17 +45,11 @@ def lowering_pipeline() -> str:
     )
 
 
-class CpuTarget(Target):
-    """Code for a processor of the host's architecture."""
+class CpuBackend(Backend):
+    """Makes code for a processor of the host's architecture."""
 
-    def __init__(self, device: Cpu) -> None:
-        self.device = device
-        self.name = "cpu" if device == host() else f"cpu:{device.processor}"
-
-    @staticmethod
-    def named(processor: str) -> "CpuTarget":
-        """ "" is the host, else a name as LLVM has it, such as "znver4" or "skylake-avx512"."""
-        return CpuTarget(host() if not processor else Cpu.named(processor))
+    def __init__(self, target: Target) -> None:
+        self.target, self.device = target, target.cpu
 
     def accepts(self, module: ir.Module) -> str | None:
         for op in module.body.operations:
@@ -95,7 +89,7 @@ class CpuTarget(Target):
             optimise(parsed, machine)
         with clock.stage("emit"):
             code = machine.emit_object(parsed)
-        return Artifact(self.name, code, kernels, messages, text, clock.seconds)
+        return Artifact(str(self.target), code, kernels, messages, text, clock.seconds)
 
     def below(self, module: ir.Module, ready: Sequence[Any] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
         artifact = self.compile(module)

@@ -23,14 +23,14 @@ from torch_mlir.passmanager import PassManager
 
 from lamina.core import cubins
 from lamina.core.errors import CompileError
-from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
+from lamina.core.target import Target
 from lamina.passes.gpu import indices
 from lamina.passes.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.registry import load
 
 from . import llvm_text, nvvm_llvm, triton, triton_text
-from .base import Artifact, Target
+from .base import Artifact, Backend
 from .clock import Clock
 from .nvvm_check import check_converted
 from .nvvm_module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
@@ -67,17 +67,11 @@ def lowering_pipeline(index_bits: int = indices.WIDE) -> str:
     )
 
 
-class NvvmTarget(Target):
-    """Code for NVIDIA GPUs of one architecture."""
+class NvvmBackend(Backend):
+    """Makes code for NVIDIA GPUs of one architecture."""
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
-        self.name = f"nvvm:{gpu.arch}"
-
-    @staticmethod
-    def named(arch: str) -> "NvvmTarget":
-        """By an architecture's name, such as "sm_90a"."""
-        return NvvmTarget(Gpu.named(arch))
+    def __init__(self, target: Target) -> None:
+        self.target, self.gpu = target, target.gpu
 
     def accepts(self, module: ir.Module) -> str | None:
         for op in module.body.operations:
@@ -91,7 +85,7 @@ class NvvmTarget(Target):
 
     def compile(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> GpuArtifact:
         if why := self.accepts(module):
-            raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.name}}}")
+            raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.target}}}")
         clock = Clock()
         printed = triton_text.take(module, self.gpu.capability >= TMA)
         names = [*programs_of(module), *(p.name for p in printed), *(k.name for k in ready)]
@@ -108,7 +102,7 @@ class NvvmTarget(Target):
                 made = [self._done(job, parts) for job in jobs]
         resources = sorted((r for m in made for r in m.resources), key=lambda r: names.index(r.kernel))
         return GpuArtifact(
-            target=self.name,
+            target=str(self.target),
             code=cubins.join([m.cubin for m in made]),
             kernels=tuple(names),
             llvm="\n".join(llvm),

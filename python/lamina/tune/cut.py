@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
@@ -19,14 +18,14 @@ from lamina.kernels.library import STRICT
 from lamina.passes.convolution_products import Convolution
 from lamina.passes.emit_program import program_from
 from lamina.passes.layout import channels_last
-from lamina.passes.levels import pipeline
 from lamina.passes.library_epilogues import CUBLASLT
 from lamina.passes.locations import op_word
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
 from lamina.passes.reading import producer, shape_of
 from lamina.runtime.executable import Executable
-from lamina.targets import Artifact, Target
+from lamina.targets import Artifact, Backend
+from lamina.targets.levels import pipeline
 from lamina.targets.triton_user import take
 
 from .gradient_inputs import Settle
@@ -178,9 +177,9 @@ class Built:
     """One way to compute a cut, as lamina.tune.trial.Candidate."""
 
     def __init__(
-        self, cut: Part, name: str, target: Target, options: Options, context: ir.Context, inputs: Sequence[Tensor]
+        self, cut: Part, name: str, backend: Backend, options: Options, context: ir.Context, inputs: Sequence[Tensor]
     ) -> None:
-        self.cut, self.name, self.target, self.options = cut, name, target, options
+        self.cut, self.name, self.backend, self.options = cut, name, backend, options
         self.context, self.inputs = context, inputs
         self._run: Any = None
 
@@ -189,14 +188,14 @@ class Built:
             module = ir.Module.parse(self.cut.text)
             self.cut.mark(module, self.name)
             rounds = self.options.round_intermediates
-            run(pipeline(self.cut.level, "tile", target=self.target.name, round_intermediates=rounds), module)
+            run(pipeline(self.cut.level, "tile", target=self.backend.target, round_intermediates=rounds), module)
             program = program_from(module, "cuda")
             for op in list(module.body.operations):
                 if op.operation.name == "plan.program":
                     op.operation.erase()
-            program, ready = take(program, {}, Gpu.named(self.target.name.partition(":")[2]))
+            program, ready = take(program, {}, self.backend.target.gpu)
             launched = any(isinstance(step, Launch) for step in program.steps)
-            artifact = self.target.compile(module, ready) if launched else Artifact(self.target.name, b"", ())
+            artifact = self.backend.compile(module, ready) if launched else Artifact(str(self.backend.target), b"", ())
         self._run = Executable(with_needs(program, artifact.needs), artifact)
         self._run.load(self.inputs[0].device.index)
         if self.name == CUBLASLT:

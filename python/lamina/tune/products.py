@@ -19,7 +19,7 @@ from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls, reader
 from lamina.passes.prologues import feeding
 from lamina.passes.reading import shape_of
 from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.targets import Target
+from lamina.targets import Backend
 
 from .clocks import CudaClock
 from .cut import Built, Cut, Part, random_inputs
@@ -36,7 +36,7 @@ Asking = Callable[[Question, int, int], None]
 
 def annotate(
     module: ir.Module,
-    target: Target,
+    backend: Backend,
     index: int,
     options: Options,
     store: Store,
@@ -56,7 +56,7 @@ def annotate(
     """
     if not may_answer(index, options, store):
         return
-    gpu = Gpu.named(target.name.partition(":")[2])
+    gpu = backend.target.gpu
     rounds = options.round_intermediates
     with module.context, ir.Location.unknown():
         found = [
@@ -66,7 +66,7 @@ def annotate(
             *_grouped(module, rounds),
         ]
     asked = [(cut, question) for _, cut, question in found]
-    answers = ask(asked, module.context, target, index, options, store, heard, asking=asking, watch=watch, again=again)
+    answers = ask(asked, module.context, backend, index, options, store, heard, asking=asking, watch=watch, again=again)
     with module.context:
         for bundle, cut, _ in found:
             for op in bundle.ops:
@@ -81,7 +81,7 @@ def may_answer(index: int, options: Options, store: Store) -> bool:
 def ask(
     found: Sequence[tuple[Part, Question]],
     context: ir.Context,
-    target: Target,
+    backend: Backend,
     index: int,
     options: Options,
     store: Store,
@@ -106,7 +106,7 @@ def ask(
             with one:
                 if not inputs:
                     inputs += random_inputs(part, torch.device("cuda", index))
-            return Built(part, name, target, options, context, inputs)
+            return Built(part, name, backend, options, context, inputs)
 
         known[question.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
         heard(question, known[question.key])

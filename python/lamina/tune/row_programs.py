@@ -16,7 +16,7 @@ from lamina.passes.row_programs import work_of
 from lamina.passes.schedule import bits
 from lamina.passes.schedule_gpu import ROWS
 from lamina.schedules.rows import MODEL, candidates
-from lamina.targets import Target
+from lamina.targets import Backend
 
 from .cut import DTYPES, plain_name
 from .products import Asking, Heard, ask, may_answer
@@ -73,7 +73,7 @@ class RowPart:
 
 def annotate_rows(
     module: ir.Module,
-    target: Target,
+    backend: Backend,
     index: int,
     options: Options,
     store: Store,
@@ -87,11 +87,11 @@ def annotate_rows(
     as in lamina.tune.products.annotate."""
     if not may_answer(index, options, store):
         return
-    gpu = Gpu.named(target.name.partition(":")[2])
+    gpu = backend.target.gpu
     with module.context, ir.Location.unknown():
         found = list(_rows(module, gpu, options.round_intermediates))
     asked = [(part, question) for _, part, question in found]
-    answers = ask(asked, module.context, target, index, options, store, heard, asking=asking, watch=watch, again=again)
+    answers = ask(asked, module.context, backend, index, options, store, heard, asking=asking, watch=watch, again=again)
     with module.context:
         for kernel, part, _ in found:
             if (winner := answers[part.key].winner) != MODEL:

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 from torch_mlir import ir
 
-from lamina.core.gpu import Gpu
 from lamina.core.options import Tune
 from lamina.core.program import ITEM_BYTES, Buffer, Call, Program, Ref, TensorSpec
 from lamina.core.program_needs import fixed, with_needs
 from lamina.dialects import context
 from lamina.runtime.executable import Executable
-from lamina.targets import Artifact, Target
+from lamina.targets import Artifact, Backend
 from lamina.targets.triton_user import REASON, alignment, refs_of, take
 
 from .clocks import Clock, CudaClock
@@ -38,7 +37,7 @@ _NAMES = {
 def chosen(
     program: Program,
     functions: Mapping[str, Any],
-    target: Target,
+    backend: Backend,
     index: int,
     policy: Tune,
     store: Store,
@@ -70,7 +69,7 @@ def chosen(
             with _MAKING:
                 if not inputs:
                     inputs += random_inputs(step, torch.device("cuda", index))
-            return Built(with_config(step, name), functions, target, inputs)
+            return Built(with_config(step, name), functions, backend, inputs)
 
         answer = decide(question, identity, store, policy, make, clock=clock, again=again, watch=watch)
         winners[question] = answer.winner
@@ -107,8 +106,8 @@ def with_config(step: Call, name: str) -> Call:
 class Built:
     """One config of a kernel, as lamina.tune.trial.Candidate."""
 
-    def __init__(self, step: Call, functions: Mapping[str, Any], target: Target, inputs: Sequence[Tensor]) -> None:
-        self.step, self.functions, self.target, self.inputs = step, functions, target, inputs
+    def __init__(self, step: Call, functions: Mapping[str, Any], backend: Backend, inputs: Sequence[Tensor]) -> None:
+        self.step, self.functions, self.backend, self.inputs = step, functions, backend, inputs
         self._run: Any = None
 
     def compile(self) -> None:
@@ -118,9 +117,9 @@ class Built:
     def program(self) -> tuple[Program, Artifact]:
         """A program with this step alone, and its code."""
         with _COMPILER, context(), ir.Location.unknown():
-            gpu = Gpu.named(self.target.name.partition(":")[2])
+            gpu = self.backend.target.gpu
             program, ready = take(alone(self.step), self.functions, gpu)
-            artifact = self.target.compile(ir.Module.create(), ready)
+            artifact = self.backend.compile(ir.Module.create(), ready)
         return with_needs(program, artifact.needs), artifact
 
     def run(self) -> Sequence[Tensor]:

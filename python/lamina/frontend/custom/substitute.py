@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from lamina.core.custom_kernel import TABLE, CustomKernel
 from lamina.core.layout import Layout
 from lamina.core.options import Options
+from lamina.core.target import Target
 
 from ..decompositions import Table
 from .launch import launched, serves
@@ -27,13 +28,14 @@ def with_registered(options: Options) -> Options:
     return replace(options, kernels=(*own, *(k for k in TABLE.kernels() if all(k is not o for o in own))))
 
 
-def with_kernels(table: Table, kernels: Sequence[CustomKernel], target: str | None) -> Table:
+def with_kernels(table: Table, kernels: Sequence[CustomKernel], target: str | Target | None) -> Table:
     """A table of decompositions with users' kernels in front."""
+    goal = None if target is None else Target.parse(target)
     by_op: dict[Any, list[CustomKernel]] = {}
     for kernel in kernels:
         if kernel.op is not None:
             by_op.setdefault(kernel.op, []).append(kernel)
-    return {**table, **{op: _Choice(op, tuple(those), table.get(op), target) for op, those in by_op.items()}} if by_op else table
+    return {**table, **{op: _Choice(op, tuple(those), table.get(op), goal) for op, those in by_op.items()}} if by_op else table
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class _Choice:
     op: torch._ops.OpOverload
     kernels: tuple[CustomKernel, ...]
     otherwise: Callable[..., Any] | None
-    target: str | None
+    target: Target | None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._is_for_gpu((args, kwargs)):
@@ -57,7 +59,7 @@ class _Choice:
 
     def _is_for_gpu(self, given: Any) -> bool:
         if self.target is not None:
-            return self.target.startswith("nvvm")
+            return self.target.is_gpu
         return any(isinstance(leaf, Tensor) and leaf.device.type == "cuda" for leaf in pytree.tree_leaves(given))
 
 

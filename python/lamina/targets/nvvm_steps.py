@@ -1,0 +1,27 @@
+"""The passes of a GPU that other targets do not have, or have with other options."""
+
+from lamina.core.target import Target
+
+from .steps import Steps, options
+
+# cuDNN's tensor cores want channels last.
+_LAYOUT = "lamina-layout{types=f16,bf16,tf32 packed=false grouped=false transposed=true gradients=true copied=true}"
+# A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
+_SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056)
+_FUSE = options(balance=16)  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
+
+
+def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:
+    """Returns the passes for a GPU, which packs no weights."""
+    for_target = options(target=target)
+    return Steps(
+        layout=_LAYOUT,
+        split=_SPLIT,
+        fuse=_FUSE,
+        choose=(
+            *(f"{name}{for_target}" for name in ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")),
+            f"lamina-hook{options(round_intermediates=round_intermediates)}",
+        ),
+        tile=options(target=target, round_intermediates=round_intermediates),
+        launch=(f"lamina-horizontal{for_target}",),
+    )

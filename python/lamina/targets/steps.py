@@ -1,0 +1,29 @@
+"""The passes in which targets differ: each target's folder says which it has, and with which options."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Passes of one target, as pipeline text.
+
+    layout  lamina-layout, with the target's preferences
+    split   options of lamina-split-reductions
+    fuse    options of lamina-fuse
+    choose  what takes hot ops from libraries, before lamina-plan
+    tile    options of lamina-tile
+    launch  what joins kernels, behind lamina-tile
+    """
+
+    layout: str
+    split: str = ""
+    fuse: str = ""
+    choose: tuple[str, ...] = ()
+    tile: str = ""
+    launch: tuple[str, ...] = ()
+
+
+def options(**given: object) -> str:
+    """Writes options of a pass: "{rows=32 parts=1024}", "" for none. False and None are left out."""
+    said = [f"{name.replace('_', '-')}={str(value).lower() if value is True else value}" for name, value in given.items() if value]
+    return f"{{{' '.join(said)}}}" if said else ""
