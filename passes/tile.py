@@ -160,6 +160,9 @@ def _lower_product(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
     """The program of a group that lamina-choose has made of a product and what follows it."""
+    if not target.is_gpu:
+        remedy = "they are for GPUs: nvvm:sm_90a"
+        raise CompileError(f"{target} has no schedules of products", where=where(f.location), remedy=remedy)
     config = Config.read(ir.StringAttr(f.attributes[CHOICE]).value)
     try:
         made = lower_product(f, name, types, config, round_half)

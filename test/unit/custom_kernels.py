@@ -24,7 +24,7 @@ from lamina.frontend.export import inference_graph
 from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
-from lamina.targets import backend, triton_user
+from lamina.targets import triton_user
 
 
 @triton.jit
@@ -71,7 +71,7 @@ def planned(
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
     graph = normalise(stages.with_users_patterns(gm, options, destination(TARGET, gm)))
     module = stages.import_linalg(graph, options)
-    stages.run_passes(module, "linalg", "tile", backend(Target.parse(TARGET)), options, {})
+    stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:
         program = with_outputs(program_from(module, "cuda"), graph.interface)
     stages.keep_kernels(module)

@@ -277,12 +277,3 @@ def test_bad_objects_are_refused() -> None:
 def test_loader_imports_neither_llvm_nor_torch() -> None:
     check = "import sys, lamina.runtime.loader; print([m for m in sys.modules if m.split('.')[0] in ('torch', 'torch_mlir', 'llvmlite')])"
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-
-
-def test_names_of_targets() -> None:
-    assert backend(Target.parse("cpu")).name == "cpu"
-    assert backend(Target.parse("cpu:znver4")).name == "cpu:znver4"
-    with pytest.raises(CompileError, match="unknown target"):
-        backend(Target.parse("tpu"))
-    with pytest.raises(CompileError, match="no processor"):
-        backend(Target.parse("cpu:znver99"))

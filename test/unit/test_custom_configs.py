@@ -43,7 +43,7 @@ def steps(fn: Callable[..., Any], *inputs: Tensor) -> stages.Program:
     options = Options(kernels=(tuned_of(),))
     graph = normalise(inference_graph(fn, inputs, options, TARGET))
     module = stages.import_linalg(graph, options)
-    stages.run_passes(module, "linalg", "tile", backend(Target.parse(TARGET)), options, {})
+    stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:
         return with_outputs(program_from(module, "cuda"), graph.interface)
 
@@ -115,7 +115,7 @@ def test_compilations_ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     store.put(user_kernels.question_of(step), HERE, Answer(NAMES[2]))
     told: list[str] = []
     session = tuning.Session(store, answered=lambda choice: told.append(choice.chosen))
-    goal = Destination(TARGET, "cuda", "", 0)
+    goal = Destination(Target.parse(TARGET), "", 0)
     found, _, (choice,) = stages._custom(program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),)), goal, session)
     assert [s.threads for s in found.steps if isinstance(s, Launch)] == [64] and told == [NAMES[2]] == [choice.chosen]
     _, _, none = stages._custom(program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),), tune="off"), goal, session)

@@ -60,8 +60,7 @@ def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
     if home.type not in ("cpu", "cuda"):
         raise CompileError(f"the model's tensors are on {home}", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
     gpu = (home.index or 0) if home.type == "cuda" else None
-    own = Target.host() if gpu is None else Target("nvvm", _architecture(gpu))
-    chosen = own if target is None else Target.parse(target)
+    chosen = _own(gpu) if target is None else Target.parse(target)
     if gpu is not None and not chosen.is_gpu:
         raise CompileError(f"target {target!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
     return Destination(chosen, chosen.identity + (_rounding() if chosen.is_gpu else ""), gpu)
@@ -164,7 +163,10 @@ def _home(gm: fx.GraphModule) -> torch.device:
     return small[0].device if small else torch.device("cpu")
 
 
-def _architecture(gpu: int) -> Gpu:
+def _own(gpu: int | None) -> Target:
+    """The machine that tensors are on."""
+    if gpu is None:
+        return Target.host()
     if torch.version.cuda is None:
         raise CompileError("this torch's GPUs are not NVIDIA's", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
-    return Gpu.of_capability(*torch.cuda.get_device_capability(gpu))
+    return Target("nvvm", Gpu.of_capability(*torch.cuda.get_device_capability(gpu)))
