@@ -36,7 +36,7 @@ class Hook(Pass):
     result, through reshapes or none, are one call, which also takes what else the group reads, and gives what the group gives, and
     the kernel's own result where others read that. The group must compute element by element: each of its results has as many
     elements as the kernel's, and reads that one's element at its own place. `epilogue` says what it computes, as JSON: lines of
-    scalar expressions (targets/triton_hooks.py).
+    scalar expressions (targets/kernel_calls/hooks.py).
 
         %0 = "graph.extern"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
         %1 = "graph.group"(%0, %bias) ({ add ; relu })

@@ -29,7 +29,10 @@ opt-driver x.mlir --pass-pipeline='lamina-simplify{fast-math=exp-log},func.func(
 Upstream's passes mix with them by name. `opt-driver --list-passes` shows all of them with their options.
 """
 _MOST = "nvvm:sm_90a"  # the target whose pipelines have all passes of the others
-_TARGETS = "## In the targets\n\nBetween tile and llvm, before upstream's own lowering (`targets/cpu.py`, `targets/nvvm.py`).\n"
+_TARGETS = """## In the targets
+
+Between tile and llvm, before upstream's own lowering (`targets/cpu/backend.py`, `targets/nvvm/backend.py`).
+"""
 _CODE = re.compile(r" {4}| ?->")
 
 

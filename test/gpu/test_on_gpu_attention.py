@@ -19,7 +19,7 @@ from lamina.passes.choose import LIBRARY
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_cost import Work, candidates
 from lamina.targets import backend
-from lamina.targets.triton_user import take
+from lamina.targets.kernel_calls.user import take
 
 BF16, F16 = torch.bfloat16, torch.float16
 DOORS = ("lamina.compile", "torch.compile")

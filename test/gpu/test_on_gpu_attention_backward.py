@@ -22,7 +22,7 @@ from lamina.runtime.executable import Executable
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
 from lamina.targets import backend
-from lamina.targets.triton_user import take
+from lamina.targets.kernel_calls.user import take
 from lamina.tune import products
 from lamina.tune.question import Answer, Question
 

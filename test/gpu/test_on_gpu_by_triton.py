@@ -9,7 +9,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.executable import Executable
-from lamina.targets.nvvm import NvvmBackend
+from lamina.targets.nvvm.backend import NvvmBackend
 
 
 @pytest.mark.parametrize("name", CASES)

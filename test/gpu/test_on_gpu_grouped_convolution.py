@@ -16,7 +16,7 @@ from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.executable import Executable
 from lamina.schedules.convolution_cost import SCHEDULES
-from lamina.targets.nvvm import NvvmBackend
+from lamina.targets.nvvm.backend import NvvmBackend
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 Shape = tuple[int, ...]

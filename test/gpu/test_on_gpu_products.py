@@ -11,7 +11,7 @@ from torch import Tensor
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.executable import Executable
-from lamina.targets.nvvm import NvvmBackend
+from lamina.targets.nvvm.backend import NvvmBackend
 
 SCHEDULES = (
     "triton{m=128 n=128 k=64 warps=8 stages=4 resident=0}",

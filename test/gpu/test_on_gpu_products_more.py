@@ -15,8 +15,8 @@ from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.passes.grouped_products import SCHEDULES
 from lamina.runtime.executable import Executable
-from lamina.targets.nvvm import NvvmBackend
-from lamina.targets.triton_user import take
+from lamina.targets.kernel_calls.user import take
+from lamina.targets.nvvm.backend import NvvmBackend
 
 PARTS = (
     "triton{m=16 n=64 k=128 warps=4 stages=5 descriptors=0 parts=4}",

@@ -20,7 +20,8 @@ from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.passes.pipeline import run
-from lamina.targets import attention, triton_user
+from lamina.targets.kernel_calls import attention
+from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.levels import pipeline
 
 aten = torch.ops.aten

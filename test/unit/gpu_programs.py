@@ -25,7 +25,7 @@ from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.passes.pipeline import run
 from lamina.targets.levels import pipeline
-from lamina.targets.triton_printer import Printed
+from lamina.targets.triton.compiler.printer import Printed
 
 TARGET = "nvvm:sm_90a"
 FLOAT8 = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}  # whose bits memory has

@@ -11,7 +11,7 @@ import test_math
 import torch
 
 from lamina.core.target import Target
-from lamina.targets.cpu import CpuBackend
+from lamina.targets.cpu.backend import CpuBackend
 
 CHUNK = 1 << 16
 KEPT = 6

@@ -23,8 +23,8 @@ from lamina.schedules.attention import Backward
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
 from lamina.targets import backend
-from lamina.targets.nvvm import GpuArtifact
-from lamina.targets.triton_user import take
+from lamina.targets.kernel_calls.user import take
+from lamina.targets.nvvm.backend import GpuArtifact
 from lamina.tune import products
 from lamina.tune.cut import Cut, random_inputs
 from lamina.tune.gradient_inputs import forward_first

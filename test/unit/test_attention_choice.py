@@ -24,8 +24,8 @@ from lamina.report.choices import default
 from lamina.schedules.attention import Forward, Specialised, Split
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
 from lamina.targets import backend
-from lamina.targets.nvvm import GpuArtifact
-from lamina.targets.triton_user import take
+from lamina.targets.kernel_calls.user import take
+from lamina.targets.nvvm.backend import GpuArtifact
 from lamina.tune import products
 from lamina.tune.cut import Cut
 from lamina.tune.question import Answer, Question

@@ -22,7 +22,7 @@ from lamina.passes.product_groups import Bundle, calls
 from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
-from lamina.targets.triton_user import take
+from lamina.targets.kernel_calls.user import take
 from lamina.tune.cut import Cut, random_inputs
 from lamina.tune.gradient_inputs import forward_first
 from lamina.tune.mask_inputs import hide_squares

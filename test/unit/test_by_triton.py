@@ -11,7 +11,8 @@ from torch import Tensor
 
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
-from lamina.targets import backend, triton_text
+from lamina.targets import backend
+from lamina.targets.triton import text as triton_text
 
 BF16, F64 = torch.bfloat16, torch.float64
 PASS = "lamina-by-triton"

@@ -18,7 +18,7 @@ from lamina.runtime.elf import read
 from lamina.runtime.loader import Code
 from lamina.targets import backend
 from lamina.targets.base import Artifact
-from lamina.targets.cpu import CpuBackend, check_converted, lowering_pipeline
+from lamina.targets.cpu.backend import CpuBackend, check_converted, lowering_pipeline
 
 KERNELS = Path(__file__).parents[1] / "targets" / "Inputs" / "kernels.mlir"
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int64, ctypes.c_int64)

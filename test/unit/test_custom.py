@@ -24,7 +24,7 @@ from lamina.frontend.custom.substitute import with_registered
 from lamina.frontend.dynamo import autograd
 from lamina.frontend.export import inference_graph
 from lamina.runtime.cache import Cache
-from lamina.targets.triton_user import compile_user
+from lamina.targets.kernel_calls.user import compile_user
 
 TARGET = "nvvm:sm_90a"
 aten = torch.ops.aten

@@ -21,8 +21,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.frontend import stages
 from lamina.frontend.levels import emit
-from lamina.targets.ptx import assemble
-from lamina.targets.triton_user import compile_user
+from lamina.targets.kernel_calls.user import compile_user
+from lamina.targets.nvvm.backend.ptx import assemble
 from lamina.tune.user_kernels import question_of
 
 

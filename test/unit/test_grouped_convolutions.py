@@ -26,10 +26,11 @@ from lamina.passes.pipeline import run
 from lamina.passes.product_groups import bundles
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import Work
-from lamina.targets import backend, triton_text
+from lamina.targets import backend
 from lamina.targets.levels import pipeline
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 from lamina.tune.cut import Cut
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store import Store

@@ -22,10 +22,10 @@ from lamina.passes.grouped_products import SCHEDULES, Grouped
 from lamina.passes.pipeline import run
 from lamina.passes.product_groups import CHOICE, calls
 from lamina.targets import backend
+from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import join
-from lamina.targets.triton_user import take
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton.compiler import join
 from lamina.tune import products
 from lamina.tune.cut import Built, Cut, random_inputs
 from lamina.tune.question import Answer, Question

@@ -12,8 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lamina.passes.by_name import by_name
 from lamina.passes.gpu import indices
 from lamina.passes.index_ranges import Ranges
-from lamina.targets import triton_text
-from lamina.targets.nvvm_module import device_module
+from lamina.targets.nvvm.backend.module import device_module
+from lamina.targets.triton import text as triton_text
 
 CASES: dict[str, tuple[str, tuple[float, float]]] = {
     "a sum": ("%r = arith.addi %t, %c32 : index", (32, 63)),

@@ -14,7 +14,7 @@ from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.passes.polynomials import F32, F64
 from lamina.runtime.loader import Code
-from lamina.targets.cpu import CpuBackend
+from lamina.targets.cpu.backend import CpuBackend
 
 COUNT = 1 << 16
 LANES = 64

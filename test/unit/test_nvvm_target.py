@@ -13,8 +13,9 @@ from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend.exclusive import COMPILING
-from lamina.targets import backend, ptx
-from lamina.targets.nvvm import GpuArtifact, NvvmBackend, kernel_at
+from lamina.targets import backend
+from lamina.targets.nvvm import ptx
+from lamina.targets.nvvm.backend import GpuArtifact, NvvmBackend, kernel_at
 
 KERNELS = Path(__file__).parents[1] / "targets" / "nvvm.mlir"
 EVERY = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120")
@@ -229,7 +230,7 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pipeline_of_the_lit_test_is_the_target_s() -> None:
-    from lamina.targets.nvvm import lowering_pipeline
+    from lamina.targets.nvvm.backend import lowering_pipeline
 
     assert f"{lowering_pipeline()})'" in KERNELS.read_text()
 
@@ -265,7 +266,7 @@ def test_every_level_from_a_tile_program() -> None:
 
 
 def test_many_kernels_are_cubins_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lamina.targets.nvvm._processors", lambda: 3)
+    monkeypatch.setattr("lamina.targets.nvvm.backend._processors", lambda: 3)
     names = tuple(f"double{i}" for i in range(13))
     artifact = compile_text("\n".join(TILE.replace("@double", f"@{name}") for name in names))
     assert artifact.kernels == names == tuple(r.kernel for r in artifact.resources)

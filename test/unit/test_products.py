@@ -17,10 +17,10 @@ from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import SCHEDULES, Work, candidates, library_seconds, our_seconds, unmeasured
-from lamina.targets import triton_text
-from lamina.targets.nvvm import NvvmBackend
-from lamina.targets.ptx import assemble, ptxas
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend import NvvmBackend
+from lamina.targets.nvvm.backend.ptx import assemble, ptxas
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 BF16, F16 = torch.bfloat16, torch.float16
 SMALL_BLOCKS = "triton{m=32 n=32 k=32 warps=4 stages=2}"

@@ -20,9 +20,9 @@ from lamina.passes.product_groups import bundles, joined
 from lamina.passes.reading import shape_of
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates
-from lamina.targets import triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 MEDIUM = "triton{m=64 n=128 k=16 warps=4 stages=2}"
 LARGE = "triton{m=128 n=128 k=16 warps=4 stages=2}"

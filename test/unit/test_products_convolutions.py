@@ -15,9 +15,9 @@ from lamina.core.program import Call, Launch
 from lamina.frontend import decompositions_library
 from lamina.schedules.convolution_cost import SCHEDULES, candidates
 from lamina.schedules.product_cost import Work
-from lamina.targets import triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 SMALL_BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"

@@ -17,9 +17,9 @@ from lamina.passes.choose import kernels_of
 from lamina.passes.product_groups import bundles
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates
-from lamina.targets import triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 E4M3, BF16 = torch.float8_e4m3fn, torch.bfloat16
 BLOCKS = "triton{m=32 n=32 k=32 warps=4 stages=2}"

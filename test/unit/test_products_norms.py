@@ -11,9 +11,9 @@ from test_products import SMALL_BLOCKS, check, random, run
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.targets import triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 TWO_PARTS = "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"
 Result = Tensor | tuple[Tensor, ...]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.schedules.product_cost import Work, library_seconds
-from lamina.targets import triton_text
+from lamina.targets.triton import text as triton_text
 
 TWO_PARTS = "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"
 

@@ -13,9 +13,10 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import PAIRS, Work, candidates
-from lamina.targets import triton_pairs, triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import pairs as triton_pairs
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 JOINT = "triton{m=32 n=32 k=32 warps=4 stages=2 joint=1}"
 

@@ -13,9 +13,9 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds, unmeasured
-from lamina.targets import triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 PARTS = "triton{m=16 n=32 k=32 warps=4 stages=2 parts=4}"
 

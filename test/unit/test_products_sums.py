@@ -14,9 +14,9 @@ from lamina.core.program import Launch
 from lamina.dialects import context
 from lamina.passes.row_sums import BlockSums
 from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds, unmeasured
-from lamina.targets import triton_text
-from lamina.targets.ptx import assemble
-from lamina.targets.triton import compile_kernel, join
+from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import compile_kernel, join
 
 TWO_PARTS = "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"
 

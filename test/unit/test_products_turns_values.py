@@ -12,8 +12,8 @@ from test_products import random
 from torch import Tensor
 
 from lamina.core.program import Launch
-from lamina.targets import triton_text
-from lamina.targets.triton import defined
+from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.compiler import defined
 
 PROGRAM = 5
 

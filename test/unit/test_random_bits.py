@@ -29,10 +29,10 @@ from lamina.passes.emit import Emit
 from lamina.passes.philox import philox
 from lamina.passes.pipeline import run
 from lamina.runtime.loader import Code
-from lamina.targets.cpu import CpuBackend
+from lamina.targets.cpu.backend import CpuBackend
 from lamina.targets.levels import pipeline
-from lamina.targets.nvvm import NvvmBackend
-from lamina.targets.ptx import disassemble
+from lamina.targets.nvvm.backend import NvvmBackend
+from lamina.targets.nvvm.backend.ptx import disassemble
 
 STRICT = Options(strict=True, cache=False)
 ONES = 0xFFFFFFFF

@@ -35,7 +35,7 @@ def package(tmp_path: Path) -> Path:
         "passes/philox.py",
         "schedules/base.py",
         "targets/llvm_text.py",
-        "targets/triton_turns.py",
+        "targets/triton/ping_pong.py",
         "kernels/products/turns.py",
         "core/gpu.py",
     ],

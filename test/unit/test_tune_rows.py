@@ -33,8 +33,9 @@ from lamina.passes.row_programs import work_of
 from lamina.passes.schedule_gpu import ROWS
 from lamina.schedules import nvvm
 from lamina.schedules.rows import LEAST_BYTES, MODEL, Work, candidates, read
-from lamina.targets import backend, triton_text
+from lamina.targets import backend
 from lamina.targets.levels import pipeline
+from lamina.targets.triton import text as triton_text
 from lamina.tune import products
 from lamina.tune.cut import Built, random_inputs
 from lamina.tune.question import Answer, Identity, Question

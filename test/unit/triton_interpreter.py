@@ -16,8 +16,8 @@ from triton.runtime import interpreter
 from triton.runtime.jit import JITFunction
 
 from lamina.schedules.contraction import Config
-from lamina.targets.triton import defined
-from lamina.targets.triton_printer import Printed
+from lamina.targets.triton.compiler import defined
+from lamina.targets.triton.compiler.printer import Printed
 
 _TRUNCATED = interpreter._convert_float
 _PATCHED = interpreter._patch_lang_tensor

@@ -220,7 +220,7 @@ def _custom(
     """The program with launches where it calls users' kernels, these, compiled, and what tuning says of them."""
     if goal.device == "cpu":
         return program, (), ()
-    from lamina.targets.triton_user import take
+    from lamina.targets.kernel_calls.user import take
 
     functions = {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}
     program, choices = choose_configs(program, functions, backend, goal.gpu, options, session)

@@ -8,10 +8,10 @@ from .base import Artifact, Backend
 def backend(target: Target) -> Backend:
     """Returns what compiles for a target."""
     if target.is_gpu:
-        from .nvvm import NvvmBackend  # LLVM and MLIR are loaded by those who compile only
+        from .nvvm.backend import NvvmBackend  # LLVM and MLIR are loaded by those who compile only
 
         return NvvmBackend(target)
-    from .cpu import CpuBackend
+    from .cpu.backend import CpuBackend
 
     return CpuBackend(target)
 

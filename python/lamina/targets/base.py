@@ -46,7 +46,8 @@ class Backend(ABC):
     def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
         """Code for every tile program of the module, which is consumed: it is left at the lowest level it reached.
 
-        ready  kernels that belong into the same code and are in a form of the target's own by now: for GPUs targets.triton.Awaited
+        ready  kernels that belong into the same code and are in a form of the target's own by now: for GPUs
+               targets.triton.compiler.Awaited
         """
 
     @abstractmethod

@@ -13,7 +13,8 @@ The last way is the target's own (its lowering pipeline) and not here.
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 
-from . import cpu_steps, nvvm_steps
+from .cpu import steps as cpu_steps
+from .nvvm import steps as nvvm_steps
 from .steps import options
 
 # torchdynamo-export-to-torch-backend-pipeline, then torch-backend-to-linalg-on-tensors-backend-pipeline spelled out (torch-mlir,

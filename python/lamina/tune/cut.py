@@ -25,8 +25,8 @@ from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
 from lamina.passes.reading import producer, shape_of
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Backend
+from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
-from lamina.targets.triton_user import take
 
 from .gradient_inputs import Settle
 from .revision import revision

@@ -20,7 +20,7 @@ _ENTRIES = (  # in the package: what a choice is made by, what makes programs of
     "passes/plan.py",
     "passes/tile.py",
     "passes/horizontal.py",
-    "targets/nvvm.py",
+    "targets/nvvm/backend.py",
     "passes/distribute.py",  # the target's own passes, by name
     "passes/expand_math.py",
     "passes/gpu_to_nvvm.py",

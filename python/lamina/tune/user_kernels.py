@@ -18,7 +18,7 @@ from lamina.core.program_needs import fixed, with_needs
 from lamina.dialects import context
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Backend
-from lamina.targets.triton_user import REASON, alignment, refs_of, take
+from lamina.targets.kernel_calls.user import REASON, alignment, refs_of, take
 
 from .clocks import Clock, CudaClock
 from .decide import decide

@@ -27,7 +27,7 @@ def grouped(
     """out[r] = x[r] @ w[g] for ROWS rows, g being the first group that ends behind r. ends: of each group, rising.
 
     X, W, OUT: strides in elements. PROGRAMS share the blocks of all groups. epilogue: what follows each element, see
-    targets/triton_hooks.py."""
+    targets/kernel_calls/hooks.py."""
     across: tl.constexpr = (COLUMNS + N - 1) // N
     first, before, matrix = 0, 0, w
     for group in range(GROUPS):

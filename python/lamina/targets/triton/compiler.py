@@ -16,9 +16,9 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
-from .triton_ops import POINTERS
-from .triton_printer import Printed
-from .triton_stages import has_gluon, to_ptx
+from .ops import POINTERS
+from .printer import Printed
+from .stages import has_gluon, to_ptx
 
 _log = logging.getLogger("lamina")
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)

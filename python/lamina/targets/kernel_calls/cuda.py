@@ -11,13 +11,13 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
+from ..triton.compiler import Compiled, renamed
+from ..triton.stages import ptx_version
 from .nvrtc import compile_source
 from .ptx_parameters import PtxParameter, bind, most_threads, parameters
-from .triton import Compiled, renamed
-from .triton_stages import ptx_version
 
 if TYPE_CHECKING:
-    from .triton_user import UserKernel
+    from .user import UserKernel
 
 _INTEGERS = ("u", "s", "b")
 _ADDRESSES = ("u64", "b64", "s64")

@@ -19,11 +19,11 @@ from lamina.passes.contraction import FLOAT8
 from lamina.passes.locations import where
 from lamina.schedules.contraction import Config
 
-from .triton_math import FUNCTIONS
-from .triton_memory import INDENT
-from .triton_ops import applied, choice
-from .triton_pairs import Pairs
-from .triton_patterns import BESIDE_ONE, GELU, activations, meets_one
+from .math import FUNCTIONS
+from .memory import INDENT
+from .ops import applied, choice
+from .pairs import Pairs
+from .patterns import BESIDE_ONE, GELU, activations, meets_one
 
 HEADER = "import triton\nimport triton.language as tl\n"
 

@@ -6,10 +6,10 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from .triton_blocks import BlockPrinter
-from .triton_pairs import either
-from .triton_printer import Printed, Printer, config_of, together
-from .triton_turns import NoTurns, TurnsPrinter
+from .blocks import BlockPrinter
+from .pairs import either
+from .ping_pong import NoTurns, TurnsPrinter
+from .printer import Printed, Printer, config_of, together
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:

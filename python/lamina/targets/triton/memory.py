@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from .triton_ops import TYPES
+from .ops import TYPES
 
 STEP = 16  # bytes that a descriptor's rows begin at multiples of
 DIMENSIONS = 5  # of a descriptor, at most

@@ -12,7 +12,7 @@ from typing import Any
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
-from .ptx import ptxas, release
+from ..nvvm.ptx import ptxas, release
 
 EXTRA_POINTERS = 2  # parameters that every kernel has after its own
 ALIGNED = 16  # bytes; Triton distinguishes memory that is aligned to them from other memory

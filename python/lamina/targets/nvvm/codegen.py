@@ -7,7 +7,7 @@ import llvmlite.binding as llvm
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 
-from .nvvm_check import ASSERT
+from .check import ASSERT
 
 TRIPLE = "nvptx64-nvidia-cuda"
 # The PTX version that an architecture needs, 8.0 (CUDA 12.0) for all older than Blackwell.

@@ -16,9 +16,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .triton_math import FUNCTIONS
-from .triton_ops import CASTS, TYPES, applied, choice
-from .triton_patterns import BESIDE_ONE
+from ..triton.math import FUNCTIONS
+from ..triton.ops import CASTS, TYPES, applied, choice
+from ..triton.patterns import BESIDE_ONE
 
 PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing follows."""\n    return value'
 

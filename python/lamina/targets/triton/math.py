@@ -3,7 +3,7 @@
 from lamina.passes.polynomials.error_function import LARGE, SMALL
 from lamina.passes.polynomials.hyperbolic import TANH
 
-from .triton_ops import applied
+from .ops import applied
 
 _JOINED = tuple(
     f"arith.{op}" for op in "addf mulf maximumf minimumf maxnumf minnumf addi muli maxsi minsi maxui minui andi ori xori".split()

@@ -2,7 +2,7 @@
 
 from torch_mlir import ir
 
-from .triton_lanes import Lanes
+from .lanes import Lanes
 
 
 class BlockMemory(Lanes):

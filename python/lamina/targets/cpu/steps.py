@@ -2,7 +2,7 @@
 
 from lamina.core.target import Target
 
-from .steps import Steps, options
+from ..steps import Steps, options
 
 
 def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:

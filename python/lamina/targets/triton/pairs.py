@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from .triton_memory import DIMENSIONS, INDENT, Memory, Tile
+from .memory import DIMENSIONS, INDENT, Memory, Tile
 
 FARTHEST = 1 << 40  # bytes that a descriptor steps, at least
 

@@ -5,10 +5,10 @@ from torch_mlir import ir
 from lamina.passes.distribution.reductions import COMBINE
 from lamina.passes.reading import neutral
 
-from .triton_lanes import Lanes
-from .triton_math import joining
-from .triton_ops import applied
-from .triton_printer import literal
+from .lanes import Lanes
+from .math import joining
+from .ops import applied
+from .printer import literal
 
 
 class Reductions(Lanes):

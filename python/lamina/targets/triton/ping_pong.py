@@ -15,11 +15,11 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES
 
-from .triton_math import FUNCTIONS
-from .triton_memory import INDENT, Tile
-from .triton_ops import TYPES
-from .triton_pairs import alike
-from .triton_printer import Printed, Printer, config_of
+from .math import FUNCTIONS
+from .memory import INDENT, Tile
+from .ops import TYPES
+from .pairs import alike
+from .printer import Printed, Printer, config_of
 
 IMPORTS = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -15,7 +15,7 @@ from lamina.passes.grouped_products import GROUPED
 from lamina.passes.mask_operands import BLOCKS, BOUNDS
 from lamina.schedules.attention import Forward, Specialised, Split, read
 
-from .triton_stages import has_gluon
+from ..triton.stages import has_gluon
 
 SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
 _LEAST = 16  # rows and columns of what tensor cores multiply
@@ -24,9 +24,11 @@ _UNSPECIALISED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "D
 
 
 def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
-    """The program with attention and products of groups of ours as calls of kernels (see targets/triton_user.py), and these, by
-    key."""
-    from . import attention_backward, grouped_products  # which take much of this module
+    """The program with attention and products of groups as calls of kernels (see kernel_calls/user.py), and these, by key."""
+    from . import (
+        attention_backward,
+        grouped_products,  # which take much of this module
+    )
 
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
     made |= {GROUPED: grouped_products.grouped, SPECIALISED: lambda call: _specialised(call, gpu)}

@@ -6,9 +6,9 @@ from torch_mlir import ir
 
 from lamina.passes.index_ranges import GROWS, Ranges
 
-from .triton_memory import INDENT, WIDE
-from .triton_ops import CASTS, TYPES
-from .triton_printer import Printer
+from .memory import INDENT, WIDE
+from .ops import CASTS, TYPES
+from .printer import Printer
 
 WIDEN = ".to(tl.int64)"
 _TYPED = {*CASTS, "arith.bitcast", "arith.shrui", "math.copysign"}

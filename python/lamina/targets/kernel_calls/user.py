@@ -20,12 +20,12 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
 from lamina.core.program_needs import fixed
 
+from ..triton.compiler import Awaited, Compiled, define, renamed
+from ..triton.printer import HEADER
+from ..triton.stages import ALIGNED, to_ptx
 from . import attention
-from .cuda_user import compile_cuda
-from .triton import Awaited, Compiled, define, renamed
-from .triton_hooks import function_of
-from .triton_printer import HEADER
-from .triton_stages import ALIGNED, to_ptx
+from .cuda import compile_cuda
+from .hooks import function_of
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
 REASON = "custom"  # of calls that stand for Triton kernels: of users, and for attention

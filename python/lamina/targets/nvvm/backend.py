@@ -1,10 +1,10 @@
 """The NVIDIA target: tile programs -> one thread's code -> NVVM -> LLVM IR -> PTX -> cubin, on a machine that needs no GPU.
 
-    triton_text, triton                                          programs that lamina-tile has made for Triton, to PTX
+    targets/triton                                               programs that lamina-tile has made for Triton, to PTX
     lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm     ours, for the rest
     lowering_pipeline()                                          upstream, to the nvvm and llvm dialects
     translate, llvm_text                                         LLVM 24's text to LLVM 22's
-    nvvm_llvm                                                    llvmlite: optimise, PTX
+    codegen                                                      llvmlite: optimise, PTX
     ptx                                                          ptxas
 
 Kernels go down in a few parts, each to a cubin of its own: while MLIR lowers one part, LLVM and ptxas work on those before it, and
@@ -29,11 +29,14 @@ from lamina.passes.gpu import indices
 from lamina.passes.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.registry import load
 
-from . import llvm_text, nvvm_llvm, triton, triton_text
-from .base import Artifact, Backend
-from .clock import Clock
-from .nvvm_check import check_converted
-from .nvvm_module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
+from .. import llvm_text
+from ..base import Artifact, Backend
+from ..clock import Clock
+from ..triton import compiler as triton
+from ..triton import text as triton_text
+from . import codegen
+from .check import check_converted
+from .module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
 from .ptx import PtxError, Resources, assemble, disassemble
 
 TMA = 90  # from here on chips have a tensor memory accelerator
@@ -196,10 +199,10 @@ class NvvmBackend(Backend):
     def to_ptx(self, llvm: str) -> str:
         """PTX from LLVM 24's text."""
         text = llvm_text.convert(llvm)
-        target = nvvm_llvm.machine(self.gpu)
-        parsed = nvvm_llvm.parse(text, target)
-        nvvm_llvm.optimise(parsed, target)
-        return nvvm_llvm.emit(parsed, target)
+        target = codegen.machine(self.gpu)
+        parsed = codegen.parse(text, target)
+        codegen.optimise(parsed, target)
+        return codegen.emit(parsed, target)
 
     def _done(self, job: "Future[Made]", parts: Sequence[ir.Module]) -> "Made":
         """What a job made; what ptxas refuses stays in a file, with the kernel's lines in the model."""

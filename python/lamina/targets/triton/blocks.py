@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from torch_mlir import ir
 
-from .triton_block_memory import BlockMemory
-from .triton_lanes import WIDEN
-from .triton_memory import INDENT
-from .triton_printer import Printed
-from .triton_reductions import Reductions
+from .block_memory import BlockMemory
+from .lanes import WIDEN
+from .memory import INDENT
+from .printer import Printed
+from .reductions import Reductions
 
 _PART = "tile.part"
 _SILENT = {_PART, "memref.alloca", "memref.prefetch"}

@@ -23,9 +23,9 @@ from lamina.passes.expand_math import ExpandMath
 from lamina.passes.locations import where
 from lamina.passes.tile_to_cpu import CHECKS, TileToCpu
 
-from . import llvm_text
-from .base import Artifact, Backend
-from .clock import Clock
+from .. import llvm_text
+from ..base import Artifact, Backend
+from ..clock import Clock
 
 
 def lowering_pipeline() -> str:

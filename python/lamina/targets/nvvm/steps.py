@@ -2,7 +2,7 @@
 
 from lamina.core.target import Target
 
-from .steps import Steps, options
+from ..steps import Steps, options
 
 # cuDNN's tensor cores want channels last.
 _LAYOUT = "lamina-layout{types=f16,bf16,tf32 packed=false grouped=false transposed=true gradients=true copied=true}"

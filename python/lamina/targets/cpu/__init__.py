@@ -1,0 +1,1 @@
+"""Processors: tile programs -> LLVM -> an object file."""

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: tile programs -> threads -> NVVM -> PTX -> cubins."""

@@ -1,0 +1,1 @@
+"""Triton as a way down: tile programs -> Triton's text -> PTX."""
