@@ -24,9 +24,12 @@ class Distribute(Pass):
 
         %x = vector.transfer_read %m[%i], %z : memref<65536xf32>, vector<1024xf32>     {tile.threads = 128, tile.vec = 4}
      -> %x0 = vector.load %m[%i + %t * 4] : vector<4xf32> ; %x1 = vector.load %m[%i + %t * 4 + 512] : vector<4xf32>
+
+    lanes  threads that run in step and exchange values by shuffles: 32 on NVIDIA's GPUs
     """
 
     name: ClassVar[str] = "lamina-distribute"
+    lanes: int = 32
 
     def run(self, module: ir.Module) -> None:
         found = [o.operation for o in module.body.operations if "tile.threads" in o.operation.attributes]
@@ -38,12 +41,12 @@ class Distribute(Pass):
         body = target.regions[0].blocks.append()
         for tile in found:
             with tile.location, ir.InsertionPoint(body):
-                _kernel(tile)
+                _kernel(tile, self.lanes)
             tile.erase()
 
 
-def _kernel(tile: ir.Operation) -> None:
-    shape = Shape.of(tile)
+def _kernel(tile: ir.Operation, lanes: int) -> None:
+    shape = Shape.of(tile, lanes)
     type_ = ir.TypeAttr(tile.attributes["function_type"])
     arguments = ir.FunctionType(type_.value).inputs
     grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
@@ -62,7 +65,7 @@ def _kernel(tile: ir.Operation) -> None:
         },
     )  # fmt: skip
     entry = new.regions[0].blocks.append(*arguments)
-    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, fill(tile, entry))
+    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, fill(tile, entry, lanes))
     with ir.InsertionPoint(entry):
         ir.Operation.create("gpu.return")
 

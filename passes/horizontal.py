@@ -49,7 +49,7 @@ class Horizontal(Pass):
         program = next((op.operation for op in module.body.operations if op.operation.name == "plan.program"), None)
         if program is None:
             return
-        steps, kernels = Steps.of(program), kernels_of(module, gpu)
+        steps, kernels = Steps.of(program), kernels_of(module, self.target)
         before = ir.IntegerAttr(program.attributes["arena_bytes"]).value
         for window in WINDOWS:
             bundles = ordered(steps.all, kernels, gpu, window)

@@ -7,8 +7,9 @@ from functools import cached_property
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 
-from .distribution.threads import WARP, Shape
+from .distribution.threads import Shape
 from .schedule import bits
 
 LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
@@ -31,13 +32,13 @@ class Kernel:
     alone    why it is never joined, or ""
     """
 
-    def __init__(self, function: ir.Operation, gpu: Gpu) -> None:
+    def __init__(self, function: ir.Operation, gpu: Gpu, lanes: int) -> None:
         self.function, self.gpu = function, gpu
         self.name: str = ir.StringAttr(function.attributes["sym_name"]).value
         if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
             self.alone = "it is not spread over threads by lamina-distribute"
             return
-        self.shape = Shape.of(function)
+        self.shape = Shape.of(function, lanes)
         self.grid = _int(function, "tile.grid")
         self.cta = self.shape.cta
         self.seconds = max(_int(function, "tile.bytes") / gpu.bandwidth, _int(function, "tile.flops") / gpu.peak("f32"))
@@ -57,7 +58,7 @@ class Kernel:
     @property
     def packs(self) -> bool:
         """Whether any number of its programs may share a CTA: they do not wait for each other at barriers."""
-        return self.shape.teams == 1 and (self.shape.threads <= WARP or not self.size[2])
+        return self.shape.teams == 1 and (self.shape.threads <= self.shape.warp or not self.size[2])
 
     def within(self, cta: int) -> Shape:
         """Its shape in CTAs of so many threads."""
@@ -93,10 +94,10 @@ class Kernel:
         return max(min(THREADS // cta, self.gpu.registers // (registers * cta)), 1) * cta
 
 
-def kernels_of(module: ir.Module, gpu: Gpu) -> dict[str, Kernel]:
+def kernels_of(module: ir.Module, target: Target) -> dict[str, Kernel]:
     """The tile programs of a module, by name."""
     found = [op.operation for op in module.body.operations if "tile.grid" in op.operation.attributes]
-    return {k.name: k for k in (Kernel(f, gpu) for f in found)}
+    return {k.name: k for k in (Kernel(f, target.gpu, target.lanes) for f in found)}
 
 
 class Bundle:

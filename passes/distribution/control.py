@@ -9,7 +9,7 @@ from torch_mlir.dialects import memref, scf
 
 from ..squares_shared import SHARED
 from .divisors import constant
-from .threads import WARP, Shape, barrier
+from .threads import Shape, barrier
 from .values import Spread, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ def combine(k: "Kernel", op: ir.Operation) -> None:
 
 def _teams_of_warp(shape: Shape) -> int:
     """How many teams a warp has, where all warps have as many whole ones; otherwise 1."""
-    inside = WARP // shape.threads if WARP % shape.threads == 0 else 1
+    inside = shape.warp // shape.threads if shape.warp % shape.threads == 0 else 1
     return inside if shape.teams % inside == 0 else 1
 
 
 def _among_teams(k: "Kernel", value: ir.Value, join: Join) -> ir.Value:
     """A value of each team of a warp, joined in pairs, pairs of pairs, ...: every lane has the total of its place in a team."""
-    step = WARP // 2
+    step = k.shape.warp // 2
     while step >= k.shape.threads:
         value = join(value, k.exchange.from_lane(value, step))
         step //= 2

@@ -6,7 +6,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from .cluster import send, synchronize, wait
-from .threads import WARP, Indices, Shape, barrier
+from .threads import Indices, Shape, barrier
 
 
 class Exchange:
@@ -30,8 +30,8 @@ class Exchange:
 
     def among_warps(self, values: list[ir.Value]) -> list[ir.Value]:
         """Each warp's values, which all its threads hold: lane l gets those of warp l % warps."""
-        at, warps = self.at, self.shape.threads // WARP
-        lane, warp = at.modulo(self.thread, WARP), at.over(self.thread, WARP)
+        at, warps = self.at, self.shape.threads // self.shape.warp
+        lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(warps, v.type) for v in stored]
         if self.repeated:
@@ -87,7 +87,7 @@ class Exchange:
             return moved if not isinstance(type_, ir.FloatType) else arith.bitcast(type_, moved)
         yes = ir.IntegerType.get_signless(1)
         return ir.Operation.create(
-            "gpu.shuffle", results=[type_, yes], operands=[value, self.at.i32(step), self.at.i32(WARP)],
+            "gpu.shuffle", results=[type_, yes], operands=[value, self.at.i32(step), self.at.i32(self.shape.warp)],
             attributes={"mode": ir.Attribute.parse("#gpu<shuffle_mode xor>")},
         ).results[0]  # fmt: skip
 

@@ -31,10 +31,10 @@ class Kernel:
     """
 
     def __init__(
-        self, tile: ir.Operation, entry: ir.Block, workgroup: Workgroup, part: ir.Operation | None = None, first: int = 0
+        self, tile: ir.Operation, entry: ir.Block, workgroup: Workgroup, warp: int, part: ir.Operation | None = None, first: int = 0
     ) -> None:
         source = part or tile
-        self.shape, self.entry, self.first = Shape.of(source), entry, first
+        self.shape, self.entry, self.first = Shape.of(source, warp), entry, first
         self.name = ir.StringAttr(tile.attributes["sym_name"]).value
         self.held: dict[ir.Value, Held] = {}
         self.divisors = Divisors()

@@ -12,7 +12,6 @@ from torch_mlir.dialects import arith, vector
 
 from .exchange import Exchange
 from .reductions import combine, own, tree
-from .threads import WARP
 from .values import Spread, per_part, together, vector_type
 
 if TYPE_CHECKING:
@@ -37,10 +36,10 @@ def finish(k: "Kernel", op: ir.Operation) -> None:
     largest, total = (vector.extract(k.spread(v).parts[0], dynamic_position=[], static_position=[0]) for v in op.operands)
     exchange, shape, own_largest = k.exchange, k.shape, largest
     exchange.repeated = k.depth > 0
-    largest, total = _of_lanes(exchange, largest, total, min(shape.threads, WARP))
-    if shape.threads > WARP:
+    largest, total = _of_lanes(exchange, largest, total, min(shape.threads, shape.warp))
+    if shape.threads > shape.warp:
         largest, total = exchange.among_warps([largest, total])
-        largest, total = _of_lanes(exchange, largest, total, shape.threads // WARP)
+        largest, total = _of_lanes(exchange, largest, total, shape.threads // shape.warp)
     if shape.cluster > 1:
         every_largest, every_total = exchange.among_ctas([largest, total])
         largest = tree(every_largest, _max)

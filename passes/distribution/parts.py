@@ -19,39 +19,41 @@ class _Part:
     first: int  # CTA
 
 
-def fill(tile: ir.Operation, entry: ir.Block) -> int:
+def fill(tile: ir.Operation, entry: ir.Block, warp: int) -> int:
     """The code of one thread of a tile function in a gpu.func's entry block; how many buffers of shared memory it takes."""
     workgroup = Workgroup(entry)
-    parts = _parts(tile)
+    parts = _parts(tile, warp)
     with ir.InsertionPoint(entry):
         if "tile.dependent" in tile.attributes:
             after_the_work_before()
         if parts:
-            _choose(tile, parts, entry, workgroup, Indices(entry), block_id())
+            _choose(tile, parts, entry, workgroup, warp, Indices(entry), block_id())
         else:
-            Kernel(tile, entry, workgroup).emit()
+            Kernel(tile, entry, workgroup, warp).emit()
     return len(workgroup.buffers)
 
 
-def _parts(tile: ir.Operation) -> list[_Part]:
+def _parts(tile: ir.Operation, warp: int) -> list[_Part]:
     parts, first = [], 0
     for op in tile.regions[0].blocks[0].operations:
         if op.operation.name == PART:
             parts.append(_Part(op.operation, first))
-            first += Shape.of(op.operation).ctas(ir.IntegerAttr(op.attributes["tile.grid"]).value)
+            first += Shape.of(op.operation, warp).ctas(ir.IntegerAttr(op.attributes["tile.grid"]).value)
     return parts
 
 
-def _choose(tile: ir.Operation, parts: Sequence[_Part], entry: ir.Block, workgroup: Workgroup, at: Indices, cta: ir.Value) -> None:
+def _choose(
+    tile: ir.Operation, parts: Sequence[_Part], entry: ir.Block, workgroup: Workgroup, warp: int, at: Indices, cta: ir.Value
+) -> None:
     """The part that a CTA belongs to, found by halves. All its threads take the same way, so that barriers may stand in it."""
     if len(parts) == 1:
         workgroup.next_part()
         with parts[0].op.location:
-            Kernel(tile, entry, workgroup, parts[0].op, parts[0].first).emit()
+            Kernel(tile, entry, workgroup, warp, parts[0].op, parts[0].first).emit()
         return
     half = len(parts) // 2
     branch = ir.Operation.create("scf.if", operands=[at.below(cta, parts[half].first)], regions=2)
     for region, some in zip(branch.regions, (parts[:half], parts[half:]), strict=True):
         with ir.InsertionPoint(region.blocks.append()):
-            _choose(tile, some, entry, workgroup, at, cta)
+            _choose(tile, some, entry, workgroup, warp, at, cta)
             ir.Operation.create("scf.yield")

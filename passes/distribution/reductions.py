@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from .exchange import Exchange
-from .threads import WARP
 from .values import Spread, elements
 
 COMBINE = {
@@ -55,10 +54,10 @@ def own(block: Spread, join: Combine) -> ir.Value:
 def reduce(wanted: list[Reduction], exchange: Exchange) -> list[ir.Value]:
     """The totals, known to every thread of the program."""
     shape = exchange.shape
-    values = [exchange.among_lanes(own(r.block, r.combine), r.combine, min(shape.threads, WARP)) for r in wanted]
-    if shape.threads > WARP:
+    values = [exchange.among_lanes(own(r.block, r.combine), r.combine, min(shape.threads, shape.warp)) for r in wanted]
+    if shape.threads > shape.warp:
         seen = exchange.among_warps(values)
-        values = [exchange.among_lanes(v, r.combine, shape.threads // WARP) for r, v in zip(wanted, seen, strict=True)]
+        values = [exchange.among_lanes(v, r.combine, shape.threads // shape.warp) for r, v in zip(wanted, seen, strict=True)]
     if shape.cluster > 1:
         values = [tree(v, r.combine) for r, v in zip(wanted, exchange.among_ctas(values), strict=True)]
     return values

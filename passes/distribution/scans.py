@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from ..reading import neutral
-from .threads import WARP, barrier
+from .threads import barrier
 from .values import Spread, elements, together
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _prefixes(values: list[ir.Value], join: Join) -> list[ir.Value]:
 def _among_lanes(k: "Kernel", own: ir.Value, none: ir.Value, join: Join) -> tuple[ir.Value, ir.Value]:
     """What the lanes of a warp before this one have, and what all have."""
     before, total, step = none, own, 1
-    while step < min(k.shape.threads, WARP):
+    while step < min(k.shape.threads, k.shape.warp):
         other = k.exchange.from_lane(total, step)
         upper = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(k.thread, k.at.number(step)), k.at.number(0))
         before = arith.select(upper, join(other, before), before)
@@ -59,13 +59,13 @@ def _among_lanes(k: "Kernel", own: ir.Value, none: ir.Value, join: Join) -> tupl
 
 def _among_warps(k: "Kernel", totals: list[ir.Value], carry: ir.Value, join: Join) -> tuple[list[ir.Value], ir.Value]:
     """What comes before this warp's part of each access, and what comes after all."""
-    at, warps, starts = k.at, max(k.shape.threads // WARP, 1), []
+    at, warps, starts = k.at, max(k.shape.threads // k.shape.warp, 1), []
     if warps == 1:
         for total in totals:
             starts.append(carry)
             carry = join(carry, total)
         return starts, carry
-    lane, warp = at.modulo(k.thread, WARP), at.over(k.thread, WARP)
+    lane, warp = at.modulo(k.thread, k.shape.warp), at.over(k.thread, k.shape.warp)
     slots = k.shared(warps * len(totals), carry.type)
     if k.depth:
         barrier()

@@ -10,7 +10,6 @@ from lamina.core.errors import CompileError
 from ..index_ranges import Ranges
 from ..locations import where
 
-WARP = 32
 MOST_THREADS = 1024  # of a CTA
 MOST_CTAS = 16  # of a cluster
 MOST_EACH = 4096  # elements of a block that a thread has
@@ -20,7 +19,10 @@ _REMEDY = "lamina-tile for a GPU says how its programs are spread"
 @dataclass(frozen=True)
 class Shape:
     """How a program is spread, from the attributes of its function: lane l is element l % vec of access l // (threads * vec) of
-    thread l // vec % threads; in a cluster, each CTA has the `chunks` accesses after those of the one before."""
+    thread l // vec % threads; in a cluster, each CTA has the `chunks` accesses after those of the one before.
+
+    warp  threads that run in step, and exchange values by shuffles
+    """
 
     threads: int
     vec: int
@@ -28,21 +30,24 @@ class Shape:
     pack: int
     teams: int
     cluster: int
+    warp: int
 
     @staticmethod
-    def of(function: ir.Operation) -> "Shape":
+    def of(function: ir.Operation, warp: int) -> "Shape":
         def number(name: str) -> int:
             key = f"tile.{name}"
             if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
                 raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)
             return int(ir.IntegerAttr(function.attributes[key]).value)
 
-        shape = Shape(*(number(n) for n in ("threads", "vec", "chunks", "pack", "teams", "cluster")))
+        threads, vec, chunks, pack, teams, cluster = map(number, ("threads", "vec", "chunks", "pack", "teams", "cluster"))
+        shape = Shape(threads, vec, chunks, pack, teams, cluster, warp)
         if (
             min(vars(shape).values()) < 1
             or shape.cta > MOST_THREADS
             or shape.cluster > MOST_CTAS
             or shape.vec * shape.chunks > MOST_EACH
+            or (threads > warp and threads % warp)
         ):
             raise CompileError(f"no GPU runs a program that is spread so: {shape}", where=where(function.location), remedy=_REMEDY)
         return shape

@@ -25,7 +25,7 @@ from lamina.frontend.normalise import normalise
 from lamina.passes.emit_program import program_from
 from lamina.passes.pipeline import run
 from lamina.targets.levels import pipeline
-from lamina.targets.triton.compiler.printer import Printed
+from lamina.targets.triton.printer import Printed
 
 TARGET = "nvvm:sm_90a"
 FLOAT8 = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}  # whose bits memory has
@@ -47,7 +47,7 @@ def tiled(
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
     graph = normalise(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))
-    choose = f"lamina-choose{{schedule='{products}'}}" if products else "lamina-choose"
+    choose = f"lamina-choose{{target={TARGET} schedule='{products}'}}" if products else "lamina-choose"
     run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-choose{{target={TARGET}}}", choose), module)
     if last:
         run(f"builtin.module({last})", module)
@@ -57,15 +57,18 @@ def tiled(
     return module, program
 
 
-def distributed(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> tuple[ir.Module, Program]:
+def distributed(
+    fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, lanes: int = 32
+) -> tuple[ir.Module, Program]:
     """The same, the kernels as the code of one thread."""
     module, program = tiled(fn, inputs, options)
-    distribute(module)
+    distribute(module, lanes)
     return module, program
 
 
-def distribute(module: ir.Module) -> None:
-    run("builtin.module(lamina-expand-math{target=nvvm},lamina-distribute,lamina-expand-math{target=nvvm})", module)
+def distribute(module: ir.Module, lanes: int = 32) -> None:
+    spread = f"lamina-distribute{{lanes={lanes}}}"
+    run(f"builtin.module(lamina-expand-math{{target=nvvm}},{spread},lamina-expand-math{{target=nvvm}})", module)
     module.operation.verify()
 
 
@@ -87,10 +90,10 @@ def as_stored(arguments: Sequence[tuple[str, int]], arrays: Sequence[np.ndarray]
 
 class Simulated:
     """Runs the steps of a program one after the other: kernels in the simulator, calls by torch on the CPU. `results` are what each
-    launch did."""
+    launch did. lanes: threads that run in step."""
 
-    def __init__(self, module: ir.Module, program: Program, printed: Sequence[Printed] = ()) -> None:
-        self.module, self.program = module, program
+    def __init__(self, module: ir.Module, program: Program, printed: Sequence[Printed] = (), lanes: int = 32) -> None:
+        self.module, self.program, self.lanes = module, program, lanes
         self.printed = {kernel.name: kernel for kernel in printed}
         self.results: list[Result] = []
 
@@ -110,7 +113,8 @@ class Simulated:
                 interpret(kernel, step.grid, stored)
             return
         grid = step.grid // step.cluster
-        self.results.append(simulate(self.module, step.kernel, arrays, grid, block=step.threads, cluster=step.cluster))
+        how = {"block": step.threads, "cluster": step.cluster, "wave": self.lanes}
+        self.results.append(simulate(self.module, step.kernel, arrays, grid, **how))
 
     def _call(self, step: Call, memory: list[np.ndarray]) -> None:
         def value(arg: Arg) -> Any:

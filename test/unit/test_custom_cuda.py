@@ -22,7 +22,7 @@ from lamina.frontend.levels import emit
 from lamina.targets.kernel_calls import nvrtc
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.kernel_calls.ptx_parameters import bind, most_threads, parameters
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="nvidia-cuda-nvrtc is not installed")
 SCALED_ADD = r"""

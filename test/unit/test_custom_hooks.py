@@ -22,7 +22,7 @@ from lamina.core.options import Options
 from lamina.frontend import stages
 from lamina.frontend.levels import emit
 from lamina.targets.kernel_calls.user import compile_user
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 from lamina.tune.user_kernels import question_of
 
 

@@ -24,7 +24,7 @@ from lamina.passes.product_groups import CHOICE, calls
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton.compiler import join
 from lamina.tune import products
 from lamina.tune.cut import Built, Cut, random_inputs

@@ -6,6 +6,7 @@ import pytest
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.passes.horizontal_arena import Packed, pack
 from lamina.passes.horizontal_cost import kernels_of
@@ -81,7 +82,7 @@ def runs_as_before(steps: Steps, bundles: list[list[int]], packed: Packed) -> No
 
 def order(parsed: ir.Module, window: int) -> tuple[Steps, list[list[int]]]:
     steps = Steps.of(next(op.operation for op in parsed.body.operations if op.operation.name == "plan.program"))
-    kernels = kernels_of(parsed, GPU)
+    kernels = kernels_of(parsed, Target("nvvm", GPU))
     for kernel in kernels.values():  # their bodies are not here
         kernel.size, kernel.registers = (10, 0, kernel.name != "small"), 32
     return steps, ordered(steps.all, kernels, GPU, window)

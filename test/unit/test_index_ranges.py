@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lamina.passes.by_name import by_name
 from lamina.passes.gpu import indices
 from lamina.passes.index_ranges import Ranges
-from lamina.targets.nvvm.backend.module import device_module
+from lamina.targets.nvvm.module import device_module
 from lamina.targets.triton import text as triton_text
 
 CASES: dict[str, tuple[str, tuple[float, float]]] = {

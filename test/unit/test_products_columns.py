@@ -20,7 +20,7 @@ from lamina.passes.product_groups import bundles, joined
 from lamina.passes.reading import shape_of
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

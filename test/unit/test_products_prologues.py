@@ -15,7 +15,7 @@ from lamina.core.gpu import Gpu
 from lamina.passes.choose import kernels_of
 from lamina.passes.product_groups import bundles
 from lamina.passes.prologues import feeding
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 from lamina.tune.cut import Cut

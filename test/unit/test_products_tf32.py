@@ -14,7 +14,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.frontend.destination import destination
 from lamina.schedules.product_cost import Work, candidates, unmeasured
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

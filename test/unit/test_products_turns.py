@@ -18,10 +18,10 @@ from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates, our_seconds
-from lamina.targets.nvvm.backend.ptx import assemble
+from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, for_gpu, join
-from lamina.targets.triton.compiler.printer import Printed
+from lamina.targets.triton.printer import Printed
 
 TURNS = Config(128, 128, 64, 4, 5, 8, 1, turns=1)
 PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 turns=1}"

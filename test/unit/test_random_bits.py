@@ -32,7 +32,7 @@ from lamina.runtime.loader import Code
 from lamina.targets.cpu.backend import CpuBackend
 from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.backend import NvvmBackend
-from lamina.targets.nvvm.backend.ptx import disassemble
+from lamina.targets.nvvm.ptx import disassemble
 
 STRICT = Options(strict=True, cache=False)
 ONES = 0xFFFFFFFF

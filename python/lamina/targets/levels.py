@@ -13,8 +13,7 @@ The last way is the target's own (its lowering pipeline) and not here.
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 
-from .cpu import steps as cpu_steps
-from .nvvm import steps as nvvm_steps
+from . import registry
 from .steps import options
 
 # torchdynamo-export-to-torch-backend-pipeline, then torch-backend-to-linalg-on-tensors-backend-pipeline spelled out (torch-mlir,
@@ -27,7 +26,6 @@ TORCH_TO_LINALG = (
     "func.func(canonicalize,torch-finalizing-backend-type-conversion)"
 )
 LEVELS = ("torch", "linalg", "graph", "plan", "tile")
-_STEPS = {"cpu": cpu_steps.steps, "nvvm": nvvm_steps.steps}
 
 
 def pipeline(
@@ -49,7 +47,7 @@ def pipeline(
         if level not in LEVELS:
             raise CompileError(f"no level is called {level!r}", remedy=f"levels: {', '.join(LEVELS)}")
     goal = Target.parse(target)
-    steps = _STEPS[goal.kind](goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
+    steps = registry.steps(goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
     graph = (
         "lamina-random-bits",
         "lamina-demote-f64",

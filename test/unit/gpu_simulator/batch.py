@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 import numpy as np
 from torch_mlir import ir
 
-from .traffic import WARP
-
 Array = np.ndarray
 _RELAXED, _ARRIVED = 1, 2
 
@@ -25,17 +23,19 @@ class Batch:
     cta, thread      of every lane; CTAs counted over the launch
     local            the lane's CTA, counted within the batch
     who              a number for the thread, unique in the launch
+    wave, warp       how many threads run in step, and which of these groups the lane belongs to
     env              the values, by slot
     pointed          buffers that pointers were taken to
     """
 
-    def __init__(self, kernel: str, first: int, ctas: int, threads: int, cluster: int, grid: int, slots: int) -> None:
+    def __init__(self, kernel: str, first: int, ctas: int, threads: int, cluster: int, grid: int, slots: int, wave: int) -> None:
         self.kernel, self.threads, self.cluster, self.grid, self.ctas = kernel, threads, cluster, grid, ctas
         self.size = ctas * threads
         self.who = np.arange(first * threads, first * threads + self.size)
         self.cta, self.thread = np.divmod(self.who, threads)
         self.local = self.cta - first
-        self.warp = self.cta * -(-threads // WARP) + self.thread // WARP
+        self.wave = wave
+        self.warp = self.cta * -(-threads // wave) + self.thread // wave
         self.env: list[Any] = [None] * slots
         self.mask = np.ones(self.size, bool)
         self.lanes = np.arange(self.size)

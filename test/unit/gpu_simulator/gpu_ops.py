@@ -6,7 +6,6 @@ import numpy as np
 from torch_mlir import ir
 
 from .batch import Array, Batch
-from .traffic import WARP
 
 
 def _dimension(op: ir.Operation) -> str:
@@ -30,9 +29,9 @@ def _shuffle(op: ir.Operation) -> Callable:
     def run(batch: Batch, value: Array, offset: Array, width: Array) -> tuple[Array, Array]:
         batch.whole_warps(op)
         widths = np.unique(batch.active(width))
-        if len(widths) != 1 or widths[0] not in (1, 2, 4, 8, 16, 32):
+        if len(widths) != 1 or widths[0] not in (1, 2, 4, 8, 16, 32, 64) or widths[0] > batch.wave:
             batch.fault(op, batch.lanes[0], f"a shuffle's width is one power of two, not {widths}")
-        lane, n = batch.thread % WARP, int(widths[0])
+        lane, n = batch.thread % batch.wave, int(widths[0])
         by = batch.wide(offset).astype(np.int64)
         source = {"xor": lane ^ by, "up": lane - by, "down": lane + by, "idx": lane // n * n + by}[mode]
         valid = (source >= 0) & (source // n == lane // n)
@@ -60,7 +59,7 @@ def _number(of: Callable[[Batch], Array | int], dtype: type = np.int64) -> Calla
 
 _REGISTERS: dict[str, Callable[[Batch], Array | int]] = {
     "tid.x": lambda b: b.thread, "ntid.x": lambda b: b.threads, "ctaid.x": lambda b: b.cta, "nctaid.x": lambda b: b.grid,
-    "laneid": lambda b: b.thread % WARP, "warpid": lambda b: b.thread // WARP, "clusterid.x": lambda b: b.cta // b.cluster,
+    "laneid": lambda b: b.thread % b.wave, "warpid": lambda b: b.thread // b.wave, "clusterid.x": lambda b: b.cta // b.cluster,
     "cluster.ctarank": lambda b: b.cta % b.cluster, "cluster.ctaid.x": lambda b: b.cta % b.cluster,
     "cluster.nctarank": lambda b: b.cluster, "cluster.nctaid.x": lambda b: b.cluster,
 }  # fmt: skip
@@ -87,8 +86,8 @@ GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.global_id": _id(lambda b: b.who, 0),
     "gpu.cluster_id": _id(lambda b: b.cta // b.cluster, 0), "gpu.cluster_block_id": _id(lambda b: b.cta % b.cluster, 0),
     "gpu.cluster_dim_blocks": _id(lambda b: b.cluster, 1), "gpu.cluster_dim": _id(lambda b: b.grid // b.cluster, 1),
-    "gpu.lane_id": _number(lambda b: b.thread % WARP), "gpu.subgroup_id": _number(lambda b: b.thread // WARP),
-    "gpu.subgroup_size": _number(lambda b: WARP), "gpu.shuffle": _shuffle, "gpu.barrier": _barrier, "nvvm.barrier": _barrier,
+    "gpu.lane_id": _number(lambda b: b.thread % b.wave), "gpu.subgroup_id": _number(lambda b: b.thread // b.wave),
+    "gpu.subgroup_size": _number(lambda b: b.wave), "gpu.shuffle": _shuffle, "gpu.barrier": _barrier, "nvvm.barrier": _barrier,
     "llvm.intr.trap": _trap, "cf.assert": _assert,
     "nvvm.griddepcontrol": lambda op: lambda batch: None,  # launches run one after the other here
     "nvvm.cluster.arrive": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=False),

@@ -43,6 +43,7 @@ def simulate(
     cluster: int | None = None,
     outputs: Sequence[int] | None = None,
     align: int | Sequence[int] | None = None,
+    wave: int = 32,
 ) -> Result:
     """Runs `kernel` of the gpu.module of `module`, writing into the arrays.
 
@@ -53,6 +54,7 @@ def simulate(
     pack       programs of a CTA
     cluster    CTAs of a cluster; by default the kernel's known_cluster_size or nvvm.cluster_dim, or 1
     outputs    the arguments of which every element must be written; by default as many of the last as the kernel's tile.outputs
+    wave       threads that run in step
     align      bytes of which the arrays' addresses are multiples, of all or of each; by default the kernel's tile.align, or 16
 
     Raises Fault for: an access out of bounds of its memref (not only of its array) or against its alignment; two threads that
@@ -81,7 +83,7 @@ def simulate(
     together = max(1, _LANES // (threads * cluster)) * cluster
     with np.errstate(all="ignore"):
         for first in range(0, ctas, together):
-            batch = Batch(kernel, first, min(together, ctas - first), threads, cluster, ctas, len(decoder.slots))
+            batch = Batch(kernel, first, min(together, ctas - first), threads, cluster, ctas, len(decoder.slots), wave)
             body.run(batch, *values, *[_shared(i, t, batch.ctas) for i, t in enumerate(types[count:])])
             batch.clusters.finish(end)
     written = [v.buffer.words.writer >= 0 if isinstance(v, View) else np.zeros(0, bool) for v in values]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 SECTOR = 32  # bytes: the unit of traffic between L2 and the SMs
-WARP = 32  # threads
 
 
 @dataclass

@@ -175,7 +175,7 @@ class NvvmBackend(Backend):
         distribution has brought (exponentials that rescale online sums)."""
         expand = ("lamina-expand-math", {"target": "nvvm"})
         with module.context, ir.Location.unknown():
-            for name, options in (expand, ("lamina-distribute", {}), expand):
+            for name, options in (expand, ("lamina-distribute", {"lanes": self.target.lanes}), expand):
                 with clock.stage(name):
                     load(name)(**options).run(module)
 

@@ -1,0 +1,45 @@
+"""Which targets there are: for each kind, what says its passes, and what compiles for it."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from lamina.core.target import Kind, Target
+
+from .base import Backend
+from .steps import Steps
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Names a target's parts as "module:name", which are imported when they are asked for: LLVM and MLIR take a while.
+
+    steps    the function that returns its Steps
+    backend  the Backend's class
+    """
+
+    steps: str
+    backend: str
+
+
+TARGETS: dict[Kind, Entry] = {
+    "cpu": Entry("lamina.targets.cpu.steps:steps", "lamina.targets.cpu.backend:CpuBackend"),
+    "nvvm": Entry("lamina.targets.nvvm.steps:steps", "lamina.targets.nvvm.backend:NvvmBackend"),
+}
+
+
+def backend(target: Target) -> Backend:
+    """Returns what compiles for a target."""
+    made: Backend = _load(TARGETS[target.kind].backend)(target)
+    return made
+
+
+def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:
+    """Returns the passes in which a target differs from others, under two of lamina.Options."""
+    found: Steps = _load(TARGETS[target.kind].steps)(target, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
+    return found
+
+
+def _load(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(module), name)
