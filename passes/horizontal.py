@@ -1,7 +1,7 @@
 """lamina-horizontal: small kernels that do not wait for each other become one launch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
@@ -42,7 +42,7 @@ class Horizontal(Pass):
     """
 
     name: ClassVar[str] = "lamina-horizontal"
-    target: Target = field(default_factory=lambda: Target.parse("nvvm:sm_90a"))
+    target: Target
 
     def run(self, module: ir.Module) -> None:
         gpu = self.target.gpu

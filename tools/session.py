@@ -155,7 +155,7 @@ class Session:
         level, target = self.arguments.emit, self.arguments.target
         self.board.write(f"the way to --emit={level}")
         reached = []
-        for name, text in backend(Target.parse(target)).below(module):
+        for name, text in backend(Target.parse(target).machine).below(module):
             if name == level:
                 return text() if self.arguments.emits_text else self._print(ir.Module.parse(text(), self.context))
             reached.append(name)

@@ -1,6 +1,6 @@
 // Small launches that do not wait for each other become one, of a function made of parts.
-// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal' | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal,lamina-distribute' | FileCheck %s --check-prefix=GPU
+// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal{target=nvvm:sm_90a}' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal{target=nvvm:sm_90a},lamina-distribute' | FileCheck %s --check-prefix=GPU
 
 // The third launch, of the first's kernel, comes along; the last needs it and stays. Inputs first, then outputs.
 // CHECK: %[[X:.*]] = "plan.input"() {index = 0 : i64}

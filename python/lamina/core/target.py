@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from .device import Cpu, host
@@ -11,6 +11,7 @@ from .gpu import Gpu
 from .program import Device
 
 Kind = Literal["cpu", "nvvm"]
+_NULL = "null"
 _WARP = 32  # lanes of NVIDIA's GPUs
 _REMEDY = '"cpu" is this host, "cpu:NAME" a processor by LLVM\'s name, "nvvm:ARCH" a GPU, such as nvvm:sm_90a'
 
@@ -19,14 +20,17 @@ _REMEDY = '"cpu" is this host, "cpu:NAME" a processor by LLVM\'s name, "nvvm:ARC
 class Target:
     """A machine that code is made for.
 
-    Its text, `str(target)`, is what users and pipelines write: "cpu" for this host, "cpu:znver4", "nvvm:sm_90a".
+    Its text, `str(target)`, is what users and pipelines write: "cpu" for this host, "cpu:znver4", "nvvm:sm_90a", and with "null:"
+    before any of these a machine that all is compiled for and nothing is run on.
 
     kind   names the folder of `targets/` that compiles for it
     model  what schedules, kernels and the roofline must know of it: features, limits, peaks
+    null   calls launch nothing and return zeros: tests, and profiles of compile time, need no such machine
     """
 
     kind: Kind
     model: Cpu | Gpu
+    null: bool = False
 
     @staticmethod
     def parse(text: str | Target) -> Target:
@@ -36,6 +40,8 @@ class Target:
         if not isinstance(text, str):
             raise TypeError(f"a target is text, not {type(text).__name__} ({_REMEDY})")
         kind, _, name = text.partition(":")
+        if kind == _NULL and not name.startswith(_NULL):
+            return replace(Target.parse(name), null=True)
         if kind == "cpu":
             return Target("cpu", Cpu.named(name) if name else host())
         if kind == "nvvm" and name:
@@ -47,7 +53,14 @@ class Target:
         """Returns the processor that this process runs on."""
         return Target("cpu", host())
 
+    @property
+    def machine(self) -> Target:
+        """Returns the target that a null one stands for, and any other itself."""
+        return replace(self, null=False) if self.null else self
+
     def __str__(self) -> str:
+        if self.null:
+            return f"{_NULL}:{self.machine}"
         if isinstance(self.model, Gpu):
             return f"{self.kind}:{self.model.arch}"
         return self.kind if self.model == host() else f"{self.kind}:{self.model.processor}"
@@ -84,4 +97,4 @@ class Target:
     @property
     def identity(self) -> str:
         """Returns what code depends on: part of a cache key."""
-        return self.model.identity
+        return f"{_NULL}:{self.model.identity}" if self.null else self.model.identity

@@ -44,7 +44,7 @@ class Destination:
         """What compiles for the target."""
         from lamina.targets import backend  # imports MLIR
 
-        return backend(self.target)
+        return backend(self.target.machine)
 
 
 def check_name(target: str | Target | None) -> None:

@@ -30,6 +30,7 @@ from .exclusive import COMPILING
 from .fingerprint import fingerprint
 from .interface import Interface, with_outputs
 from .normalise import Normalised, normalise
+from .null import Null
 from .saved import report, with_strides
 from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
@@ -158,6 +159,8 @@ def _key(graph: bytes, options: Options, goal: Destination) -> str:
 def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
     """The program as an Executable, with its code in this process. `options`: whether runs on a GPU are recorded as CUDA graphs;
     `frozen`: as compile_graph has it."""
+    if Target.parse(built.target).null:
+        return Null(built.program)
     from lamina.runtime.executable import Executable
     from lamina.runtime.graphs import recorder_for
 
@@ -206,7 +209,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
         code=artifact.code,
         kernels=artifact.kernels,
         messages=artifact.messages,
-        target=artifact.target,
+        target=str(goal.target),
         interface=interface,
         gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},

@@ -46,7 +46,7 @@ def pipeline(
     for level in (start, end):
         if level not in LEVELS:
             raise CompileError(f"no level is called {level!r}", remedy=f"levels: {', '.join(LEVELS)}")
-    goal = Target.parse(target)
+    goal = Target.parse(target).machine
     steps = registry.steps(goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
     graph = (
         "lamina-random-bits",
