@@ -257,5 +257,5 @@ def test_what_is_no_model_or_target_is_a_type_error(door: Callable[..., Any]) ->
     x = torch.ones(3)
     with pytest.raises(TypeError, match="model must be a module or a function, not int"):
         door(3, (x,))
-    with pytest.raises(TypeError, match="target must be a name or None, not int"):
+    with pytest.raises(TypeError, match="a target is text, not int"):
         door(torch.sin, (x,), target=5)

@@ -13,6 +13,7 @@ from lamina.core.errors import CompileError
 from lamina.dialects import context
 from lamina.passes.expand_math import ExpandMath
 from lamina.passes.gpu_math import F32, LATE
+from lamina.passes.pipeline import run
 
 BOUNDS = F32_BOUNDS | stated("| f32 | ulp | instructions | made of |\n")
 
@@ -138,5 +139,5 @@ def test_f64_keeps_ieee_s_roots() -> None:
 
 
 def test_unknown_targets_are_refused() -> None:
-    with context(), ir.Location.unknown(), pytest.raises(CompileError, match="knows no target 'tpu'"):
-        ExpandMath(target="tpu").run(ir.Module.parse("module {}"))
+    with context(), ir.Location.unknown(), pytest.raises(CompileError, match="option 'target' .* is cpu or nvvm, given 'tpu'"):
+        run("builtin.module(lamina-expand-math{target=tpu})", ir.Module.parse("module {}"))
