@@ -57,7 +57,7 @@ class ChooseAttention(Pass):
         %0:2 = "graph.extern"(%q, %k, %v, %seed) {callee = "lamina.dropped_attention.default", ...}
      -> %0:2 = "graph.extern"(%q, %k, %v, %seed) {kwargs = {dropout = 0.1, reads = "seed", ...}, ...}
 
-    target    the GPU whose cost model decides on attention without graph.choice ("": it stays)
+    target    the GPU whose cost model decides on attention without graph.choice (none: it stays)
     schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
     """
 

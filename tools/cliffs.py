@@ -71,6 +71,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1 << 16)
+    if arguments.command == "regret" and arguments.device != "cuda":
+        parser.error("tuning chooses on GPUs alone: give regret --device cuda")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = load(_file(arguments))
     measure = {"run": _run, "compile": _compile, "regret": _regret, "again": _again, "shrink": _shrink, "kernels": _kernels}
@@ -117,7 +119,7 @@ def _regret(arguments: argparse.Namespace, found: dict[str, Finding], console: C
 
 def _ask_apart(arguments: argparse.Namespace, what: str, answered: str, found: dict[str, Finding], console: Console) -> None:
     """Asks for `what` of each graph of the run that has none; keeps it in the finding's field `answered`."""
-    known = {seed for seed, f in found.items() if getattr(f, answered)}
+    known = {seed for seed, f in found.items() if getattr(f, answered) not in (None, {})}
     questions = [{**question, what: True} for question in _questions(arguments) if question["seed"] not in known]
 
     def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:

@@ -48,6 +48,7 @@ class Shape:
             or shape.cluster > MOST_CTAS
             or shape.vec * shape.chunks > MOST_EACH
             or (threads > warp and threads % warp)
+            or warp & (warp - 1)
         ):
             raise CompileError(f"no GPU runs a program that is spread so: {shape}", where=where(function.location), remedy=_REMEDY)
         return shape

@@ -37,7 +37,8 @@ def compile(
 
     example_inputs  positional arguments as a tuple, or keyword arguments as a dict; tensors fix shape, dtype and device, all else
                     (numbers, strings, None) is part of what is compiled
-    target          what to compile for: "cpu" (this machine), "cpu:znver4" or "nvvm:sm_90a"; by default what the tensors are on
+    target          what to compile for: "cpu" (this machine), "cpu:znver4" or "nvvm:sm_90a"; by default what the tensors are on;
+                    "null:TARGET" compiles for a target and runs nothing: calls return zeros
     options         `lamina.Options`, or a mapping with the same names
 
     What is returned stands for the model: it has the model's parameters, state, mode, hooks and attributes, and copies and pickles

@@ -67,6 +67,12 @@ def test_the_cache_tells_it_from_the_machine() -> None:
     assert torch.allclose(lamina.compile(torch.exp, (x,), target="cpu")(x), x.exp())
 
 
-def test_null_of_null_is_none() -> None:
-    with pytest.raises(lamina.CompileError, match="no target is called 'null:null:cpu'"):
-        Target.parse("null:null:cpu")
+def test_explain_times_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    found = lamina.explain(torch.exp, (torch.randn(3, 3),), target="null:cpu", measure=True, show=False)
+    assert [kernel.seconds for kernel in found.kernels] == [None]
+
+
+@pytest.mark.parametrize("text", ["null", "null:", "null:null:cpu"])
+def test_null_of_nothing_and_of_null_are_none(text: str) -> None:
+    with pytest.raises(lamina.CompileError, match=f"no target is called '{text}'"):
+        Target.parse(text)

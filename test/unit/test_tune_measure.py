@@ -69,10 +69,26 @@ def test_candidates_take_turns(clock: FakeClock) -> None:
 def test_rounds_end_with_the_budget_and_at_a_hundred(clock: FakeClock) -> None:
     shares: list[float] = []
     measure({"a": clock.taking("a", repeat(1.0))}, clock, budget=20.0, tick=shares.append)
-    assert clock.time == 20.0 and shares == [n / 20 for n in range(21)]
+    assert clock.time == 20.0 and shares == [0.0, *(n / 20 for n in range(21))]
     clock.order.clear()
     measure({"a": clock.taking("a", repeat(1e-9))}, clock, budget=20.0)
     assert len(clock.order) == 100
+
+
+def test_whoever_waits_before_the_first_round_has_the_whole_budget(clock: FakeClock) -> None:
+    """And only the end is told to be the end, however long a round takes."""
+    shares: list[float] = []
+
+    def tick(share: float) -> None:
+        if not shares:
+            clock.time += 100.0
+        shares.append(share)
+
+    measure({"a": clock.taking("a", repeat(3.0))}, clock, budget=20.0, tick=tick)
+    assert len(clock.order) == 7 and shares[-1] == 1.0 and max(shares[:-1]) < 1.0
+    shares.clear()
+    measure({"a": clock.taking("a", repeat(30.0))}, clock, budget=20.0, tick=tick)
+    assert shares[-1] == 1.0 and max(shares[:-1]) < 1.0
 
 
 def test_an_outlier_changes_nothing(clock: FakeClock) -> None:

@@ -51,14 +51,27 @@ def test_written_attention_is_one_op(graph: Callable[..., fx.GraphModule], form:
 
 
 @pytest.mark.parametrize(
-    ("backend", "size", "joins"), [(1, 512, True), (2, 128, True), (2, 136, False), (3, 512, True), (0, 64, False)]
+    ("backend", "size", "dtype", "joins"),
+    [
+        (1, 512, torch.float32, True),
+        (2, 128, torch.float32, True),
+        (2, 136, torch.float32, False),
+        (2, 256, torch.bfloat16, True),
+        (2, 264, torch.bfloat16, False),
+        (3, 512, torch.float16, True),
+        (0, 64, torch.float16, False),
+    ],
 )
-def test_a_slow_fused_kernel_is_not_taken(monkeypatch: pytest.MonkeyPatch, backend: int, size: int, joins: bool) -> None:
-    """torch's memory-efficient kernel, SDPBackend 2, for long heads, and its products and softmax, 0."""
+def test_a_slow_fused_kernel_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, backend: int, size: int, dtype: torch.dtype, joins: bool
+) -> None:
+    """torch's memory-efficient kernel, SDPBackend 2, for heads that Lamina's do not take either, and its products and softmax, 0."""
     monkeypatch.setattr(attention, "choice", lambda *_: backend)
-    given = tuple(torch.randn(2, 3, 9, size) for _ in range(3))
+    given = tuple(torch.randn(2, 3, 9, size, dtype=dtype) for _ in range(3))
     with torch.no_grad():
-        gm = exported(Model(lambda q, k, v, m: torch.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v), (*given, torch.zeros(1)))
+        gm = exported(
+            Model(lambda q, k, v, m: torch.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v), (*given, torch.zeros(1, dtype=dtype))
+        )
         assert recognise(gm) == joins
 
 

@@ -95,7 +95,7 @@ def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndar
 
 
 def call_function(name: str, x: Tensor) -> Tensor:
-    """A function of triton_math on the elements of x (f32)."""
+    """A function of targets/triton/math.py on the elements of x (f32)."""
     n = 1 << (x.numel() - 1).bit_length()
     body = (
         f"i = tl.arange(0, {n})\n    tl.store(y + i, {name}(tl.load(x + i, mask=i < {x.numel()}, other=0.0)), mask=i < {x.numel()})"

@@ -34,7 +34,7 @@ class Finding:
     kernels   name, count and microseconds of the GPU kernels of a call, by contender
     peak      bytes of GPU memory that calls need at most, with the model's weights, by contender
     graph_seconds  from AOTAutograd's graph to the first result, without caches, by compiler
-    choices   lamina.tune.choice.Choice as JSON of each hot op that was measured
+    choices   lamina.tune.choice.Choice as JSON of each hot op that was measured; None where nobody asked
     """
 
     seed: str
@@ -51,7 +51,7 @@ class Finding:
     kernels: dict[str, list[tuple[str, float, float]]] = field(default_factory=dict)
     peak: dict[str, int] = field(default_factory=dict)
     graph_seconds: dict[str, float] = field(default_factory=dict)
-    choices: list[dict[str, Any]] = field(default_factory=list)
+    choices: list[dict[str, Any]] | None = None
 
     @property
     def measured(self) -> bool:

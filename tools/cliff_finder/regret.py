@@ -55,7 +55,7 @@ def judged(found: Sequence[Finding]) -> list[Judged]:
     """
     known: dict[str, Judged] = {}
     for f in found:
-        for choice in map(Choice.from_json, f.choices):
+        for choice in map(Choice.from_json, f.choices or ()):
             if len(choice.seconds) > 1:
                 known.setdefault(choice.what + " ".join(sorted(choice.order)), _judge(f.seed, choice))
     return sorted(known.values(), key=lambda one: -one.regret)
@@ -92,7 +92,8 @@ def regret_table(found: Sequence[Finding], worst: int = 25) -> str:
     lines += ["", "| seed | op | unmeasured | fastest | us | regret |", "| --- | --- | --- | --- | ---: | ---: |"]
     for one in ops[:worst]:
         if one.regret > FINDING:
-            names = f"`{one.first}`{one.dropped and f' ({one.dropped})'} | `{one.fastest}`"
+            why = one.dropped and f" ({one.dropped})".replace("|", "\\|")
+            names = f"`{one.first}`{why} | `{one.fastest}`"
             lines.append(f"| {one.seed} | {one.what} | {names} | {one.seconds * 1e6:.0f} | {one.regret:.0%} |")
     return "\n".join(lines) + "\n"
 

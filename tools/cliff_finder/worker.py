@@ -74,12 +74,14 @@ def _answer(asked: dict[str, Any], turns: Turns, budget: float) -> dict[str, Any
             graph = (draw_block if asked.get("blocks") else draw)(asked["seed"], device)
     found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
     try:
+        number = sum(map(ord, asked.get("seed", "0")))
         if asked.get("compile"):
-            return found | {"graph_seconds": compile_times(graph, sum(map(ord, asked.get("seed", "0"))), device, runner)}
-        if asked.get("choices"):
+            found["graph_seconds"] = compile_times(graph, number, device, runner)
+        elif asked.get("choices"):
             with turns.compiling():
-                return found | {"choices": choices_of(graph, sum(map(ord, asked.get("seed", "0"))), runner, turns)}
-        found |= measure(graph, device, asked.get("seed", "0"), turns, budget, kernels=asked.get("kernels", False))
+                found["choices"] = choices_of(graph, number, runner, turns)
+        else:
+            found |= measure(graph, device, asked.get("seed", "0"), turns, budget, kernels=asked.get("kernels", False))
     except Exception as error:
         found["failed"] = _reason(error)
     gc.collect()

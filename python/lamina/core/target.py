@@ -13,7 +13,9 @@ from .program import Device
 Kind = Literal["cpu", "nvvm"]
 _NULL = "null"
 _WARP = 32  # lanes of NVIDIA's GPUs
-_REMEDY = '"cpu" is this host, "cpu:NAME" a processor by LLVM\'s name, "nvvm:ARCH" a GPU, such as nvvm:sm_90a'
+_REMEDY = (
+    '"cpu" is this host, "cpu:NAME" a processor by LLVM\'s name, "nvvm:ARCH" a GPU, such as nvvm:sm_90a; "null:TARGET" runs nothing'
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Target:
         if not isinstance(text, str):
             raise TypeError(f"a target is text, not {type(text).__name__} ({_REMEDY})")
         kind, _, name = text.partition(":")
-        if kind == _NULL and not name.startswith(_NULL):
+        if kind == _NULL and name and not name.startswith(_NULL):
             return replace(Target.parse(name), null=True)
         if kind == "cpu":
             return Target("cpu", Cpu.named(name) if name else host())

@@ -13,6 +13,8 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lamina.schedules.attention_cost import MOST
+
 from .heads import repeated, share_heads
 from .known import concrete
 
@@ -147,9 +149,11 @@ def choice(
 
 
 def is_fast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> bool:
-    """Tells whether eager has a fused kernel for these that takes less time than products and a softmax in memory."""
+    """Tells whether torch has a fused kernel for these that takes less time than products and a softmax, or Lamina one."""
     backend = choice(query, key, value, mask, causal, scale, False)
-    return bool(backend) and (backend != _EFFICIENT or value.shape[-1] <= _IN_REGISTERS)
+    longest = max(query.shape[-1], value.shape[-1])
+    ours = value.dtype in (torch.float16, torch.bfloat16) and longest <= MOST
+    return bool(backend) and (backend != _EFFICIENT or longest <= _IN_REGISTERS or ours)
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class Destination:
     """
     target    what code is made for
     identity  what the code depends on: part of the cache key
-    gpu       the number of the GPU that the tensors are on; None where they are on the CPU
+    gpu       the number of the GPU that the tensors are on; None where they are on the CPU, or nothing is run
     """
 
     target: Target
@@ -62,8 +62,8 @@ def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
     gpu = (home.index or 0) if home.type == "cuda" else None
     chosen = _own(gpu) if target is None else Target.parse(target)
     if gpu is not None and not chosen.is_gpu:
-        raise CompileError(f"target {target!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
-    return Destination(chosen, chosen.identity + (_rounding() if chosen.is_gpu else ""), gpu)
+        raise CompileError(f"target {str(chosen)!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
+    return Destination(chosen, chosen.identity + (_rounding() if chosen.is_gpu else ""), None if chosen.null else gpu)
 
 
 def _rounding() -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from lamina.core.options import Options
+from lamina.core.target import Target
 from lamina.report.collect import eager
 from lamina.report.collect import graph as graph_report
 from lamina.report.explanation import Break, Explanation, Graph, Guard, Peaks, Recompile, Unfused
@@ -136,7 +137,9 @@ class _Recorder:
                 continue
             times: Sequence[float] = ()
             status = None
-            if measure and built.gpu is None:
+            if Target.parse(built.target).null:
+                pass  # nothing is run
+            elif measure and built.gpu is None:
                 times = step_seconds(load(built), built.program)
             elif measure and built.gpu is not None:
                 times = step_seconds_on_gpu(load(built), built.program, built.gpu)

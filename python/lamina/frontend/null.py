@@ -16,7 +16,8 @@ _DTYPES = {name: dtype for dtype, name in CODES.items()}
 class Null:
     """Takes what the program's Executable takes, launches nothing, and returns zeros that are laid out as the program's results.
 
-    Results that view an argument are views of it. Raises ValueError for arguments of another number, shape or dtype.
+    Results that view an argument are views of it. What a model writes, such as buffers, becomes zeros too. Raises ValueError for
+    arguments of another number, shape or dtype.
     """
 
     def __init__(self, program: Program) -> None:

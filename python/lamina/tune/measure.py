@@ -9,6 +9,7 @@ from .clocks import Clock, Failed, guarded
 MARGIN = 0.01  # less is no difference, however quiet the machine
 _CLEARLY_SLOWER = 2.0
 _FEWEST, _MOST = 5, 100  # rounds
+_NEARLY = 0.99  # the share that is done while a round is left, however late
 _UNTIL_DROPPED = 2  # rounds
 
 
@@ -31,13 +32,14 @@ def measure(
     """Times calls in turns (ABCABC...), so that what disturbs one disturbs all, until `budget` seconds or 100 rounds have passed,
     but 5 rounds at least. What takes twice the least is left out after two. Medians leave outliers without effect.
 
-    `tick` is told the share that is done, 0 to 1. DeviceLost where a candidate costs the device.
+    `tick` is told the share that is done: 0 before the first call, 1 after the last. DeviceLost where a candidate costs the device.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     failed: dict[str, str] = {}
+    tick(0.0)  # who measures alone waits here for others
     running, start, rounds = list(runs), clock.now(), 0
     while running and rounds < _MOST and (rounds < _FEWEST or clock.now() - start < budget):
-        tick(min(1.0, max(rounds / _MOST, (clock.now() - start) / max(budget, 1e-9))))
+        tick(min(_NEARLY, max(rounds / _MOST, (clock.now() - start) / max(budget, 1e-9))))
         for name in running:
             try:
                 times[name].append(guarded(name, clock, lambda name=name: clock.seconds(runs[name])))  # type: ignore[misc]

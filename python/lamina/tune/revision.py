@@ -20,7 +20,9 @@ _ENTRIES = (  # in the package: what a choice is made by, what makes programs of
     "passes/plan.py",
     "passes/tile.py",
     "passes/horizontal.py",
+    "targets/kernel_calls/user.py",
     "targets/nvvm/backend.py",
+    "targets/nvvm/steps.py",
     "passes/distribute.py",  # the target's own passes, by name
     "passes/expand_math.py",
     "passes/gpu_to_nvvm.py",

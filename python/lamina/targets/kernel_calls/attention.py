@@ -25,10 +25,7 @@ _UNSPECIALISED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "D
 
 def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     """The program with attention and products of groups as calls of kernels (see kernel_calls/user.py), and these, by key."""
-    from . import (
-        attention_backward,
-        grouped_products,  # which take much of this module
-    )
+    from . import attention_backward, grouped_products  # which take much of this module
 
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
     made |= {GROUPED: grouped_products.grouped, SPECIALISED: lambda call: _specialised(call, gpu)}

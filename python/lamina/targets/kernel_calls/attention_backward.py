@@ -1,4 +1,4 @@
-"""Launches of the kernels for attention's gradients, as targets/attention.py has those of attention itself."""
+"""Launches of the kernels for attention's gradients, as targets/kernel_calls/attention.py has those of attention itself."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

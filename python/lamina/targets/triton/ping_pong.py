@@ -112,7 +112,7 @@ class TurnsPrinter(Printer):
     # -- functions
 
     def _function(self, name: str) -> str:
-        """A function of triton_math in Gluon, under a name of the kernel's own: kernels in Triton may call it, too."""
+        """A function of targets/triton/math.py in Gluon, under a name of the kernel's own: kernels in Triton may call it, too."""
         self.lines = [line.replace(f"= {name}(", f"= {self.name}_{name}(") for line in self.lines]
         return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")
 

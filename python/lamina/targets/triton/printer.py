@@ -34,7 +34,7 @@ class Printed:
 
     name        its function's name
     kernel      the function
-    calls       names of functions in triton_math that it calls
+    calls       names of functions in targets/triton/math.py that it calls
     arguments   element type of each parameter, as MLIR writes it, and bytes that its memory is aligned to
     config      warps and stages to compile it with
     imports     lines before it, of a kernel in Gluon
