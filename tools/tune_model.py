@@ -85,8 +85,10 @@ def _work(given: argparse.Namespace) -> None:
 def _check_gpu(target: str | None) -> None:
     import torch
 
-    if target and (Target.parse(target).null or not Target.parse(target).is_gpu):
-        raise CompileError("tuning measures on NVIDIA GPUs: on a CPU there is nothing to choose", remedy="leave --target out")
+    if target and Target.parse(target).null:
+        raise CompileError(f"nothing is run on {target}, and tuning measures", remedy="leave --target out")
+    if target and not Target.parse(target).is_gpu:
+        raise CompileError("tuning is for NVIDIA GPUs: on a CPU there is nothing to choose", remedy="leave --target out")
     if torch.version.cuda is None or not torch.cuda.is_available():
         remedy = "tune where the program will run; `lamina tune merge` takes what was measured elsewhere"
         raise CompileError("tuning measures on an NVIDIA GPU, and torch finds none", remedy=remedy)
