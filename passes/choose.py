@@ -95,7 +95,7 @@ class Choose(Pass):
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
         """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
         groups = [g for g in (*feeding(bundle.ops), bundle.group) if g is not None and g.name == "graph.group"]
-        if self.target is None or not groups or Product.read(bundle.ops[0]) is None:  # no convolution of ours was measured
+        if self.target is None or not groups or Product.read(bundle.ops[0]) is None:  # convolutions were never measured
             return ""
         values = [v for op in (*bundle.ops, *groups) for v in (*op.operands, *op.results)]
         names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)

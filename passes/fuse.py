@@ -94,7 +94,7 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, given, apart)
         self.old = list(self.real.ops)
-        self.seen = set(self.real.bases.values())
+        self.called = set(self.real.bases.values())  # memory that calls and results read
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:
@@ -236,7 +236,7 @@ class _Rewrite:
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Whether something outside the group reads the memory of `value`."""
-        return value in self.seen or any(reader not in inside for reader in self.readers.get(value, ()))
+        return value in self.called or any(reader not in inside for reader in self.readers.get(value, ()))
 
     def _name(self, group: Group, body: list[ir.Operation]) -> str:
         """The first words of what the group computes: its values, and what it computes on the way to them."""

@@ -25,8 +25,9 @@ _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
 FAST = (_FLASH, _CUDNN)
 """Kernels of torch's that are fast in both passes."""
 _IN_REGISTERS = 128
-"""Elements of a head up to which torch's memory-efficient kernel keeps a block's results in registers. It writes and reads longer
-ones for each block of keys: heads of 512 elements took it more than twice as long as two products and a softmax on an H200."""
+"""Elements of a head up to which torch's memory-efficient kernel keeps a block's results in registers; it writes and reads longer
+ones for each block of keys. With heads of 512 elements, a model of two attentions and six products took 1.86 of the time on an H200
+that torch.compile took with products and softmaxes."""
 _HEAD = 8  # a divisor of the number of elements of the heads that the flash kernel takes
 _HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
 
@@ -149,11 +150,11 @@ def choice(
 
 
 def is_fast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> bool:
-    """Tells whether torch has a fused kernel for these that takes less time than products and a softmax, or Lamina one."""
+    """Tells whether torch has a fused kernel for these that takes less time than products and a softmax, or Lamina has one."""
     backend = choice(query, key, value, mask, causal, scale, False)
     longest = max(query.shape[-1], value.shape[-1])
-    ours = value.dtype in (torch.float16, torch.bfloat16) and longest <= MOST
-    return bool(backend) and (backend != _EFFICIENT or longest <= _IN_REGISTERS or ours)
+    has_own = value.dtype in (torch.float16, torch.bfloat16) and longest <= MOST
+    return bool(backend) and (backend != _EFFICIENT or longest <= _IN_REGISTERS or has_own)
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

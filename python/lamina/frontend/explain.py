@@ -137,11 +137,10 @@ class _Recorder:
                 continue
             times: Sequence[float] = ()
             status = None
-            if Target.parse(built.target).null:
-                pass  # nothing is run
-            elif measure and built.gpu is None:
+            timed = measure and not Target.parse(built.target).null
+            if timed and built.gpu is None:
                 times = step_seconds(load(built), built.program)
-            elif measure and built.gpu is not None:
+            elif timed and built.gpu is not None:
                 times = step_seconds_on_gpu(load(built), built.program, built.gpu)
                 status = graph_status(load(built, self.options), built.gpu)
             elif built.gpu is not None:

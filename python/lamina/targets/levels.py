@@ -66,7 +66,7 @@ def pipeline(
         "linalg": (TORCH_TO_LINALG,),
         "graph": graph,
         "plan": (*steps.choose, "lamina-plan"),
-        "tile": (f"lamina-tile{steps.tile}", *steps.launch),
+        "tile": (f"lamina-tile{options(target=goal, round_intermediates=round_intermediates)}", *steps.launch),
     }
     way = LEVELS[LEVELS.index(start) + 1 : LEVELS.index(end) + 1]
     return f"builtin.module({','.join(step for level in way for step in to[level])})"

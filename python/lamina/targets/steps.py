@@ -11,7 +11,6 @@ class Steps:
     split   options of lamina-split-reductions
     fuse    options of lamina-fuse
     choose  what takes hot ops from libraries, before lamina-plan
-    tile    options of lamina-tile
     launch  what joins kernels, behind lamina-tile
     """
 
@@ -19,7 +18,6 @@ class Steps:
     split: str = ""
     fuse: str = ""
     choose: tuple[str, ...] = ()
-    tile: str = ""
     launch: tuple[str, ...] = ()
 
 

@@ -13,5 +13,4 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
     return Steps(
         layout="lamina-layout" if freeze_weights else "lamina-layout{slow=true packed=false transposed=true copied=true}",
         choose=(f"lamina-depthwise{options(target=target)}",),
-        tile=options(target=target, round_intermediates=round_intermediates),
     )

@@ -1,6 +1,6 @@
 """Users' kernels: from a program's calls of them to PTX and launches.
 
-A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by one of ours, whose parameters are pointers alone:
+A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by one made here, whose parameters are pointers alone:
 
     @triton.jit
     def custom_scaled_add(x0, x1, y0):

@@ -22,6 +22,5 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
             *(f"{name}{for_target}" for name in ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")),
             f"lamina-hook{options(round_intermediates=round_intermediates)}",
         ),
-        tile=options(target=target, round_intermediates=round_intermediates),
         launch=(f"lamina-horizontal{for_target}",),
     )
