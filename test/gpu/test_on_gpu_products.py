@@ -37,14 +37,19 @@ def on_gpu(fn: Callable[..., Tensor], inputs: list[Tensor], schedule: str) -> Te
 
 
 def all_on_gpu(fn: Callable[..., Tensor | tuple[Tensor, ...]], inputs: list[Tensor], schedule: str) -> list[Tensor]:
-    """What kernels of ours compute, of the products at least."""
+    """What Lamina's kernels compute, of the products at least."""
+    return list(loaded(fn, inputs, schedule)(*inputs))
+
+
+def loaded(fn: Callable[..., Tensor | tuple[Tensor, ...]], inputs: list[Tensor], schedule: str) -> Executable:
+    """The program, ready to run."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("schedules here are for sm_90")
     module, program = tiled(fn, [x.cpu() for x in inputs], products=schedule)
     artifact = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)
-    return list(run(*inputs))
+    return run
 
 
 def check(name: str, dtype: torch.dtype, schedule: str) -> None:

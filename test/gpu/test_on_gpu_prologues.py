@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from test_on_gpu_products import all_on_gpu, on_gpu
+from test_on_gpu_products import all_on_gpu, loaded, on_gpu
 from torch import Tensor
 
 SCHEDULES = (
@@ -43,6 +43,17 @@ def test_prologues(name: str, schedule: str) -> None:
     given = inputs(40, 200, 544)
     found, want = on_gpu(fn, given, schedule), fn(*(x.double() if x.is_floating_point() else x for x in given))
     assert (found.double() - want).norm() < 1e-2 * want.norm()
+
+
+@pytest.mark.parametrize("schedule", ["m=256 n=128 warps=8 resident=1 split=2", "m=128 n=128 warps=4 resident=2"])
+def test_every_run_is_right(schedule: str) -> None:
+    """Of many blocks and two steps: while tensor cores read a factor from registers, the next one is not written there."""
+    x, scale, w = (random(*shape).half() for shape in ((96, 25088), (25088, 1), (96, 96)))
+    run = loaded(lambda x, scale, w: (x.t() * scale) @ w, [x, scale, w], f"prologue triton{{{schedule} k=64 stages=3}}")
+    want = (x.double().t() * scale.double()) @ w.double()
+    for _ in range(20):
+        (found,) = run(x, scale, w)
+        assert (found.double() - want).norm() < 2e-3 * want.norm()
 
 
 def norm(x: Tensor, w: Tensor, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Tuning on a GPU: what its clock says, choices between torch's own ops, and a candidate that costs the device."""
 
 import multiprocessing
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,17 @@ def test_the_clock_sees_what_the_gpu_does() -> None:
     taken = sorted(clock.seconds(x.zero_) for _ in range(11))[5]
     assert (1 << 30) / 12e12 < taken < (1 << 30) / 2e11  # of 1 GiB at between 0.2 and 12 TB/s
     assert clock.alive()
+
+
+def test_the_clock_does_not_time_the_host() -> None:
+    """A library's call may take the host longer than its kernel takes the GPU."""
+    clock, x = CudaClock(0), torch.zeros(8, device="cuda")
+
+    def slow() -> None:
+        time.sleep(1e-3)
+        x.zero_()
+
+    assert sorted(clock.seconds(slow) for _ in range(11))[5] < 1e-4
 
 
 def test_the_fastest_is_chosen(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
 from ..nvvm.ptx import ptxas, release
+from .waits import waited
 
 EXTRA_POINTERS = 2  # parameters that every kernel has after its own
 ALIGNED = 16  # bytes; Triton distinguishes memory that is aligned to them from other memory
@@ -66,6 +67,7 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
         if name == "ptx":
             break
     scratch, align = meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1
+    made = made if function.is_gluon() else waited(made)
     return Ptx(made, meta["name"], Needs(meta["shared"], scratch, align, EXTRA_POINTERS, threads_of(made)))
 
 
