@@ -11,7 +11,7 @@ class Random(ext.Dialect, name="random"):
 
 class Bits(Random.Operation, name="bits", traits=[ext.Pure]):
     """32 random bits for element `index` of the sequence that `seed` (i64) names: word index % 4 of what Philox4x32 makes of the
-    counter index // 4 and the key `seed` (passes/philox.py). The same on every machine, whatever computes which element.
+    counter index // 4 and the key `seed` (passes/lower/philox.py). The same on every machine, whatever computes which element.
 
         %r = "random.bits"(%seed, %i) : (i64, index) -> i32
     """

@@ -9,7 +9,7 @@ Notes may be expected but need not be.
 import re
 from dataclasses import dataclass
 
-from lamina.passes.diagnostics import Diagnostic
+from lamina.passes.infra.diagnostics import Diagnostic
 
 _EXPECTED = re.compile(r"expected-(error|warning|remark|note)(-re)?\s*(?:@([+-]\d+|above|below|unknown))?\s*\{\{(.*)\}\}\s*$")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from torch_mlir import _mlir_libs
 
-from lamina.passes.pipeline_options import describe
-from lamina.passes.registry import PASSES, load
-from lamina.passes.upstream import upstream_passes
+from lamina.passes.infra.pipeline_options import describe
+from lamina.passes.infra.registry import PASSES, load
+from lamina.passes.infra.upstream import upstream_passes
 
 _ENTRY = re.compile(r"^ {6}--([a-z][\w-]*) +- +(\S.*)$", re.MULTILINE)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.passes.pipeline_options import read
-from lamina.passes.pipeline_text import options_of
-from lamina.passes.registry import nearest
+from lamina.passes.infra.pipeline_options import read
+from lamina.passes.infra.pipeline_text import options_of
+from lamina.passes.infra.registry import nearest
 
 
 def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:

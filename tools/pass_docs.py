@@ -11,10 +11,10 @@ import sys
 from dataclasses import fields
 from itertools import pairwise
 
-from lamina.passes.base import Pass
-from lamina.passes.pipeline_options import describe
-from lamina.passes.pipeline_text import parse
-from lamina.passes.registry import PASSES, load
+from lamina.passes.infra.base import Pass
+from lamina.passes.infra.pipeline_options import describe
+from lamina.passes.infra.pipeline_text import parse
+from lamina.passes.infra.registry import PASSES, load
 from lamina.targets.levels import LEVELS, pipeline
 
 _HEAD = """# Passes

@@ -12,11 +12,11 @@ from torch_mlir._mlir_libs import _torchMlir
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.dialects import context as lamina_context
-from lamina.passes.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify_input
-from lamina.passes.instrumentation import Instrumentation, PassTiming, report
-from lamina.passes.pipeline import PassFailure, Step, prepare, write_reproducer
-from lamina.passes.pipeline import run as run_pipeline
-from lamina.passes.upstream import check_name
+from lamina.passes.infra.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify_input
+from lamina.passes.infra.instrumentation import Instrumentation, PassTiming, report
+from lamina.passes.infra.pipeline import PassFailure, Step, prepare, write_reproducer
+from lamina.passes.infra.pipeline import run as run_pipeline
+from lamina.passes.infra.upstream import check_name
 
 from .cli import Arguments
 from .expectations import compare, expectations

@@ -1,6 +1,6 @@
-"""Prints passes/upstream.txt: every pass of the installed torch-mlir with its options. Takes minutes; run after an upgrade.
+"""Prints passes/infra/upstream.txt: every pass of the installed torch-mlir with its options. Takes minutes; run after an upgrade.
 
-    python -m lamina.tools.upstream_passes > passes/upstream.txt
+    python -m lamina.tools.upstream_passes > passes/infra/upstream.txt
 
 The bindings list nothing, so this asks about every word in the library: any tail of a C string that looks like a name (linkers
 merge strings that share a tail) is offered to the pass manager's parser, which knows.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import lamina
 from lamina.dialects import context
 from lamina.frontend.levels import emit
-from lamina.passes.pipeline import clone, run
+from lamina.passes.infra.pipeline import clone, run
 
 PASSES = ("lamina-rewrite-patterns", "lamina-dce", "lamina-simplify", "lamina-cse", "lamina-fold-constants")
 

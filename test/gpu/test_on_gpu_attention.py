@@ -15,7 +15,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Program
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
-from lamina.passes.choose import LIBRARY
+from lamina.passes.families.select import LIBRARY
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_cost import Work, candidates
 from lamina.targets import backend

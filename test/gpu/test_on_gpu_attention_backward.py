@@ -17,7 +17,7 @@ import lamina
 from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
-from lamina.passes.choose import LIBRARY
+from lamina.passes.families.select import LIBRARY
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work

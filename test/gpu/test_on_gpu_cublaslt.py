@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import lamina
-from lamina.passes.library_epilogues import CUBLASLT
+from lamina.passes.families.gemm.library_epilogues import CUBLASLT
 from lamina.tune.store import Store
 
 Function = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -14,7 +14,7 @@ from test_on_gpu_products_more import by_schedule
 from torch import Tensor
 
 import lamina
-from lamina.passes.grouped_products import SCHEDULES
+from lamina.passes.families.grouped_products import SCHEDULES
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
 

@@ -13,7 +13,7 @@ import lamina
 from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
-from lamina.passes.grouped_products import SCHEDULES
+from lamina.passes.families.grouped_products import SCHEDULES
 from lamina.runtime.executable import Executable
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import NvvmBackend

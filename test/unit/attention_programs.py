@@ -18,8 +18,8 @@ from lamina.core.program import Launch, Program
 from lamina.frontend import stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
-from lamina.passes.emit_program import program_from
-from lamina.passes.pipeline import run
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import attention
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.levels import pipeline

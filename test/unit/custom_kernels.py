@@ -23,7 +23,7 @@ from lamina.frontend.destination import destination
 from lamina.frontend.export import inference_graph
 from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
-from lamina.passes.emit_program import program_from
+from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import user as triton_user
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from torch_mlir import ir
 
 Array = np.ndarray
-# worst documented error of each marked op, in ulp of its f32 result (PTX ISA 8.x; see lamina.passes.gpu_math.hardware)
+# worst documented error of each marked op, in ulp of its f32 result (PTX ISA 8.x; see lamina.passes.lower.gpu_math.hardware)
 ULPS = {"math.exp2": 2.0, "arith.divf": 2.0, "math.rsqrt": 2.0, "math.sqrt": 1.0}
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _COMPARE: dict[int, Callable[[Array, Array], Array]] = {

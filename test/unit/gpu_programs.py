@@ -22,8 +22,8 @@ from lamina.frontend.decompositions import table
 from lamina.frontend.dtypes import CODES
 from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
-from lamina.passes.emit_program import program_from
-from lamina.passes.pipeline import run
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.program import program_from
 from lamina.targets.levels import pipeline
 from lamina.targets.triton.printer import Printed
 

@@ -10,7 +10,7 @@ from torch_mlir.execution_engine import ExecutionEngine
 from torch_mlir.passmanager import PassManager
 from torch_mlir.runtime import get_ranked_memref_descriptor
 
-from lamina.passes.demote_f64 import remove_calls
+from lamina.passes.simplify.demote_f64 import remove_calls
 
 _PIPELINE = (
     "builtin.module(func.func(linalg-generalize-named-ops,tm-tensor-bufferize),"

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from lamina.passes.affine import Affine, Axis, NotAffine, SplitAxis, offset, refine, row_major, unflatten
+from lamina.passes.ir.affine import Affine, Axis, NotAffine, SplitAxis, offset, refine, row_major, unflatten
 
 A, B, C = Axis(3, "a"), Axis(4, "b"), Axis(5, "c")
 

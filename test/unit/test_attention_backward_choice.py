@@ -15,9 +15,9 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
-from lamina.passes.attention_backward import Gradients
-from lamina.passes.choose import LIBRARY
-from lamina.passes.product_groups import Bundle, calls
+from lamina.passes.families.attention.backward import Gradients
+from lamina.passes.families.select import LIBRARY
+from lamina.passes.families.surroundings import Bundle, calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Backward
 from lamina.schedules.attention_backward_cost import candidates

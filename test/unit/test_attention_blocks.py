@@ -8,9 +8,9 @@ from test_attention_kernels import near, random
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.passes.attention import Attention
-from lamina.passes.mask_operands import Masks
-from lamina.passes.product_groups import Bundle, calls
+from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.surroundings import Bundle, calls
 from lamina.schedules.attention import Forward
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
 from lamina.tune.cut import Cut, random_inputs

@@ -17,9 +17,9 @@ from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.heads import repeated
 from lamina.frontend.levels import emit
-from lamina.passes.attention import Attention
-from lamina.passes.choose import LIBRARY
-from lamina.passes.product_groups import CHOICE, Bundle, calls
+from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.select import LIBRARY
+from lamina.passes.families.surroundings import CHOICE, Bundle, calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Forward, Specialised, Split
 from lamina.schedules.attention_cost import Work, candidates, unmeasured

@@ -16,9 +16,9 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.frontend.dropped_attention import DROPPED
 from lamina.frontend.random_bits import keeps
-from lamina.passes.attention_backward import Gradients
-from lamina.passes.mask_operands import Masks
-from lamina.passes.product_groups import Bundle, calls
+from lamina.passes.families.attention.backward import Gradients
+from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.surroundings import Bundle, calls
 from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import Work, candidates, unmeasured

@@ -25,9 +25,9 @@ from test_attention_kernels import random
 from torch import Tensor
 
 from lamina.core.program import Call
-from lamina.passes.attention import Attention
-from lamina.passes.mask_operands import Masks
-from lamina.passes.product_groups import calls
+from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.surroundings import calls
 
 BF16 = torch.bfloat16
 FORWARD, SPLIT = "forward{m=32 n=16}", "split{n=16 parts=2}"

@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 from lamina.core.program import Call, Launch
 from lamina.frontend import decompositions_library
-from lamina.passes.product_groups import calls
+from lamina.passes.families.surroundings import calls
 
 FORWARD, BACKWARD = "aten.convolution.default", "aten.convolution_backward.default"
 Shape = tuple[int, ...]

@@ -16,7 +16,7 @@ from lamina.core.program import Call, Launch, Program, Ref
 from lamina.frontend.convolutions import in_another_form, of_blocks
 from lamina.frontend.decompositions import table
 from lamina.frontend.stages import build
-from lamina.passes.layout import channels_last
+from lamina.passes.families.conv.layout import channels_last
 
 aten = torch.ops.aten
 BF16 = torch.bfloat16

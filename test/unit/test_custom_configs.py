@@ -20,7 +20,7 @@ from lamina.frontend.destination import Destination
 from lamina.frontend.export import inference_graph
 from lamina.frontend.interface import with_outputs
 from lamina.frontend.normalise import normalise
-from lamina.passes.emit_program import program_from
+from lamina.passes.plan.program import program_from
 from lamina.targets import backend
 from lamina.tune import user_kernels
 from lamina.tune.clocks import CpuClock

@@ -13,8 +13,8 @@ import lamina
 from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend.stages import keep_kernels
-from lamina.passes.diagnostics import verify
-from lamina.passes.pipeline import PassFailure, run
+from lamina.passes.infra.diagnostics import verify
+from lamina.passes.infra.pipeline import PassFailure, run
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 
@@ -177,8 +177,8 @@ def test_recursion_error_is_one_short_line() -> None:
 
     import traceback
 
-    from lamina.passes.pipeline import Step
-    from lamina.passes.pipeline_text import PassCall
+    from lamina.passes.infra.pipeline import Step
+    from lamina.passes.infra.pipeline_text import PassCall
 
     class Own:
         def run(self, _: ir.Module) -> None:

@@ -20,7 +20,7 @@ from lamina.frontend.destination import check_devices, check_name, destination
 from lamina.frontend.interface import Interface
 from lamina.frontend.normalise import normalise
 from lamina.frontend.stages import build, import_linalg, run_passes
-from lamina.passes.emit_program import program_from
+from lamina.passes.plan.program import program_from
 
 aten = torch.ops.aten
 HEADS = (2, 4, 128, 64)

@@ -18,7 +18,7 @@ from lamina.frontend.decompositions import table
 from lamina.frontend.epilogues import FUSED
 from lamina.frontend.normalise import normalise
 from lamina.frontend.stages import build
-from lamina.passes.layout import channels_last
+from lamina.passes.families.conv.layout import channels_last
 
 aten = torch.ops.aten
 BF16, F16 = torch.bfloat16, torch.float16

@@ -10,7 +10,7 @@ from gpu_simulator import Result
 from kernel_inputs import BF16, run, x
 from torch import Tensor
 
-from lamina.passes import widths
+from lamina.passes.space import vector_width as widths
 from lamina.schedules import nvvm
 
 SECTOR = 32

@@ -11,9 +11,9 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.dialects import context
-from lamina.passes.expand_math import ExpandMath
-from lamina.passes.gpu_math import F32, LATE
-from lamina.passes.pipeline import run
+from lamina.passes.infra.pipeline import run
+from lamina.passes.lower.expand_math import ExpandMath
+from lamina.passes.lower.gpu_math import F32, LATE
 
 BOUNDS = F32_BOUNDS | stated("| f32 | ulp | instructions | made of |\n")
 

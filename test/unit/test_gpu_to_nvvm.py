@@ -6,8 +6,8 @@ from gpu_simulator import simulate
 from torch_mlir import ir
 
 from lamina.dialects import context
-from lamina.passes.expand_math import ExpandMath
-from lamina.passes.gpu_to_nvvm import GpuToNvvm
+from lamina.passes.lower.expand_math import ExpandMath
+from lamina.passes.lower.gpu_to_nvvm import GpuToNvvm
 
 COUNT = 4096
 

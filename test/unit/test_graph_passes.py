@@ -11,15 +11,15 @@ from linalg_runner import run
 from torch_mlir import ir
 
 from lamina.dialects import context
-from lamina.passes.base import Pass
-from lamina.passes.cse import Cse
-from lamina.passes.dce import Dce
-from lamina.passes.demote_f64 import DemoteF64
-from lamina.passes.evaluate import evaluate
-from lamina.passes.fold_constants import FoldConstants
-from lamina.passes.patterns.trace import to_linalg
-from lamina.passes.rewrite_patterns import RewritePatterns
-from lamina.passes.simplify import Simplify
+from lamina.passes.infra.base import Pass
+from lamina.passes.simplify.cse import Cse
+from lamina.passes.simplify.dce import Dce
+from lamina.passes.simplify.demote_f64 import DemoteF64
+from lamina.passes.simplify.evaluate import evaluate
+from lamina.passes.simplify.fold_constants import FoldConstants
+from lamina.passes.simplify.patterns.trace import to_linalg
+from lamina.passes.simplify.rewrite_patterns import RewritePatterns
+from lamina.passes.simplify.simplify import Simplify
 
 f32, f64, bf16, i64 = torch.float32, torch.float64, torch.bfloat16, torch.int64
 Case = tuple[Callable[..., Any], list[tuple[tuple[int, ...], torch.dtype]]]

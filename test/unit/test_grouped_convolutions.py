@@ -20,10 +20,10 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.frontend import decompositions_library
-from lamina.passes.choose import LIBRARY, kernels_of
-from lamina.passes.emit_program import program_from
-from lamina.passes.pipeline import run
-from lamina.passes.product_groups import bundles
+from lamina.passes.families.select import LIBRARY, kernels_of
+from lamina.passes.families.surroundings import bundles
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.program import program_from
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import Work
 from lamina.targets import backend

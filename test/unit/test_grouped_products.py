@@ -16,11 +16,11 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend import stages
-from lamina.passes.choose import LIBRARY
-from lamina.passes.emit_program import program_from
-from lamina.passes.grouped_products import SCHEDULES, Grouped
-from lamina.passes.pipeline import run
-from lamina.passes.product_groups import CHOICE, calls
+from lamina.passes.families.grouped_products import SCHEDULES, Grouped
+from lamina.passes.families.select import LIBRARY
+from lamina.passes.families.surroundings import CHOICE, calls
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.program import program_from
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline

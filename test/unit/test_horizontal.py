@@ -13,7 +13,7 @@ from lamina.core.errors import CompileError
 from lamina.core.program import Buffer, Launch, Program
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.passes.pipeline import run
+from lamina.passes.infra.pipeline import run
 from lamina.targets.nvvm.backend import NvvmBackend
 
 SIZES = [(5,), (768,), (3, 257), (64, 64), (768,), (1025,), (2, 3, 5), (768,), (1,)]

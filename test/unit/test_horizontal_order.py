@@ -8,10 +8,10 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.passes.horizontal_arena import Packed, pack
-from lamina.passes.horizontal_cost import kernels_of
-from lamina.passes.horizontal_order import ordered
-from lamina.passes.horizontal_steps import Steps
+from lamina.passes.horizontal.arena import Packed, pack
+from lamina.passes.horizontal.cost import kernels_of
+from lamina.passes.horizontal.order import ordered
+from lamina.passes.horizontal.steps import Steps
 
 BLOCK = 64
 GPU = Gpu.named("sm_90a")

@@ -21,7 +21,7 @@ from lamina.frontend.interface import Interface
 from lamina.frontend.linalg import _failure
 from lamina.frontend.locations import where
 from lamina.frontend.normalise import Normalised, normalise
-from lamina.passes.extern import ExternPass
+from lamina.passes.simplify.extern import ExternPass
 
 
 def captured(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphModule:

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from lamina.core.device import host
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.passes.polynomials import F32, F64
+from lamina.passes.lower.polynomials import F32, F64
 from lamina.runtime.loader import Code
 from lamina.targets.cpu.backend import CpuBackend
 

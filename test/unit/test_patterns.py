@@ -12,12 +12,12 @@ from linalg_runner import run
 from torch_mlir import ir
 
 from lamina.dialects import context
-from lamina.passes.dce import Dce
-from lamina.passes.demote_f64 import DemoteF64
-from lamina.passes.evaluate import evaluate
-from lamina.passes.patterns.trace import to_linalg
-from lamina.passes.rewrite_patterns import RewritePatterns, Rule
-from lamina.passes.simplify import Simplify
+from lamina.passes.simplify.dce import Dce
+from lamina.passes.simplify.demote_f64 import DemoteF64
+from lamina.passes.simplify.evaluate import evaluate
+from lamina.passes.simplify.patterns.trace import to_linalg
+from lamina.passes.simplify.rewrite_patterns import RewritePatterns, Rule
+from lamina.passes.simplify.simplify import Simplify
 
 Function = Callable[..., Any]
 SPECIAL = torch.tensor([0.0, -0.0, 1e-40, -1e-40, 88.0, -88.0, 1e20, -1e20, torch.inf, -torch.inf, torch.nan])
@@ -238,5 +238,7 @@ def test_two_tensors() -> None:
 
 
 def test_library_is_up_to_date() -> None:
-    done = subprocess.run([sys.executable, "-m", "lamina.passes.patterns.trace", "--check"], capture_output=True, text=True)
-    assert done.returncode == 0, f"run python -m lamina.passes.patterns.trace: {done.stdout}{done.stderr}"
+    done = subprocess.run(
+        [sys.executable, "-m", "lamina.passes.simplify.patterns.trace", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"run python -m lamina.passes.simplify.patterns.trace: {done.stdout}{done.stderr}"

@@ -12,13 +12,13 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.dialects import context
-from lamina.passes import registry
-from lamina.passes.base import Pass
-from lamina.passes.instrumentation import Instrumentation, PassTiming
-from lamina.passes.pipeline import PassFailure, clone, prepare, run
-from lamina.passes.pipeline_options import build, describe
-from lamina.passes.pipeline_text import Nest, PassCall, parse
-from lamina.passes.upstream import upstream_passes
+from lamina.passes.infra import registry
+from lamina.passes.infra.base import Pass
+from lamina.passes.infra.instrumentation import Instrumentation, PassTiming
+from lamina.passes.infra.pipeline import PassFailure, clone, prepare, run
+from lamina.passes.infra.pipeline_options import build, describe
+from lamina.passes.infra.pipeline_text import Nest, PassCall, parse
+from lamina.passes.infra.upstream import upstream_passes
 from lamina.targets.levels import LEVELS, pipeline
 
 ROOT = Path(__file__).parents[1]

@@ -14,12 +14,12 @@ from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import Device, Launch, Program, Ref
 from lamina.dialects import context
-from lamina.passes.dense_bytes import dense_bytes
-from lamina.passes.emit_program import program_from
-from lamina.passes.plan import Plan
-from lamina.passes.plan_arena import place
-from lamina.passes.plan_lifetimes import live_bytes
-from lamina.passes.plan_model import Slot
+from lamina.passes.ir.dense_bytes import dense_bytes
+from lamina.passes.plan.arena import place
+from lamina.passes.plan.lifetimes import live_bytes
+from lamina.passes.plan.model import Slot
+from lamina.passes.plan.plan import Plan
+from lamina.passes.plan.program import program_from
 
 
 def planned(text: str, device: Device = "cpu", **geometry: int) -> Program:

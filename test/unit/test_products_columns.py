@@ -15,9 +15,9 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.passes.choose import kernels_of
-from lamina.passes.product_groups import bundles, joined
-from lamina.passes.reading import shape_of
+from lamina.passes.families.select import kernels_of
+from lamina.passes.families.surroundings import bundles, joined
+from lamina.passes.ir.reading import shape_of
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates
 from lamina.targets.nvvm.ptx import assemble

@@ -13,10 +13,10 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.program import Call, Launch
-from lamina.passes.emit_program import program_from
-from lamina.passes.pipeline import run
-from lamina.passes.product_groups import CHOICE
-from lamina.passes.product_groups import calls as externs
+from lamina.passes.families.surroundings import CHOICE
+from lamina.passes.families.surroundings import calls as externs
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.program import program_from
 from lamina.runtime.resolve import out_variant
 from lamina.targets.levels import pipeline
 

@@ -13,8 +13,8 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
-from lamina.passes.choose import kernels_of
-from lamina.passes.product_groups import bundles
+from lamina.passes.families.select import kernels_of
+from lamina.passes.families.surroundings import bundles
 from lamina.schedules.contraction import Config
 from lamina.schedules.product_cost import Work, candidates
 from lamina.targets.nvvm.ptx import assemble

@@ -12,9 +12,9 @@ from test_tune_products import graph_level
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.passes.choose import kernels_of
-from lamina.passes.product_groups import bundles
-from lamina.passes.prologues import feeding
+from lamina.passes.families.gemm.prologues import feeding
+from lamina.passes.families.select import kernels_of
+from lamina.passes.families.surroundings import bundles
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.dialects import context
-from lamina.passes.row_sums import BlockSums
+from lamina.passes.families.gemm.row_sums import BlockSums
 from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text

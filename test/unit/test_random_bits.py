@@ -25,9 +25,9 @@ from lamina.frontend import dynamo, stages
 from lamina.frontend.decompositions import table
 from lamina.frontend.normalise import normalise
 from lamina.frontend.random_bits import BITS, draw_seed, is_seed
-from lamina.passes.emit import Emit
-from lamina.passes.philox import philox
-from lamina.passes.pipeline import run
+from lamina.passes.infra.pipeline import run
+from lamina.passes.ir.emit import Emit
+from lamina.passes.lower.philox import philox
 from lamina.runtime.loader import Code
 from lamina.targets.cpu.backend import CpuBackend
 from lamina.targets.levels import pipeline

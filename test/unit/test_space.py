@@ -1,4 +1,4 @@
-"""Rows and columns that passes/space.py finds for kernels written by hand."""
+"""Rows and columns that passes/space/space.py finds for kernels written by hand."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ import pytest
 from torch_mlir import ir
 
 from lamina.dialects import context
-from lamina.passes.affine import Affine, Axis, row_major
-from lamina.passes.reading import Untraceable, shape_of
-from lamina.passes.space import Space, find_space, spread
+from lamina.passes.ir.affine import Affine, Axis, row_major
+from lamina.passes.ir.reading import Untraceable, shape_of
+from lamina.passes.space.space import Space, find_space, spread
 
 MAPS = """
 #id = affine_map<(d0, d1) -> (d0, d1)>

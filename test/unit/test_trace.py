@@ -1,4 +1,4 @@
-"""What passes/trace.py says an element is, computed and held against numbers worked out by hand."""
+"""What passes/trace/trace.py says an element is, computed and held against numbers worked out by hand."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ import pytest
 from torch_mlir import ir
 
 from lamina.dialects import context
-from lamina.passes.affine import Affine, Axis, SplitAxis
-from lamina.passes.expressions import Apply, Bound, Const, Expr, InBounds, Load, Position, Reduce, Scan
-from lamina.passes.reading import Untraceable
-from lamina.passes.trace import Tracer
+from lamina.passes.ir.affine import Affine, Axis, SplitAxis
+from lamina.passes.ir.expressions import Apply, Bound, Const, Expr, InBounds, Load, Position, Reduce, Scan
+from lamina.passes.ir.reading import Untraceable
+from lamina.passes.trace.trace import Tracer
 
 Index = tuple[int, ...]
 APPLIED: dict[str, Callable[..., Any]] = {

@@ -26,11 +26,11 @@ from lamina.frontend.dynamo import autograd
 from lamina.frontend.export import inference_graph
 from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_products
-from lamina.passes.choose import LIBRARY, kernels_of
-from lamina.passes.emit_program import program_from
-from lamina.passes.library_epilogues import CUBLASLT
-from lamina.passes.pipeline import run
-from lamina.passes.product_groups import CHOICE, bundle_of, bundles, calls
+from lamina.passes.families.gemm.library_epilogues import CUBLASLT
+from lamina.passes.families.select import LIBRARY, kernels_of
+from lamina.passes.families.surroundings import CHOICE, bundle_of, bundles, calls
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.program import program_from
 from lamina.schedules.product_cost import Work, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import lamina
-from lamina.passes.pipeline_text import parse
-from lamina.passes.registry import PASSES
+from lamina.passes.infra.pipeline_text import parse
+from lamina.passes.infra.registry import PASSES
 from lamina.targets.levels import pipeline
 from lamina.tune.revision import modules, revision
 
@@ -27,12 +27,12 @@ def package(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "file",
     [
-        "passes/distribution/runs.py",
-        "passes/emit_dot.py",
-        "passes/expressions.py",
-        "passes/gpu_math/exponential.py",
-        "passes/polynomials/exponential.py",
-        "passes/philox.py",
+        "passes/lower/simt/runs.py",
+        "passes/tile/emit/dot.py",
+        "passes/ir/expressions.py",
+        "passes/lower/gpu_math/exponential.py",
+        "passes/lower/polynomials/exponential.py",
+        "passes/lower/philox.py",
         "schedules/base.py",
         "targets/llvm_text.py",
         "targets/triton/ping_pong.py",
@@ -47,7 +47,7 @@ def test_an_edit_of_code_counts(package: Path, file: str) -> None:
 
 
 def test_a_number_counts(package: Path) -> None:
-    file = package / "passes/distribution/divisors.py"
+    file = package / "passes/lower/simt/divisors.py"
     text = file.read_text()
     assert "MOST = 64" in text
     file.write_text(text.replace("MOST = 64", "MOST = 32"))
@@ -55,7 +55,7 @@ def test_a_number_counts(package: Path) -> None:
 
 
 def test_prose_does_not_count(package: Path) -> None:
-    file = package / "passes/distribution/runs.py"
+    file = package / "passes/lower/simt/runs.py"
     first, rest = file.read_text().split('"""', 2)[1:]
     text = '"""Another ' + first + '"""  # a comment\n\n\n' + rest
     assert '        """' in text or '    """' in text

@@ -26,11 +26,11 @@ from lamina.frontend.decompositions import table
 from lamina.frontend.interface import Interface, with_outputs
 from lamina.frontend.normalise import normalise
 from lamina.frontend.tuning import Session, choose_rows
-from lamina.passes.emit_program import program_from
-from lamina.passes.launches import layouts
-from lamina.passes.pipeline import run
-from lamina.passes.row_programs import work_of
-from lamina.passes.schedule_gpu import ROWS
+from lamina.passes.infra.pipeline import run
+from lamina.passes.plan.launches import layouts
+from lamina.passes.plan.program import program_from
+from lamina.passes.space.schedule_gpu import ROWS
+from lamina.passes.tile.row_programs import work_of
 from lamina.schedules import nvvm
 from lamina.schedules.rows import LEAST_BYTES, MODEL, Work, candidates, read
 from lamina.targets import backend

@@ -1,4 +1,4 @@
-"""Random numbers as functions of a seed, which kernels compute where they are used (passes/philox.py).
+"""Random numbers as functions of a seed, which kernels compute where they are used (passes/lower/philox.py).
 
 A seed is drawn from torch's generator, one number for each op and call, so torch.manual_seed repeats a run. The numbers are not
 eager's, their statistics are. What draws f64 numbers or names a generator stays a call of torch.

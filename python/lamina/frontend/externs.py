@@ -9,9 +9,9 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.kernels.library import STRICT
-from lamina.passes.bias_apart import APART
-from lamina.passes.layout import BACKWARD, CONVOLUTIONS
-from lamina.passes.products import PRODUCTS, TF32
+from lamina.passes.families.conv.layout import BACKWARD, CONVOLUTIONS
+from lamina.passes.families.gemm.products import PRODUCTS, TF32
+from lamina.passes.fusion.bias_apart import APART
 
 from . import support
 from .decompositions_library import on_gpu

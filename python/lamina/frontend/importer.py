@@ -19,8 +19,8 @@ from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.dialects import context
-from lamina.passes.demote_f64 import ASKED
-from lamina.passes.random_bits import RANDOM
+from lamina.passes.simplify.demote_f64 import ASKED
+from lamina.passes.simplify.random_bits import RANDOM
 
 from . import externs, linalg, support
 from .half import HALF

@@ -24,7 +24,7 @@ _ROUNDS, _MASK = 7, 2**32 - 1
 def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
     """Element i, in row-major order, is word i % 4 of Philox4x32 for the counter i // 4 and the key `seed`, an i64 scalar; as i32.
 
-    This is what the kernels of passes/philox.py compute, in torch's ops: for graphs that are run without being compiled."""
+    This is what the kernels of passes/lower/philox.py compute, in torch's ops: for graphs that are run without being compiled."""
     count = torch.Size(size).numel()
     number = torch.arange(-(-count // 4), device=seed.device)
     zero = torch.zeros_like(number)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, cf
 
-from lamina.passes.locations import op_names
+from lamina.passes.ir.locations import op_names
 
 _EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
     ("aten.maximum.default", arith.CmpFPredicate.OGT): arith.maximumf,

@@ -172,7 +172,7 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
 
 
 def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
-    from lamina.passes.emit_program import program_from
+    from lamina.passes.plan.program import program_from
     from lamina.targets import Artifact
 
     seconds: dict[str, float] = {}
@@ -232,7 +232,7 @@ def _custom(
 
 def users_kernels(module: "ir.Module", graph: Normalised, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
     """What the program of a module at the tile level calls of kernels that are given as Triton functions, compiled."""
-    from lamina.passes.emit_program import program_from
+    from lamina.passes.plan.program import program_from
 
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
@@ -269,10 +269,10 @@ def run_passes(
     verify_each: bool = False,
 ) -> None:
     """The passes between two levels, the result verified: once, as verifying after each pass takes a sixth of their time."""
-    from lamina.passes.diagnostics import verify
-    from lamina.passes.fold_constants import FoldConstants
-    from lamina.passes.instrumentation import Instrumentation
-    from lamina.passes.pipeline import run
+    from lamina.passes.infra.diagnostics import verify
+    from lamina.passes.infra.instrumentation import Instrumentation
+    from lamina.passes.infra.pipeline import run
+    from lamina.passes.simplify.fold_constants import FoldConstants
     from lamina.targets.levels import pipeline
 
     steps = pipeline(

@@ -49,10 +49,9 @@ def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
 def default(program: Program, tune: Tune) -> str:
     """What became of the matrix products and, on a GPU, the attention of a program that tuning said nothing of, and how to have it
     asked; "" without any."""
-    from lamina.passes import attention as forward
-    from lamina.passes import attention_backward as backward
-    from lamina.passes.contraction import FACTORS  # imports MLIR
-    from lamina.passes.products import PRODUCTS
+    from lamina.passes.families.attention import backward, forward
+    from lamina.passes.families.gemm.products import PRODUCTS
+    from lamina.passes.space.contraction import FACTORS  # imports MLIR
 
     forms = {**{name: ("query", "key", "value", *rest) for name, rest in forward.FORMS.items()}, **backward.FORMS}
     attention = tuple(forms)

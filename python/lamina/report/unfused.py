@@ -2,8 +2,8 @@
 
 from torch_mlir import ir
 
-from lamina.passes.realise import bytes_of
-from lamina.passes.trace import VIEWS
+from lamina.passes.trace.materialize import bytes_of
+from lamina.passes.trace.trace import VIEWS
 
 from .explanation import Unfused
 

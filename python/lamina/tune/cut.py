@@ -15,14 +15,14 @@ from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.kernels.library import STRICT
-from lamina.passes.convolution_products import Convolution
-from lamina.passes.emit_program import program_from
-from lamina.passes.layout import channels_last
-from lamina.passes.library_epilogues import CUBLASLT
-from lamina.passes.locations import op_word
-from lamina.passes.pipeline import run
-from lamina.passes.product_groups import CHOICE, Bundle, calls, strides_of
-from lamina.passes.reading import producer, shape_of
+from lamina.passes.families.conv.layout import channels_last
+from lamina.passes.families.conv.products import Convolution
+from lamina.passes.families.gemm.library_epilogues import CUBLASLT
+from lamina.passes.families.surroundings import CHOICE, Bundle, calls, strides_of
+from lamina.passes.infra.pipeline import run
+from lamina.passes.ir.locations import op_word
+from lamina.passes.ir.reading import producer, shape_of
+from lamina.passes.plan.program import program_from
 from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Backend
 from lamina.targets.kernel_calls.user import take

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_mlir import ir
 
-from lamina.passes.attention_backward import Gradients
+from lamina.passes.families.attention.backward import Gradients
 
 Settle = Callable[[Sequence[Tensor]], None]
 

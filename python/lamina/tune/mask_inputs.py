@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_mlir import ir
 
-from lamina.passes.attention import Attention
+from lamina.passes.families.attention.forward import Attention
 
 from .gradient_inputs import Settle
 

@@ -9,15 +9,15 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.passes.attention import Attention
-from lamina.passes.attention_backward import Gradients
-from lamina.passes.choose import LIBRARY, kernels_of
-from lamina.passes.grouped_products import Grouped
-from lamina.passes.library_epilogues import CUBLASLT, has_activation
-from lamina.passes.mask_operands import Masks
-from lamina.passes.product_groups import CHOICE, Bundle, bundles, calls, reader
-from lamina.passes.prologues import feeding
-from lamina.passes.reading import shape_of
+from lamina.passes.families.attention.backward import Gradients
+from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.gemm.library_epilogues import CUBLASLT, has_activation
+from lamina.passes.families.gemm.prologues import feeding
+from lamina.passes.families.grouped_products import Grouped
+from lamina.passes.families.select import LIBRARY, kernels_of
+from lamina.passes.families.surroundings import CHOICE, Bundle, bundles, calls, reader
+from lamina.passes.ir.reading import shape_of
 from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.targets import Backend
 

@@ -13,19 +13,19 @@ from typing import Any
 
 _ENTRIES = (  # in the package: what a choice is made by, what makes programs of it, and what makes code of those
     "kernels/**/*.py",  # Triton reads them as text
-    "passes/choose_attention.py",
-    "passes/choose.py",
-    "passes/depthwise.py",
-    "passes/hook.py",
-    "passes/plan.py",
-    "passes/tile.py",
-    "passes/horizontal.py",
+    "passes/families/attention/select.py",
+    "passes/families/select.py",
+    "passes/families/conv/depthwise.py",
+    "passes/families/custom_epilogue.py",
+    "passes/plan/plan.py",
+    "passes/tile/tile.py",
+    "passes/horizontal/horizontal.py",
     "targets/kernel_calls/user.py",
     "targets/nvvm/backend.py",
     "targets/nvvm/steps.py",
-    "passes/distribute.py",  # the target's own passes, by name
-    "passes/expand_math.py",
-    "passes/gpu_to_nvvm.py",
+    "passes/lower/distribute.py",  # the target's own passes, by name
+    "passes/lower/expand_math.py",
+    "passes/lower/gpu_to_nvvm.py",
 )
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

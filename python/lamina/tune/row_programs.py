@@ -10,11 +10,11 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.passes.launches import layouts
-from lamina.passes.reading import element_type
-from lamina.passes.row_programs import work_of
-from lamina.passes.schedule import bits
-from lamina.passes.schedule_gpu import ROWS
+from lamina.passes.ir.reading import element_type
+from lamina.passes.plan.launches import layouts
+from lamina.passes.space.schedule import bits
+from lamina.passes.space.schedule_gpu import ROWS
+from lamina.passes.tile.row_programs import work_of
 from lamina.schedules.rows import MODEL, candidates
 from lamina.targets import Backend
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from torch_mlir import ir
 
-from lamina.passes.evaluate.arrays import is_bf16, round_bf16
-from lamina.passes.evaluate.scalars import BINARY, CASTS, UNARY, evaluate_scalar
+from lamina.passes.simplify.evaluate.arrays import is_bf16, round_bf16
+from lamina.passes.simplify.evaluate.scalars import BINARY, CASTS, UNARY, evaluate_scalar
 
 from .batch import Array
 from .types import array_of, dtype_of

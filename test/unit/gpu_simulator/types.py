@@ -3,7 +3,7 @@
 import numpy as np
 from torch_mlir import ir
 
-from lamina.passes.evaluate import arrays
+from lamina.passes.simplify.evaluate import arrays
 
 FLOAT8 = ("f8E4M3FN", "f8E5M2")
 

@@ -8,7 +8,7 @@ Where keys are the rows, those 16 apart are another warp's: both draw the words.
 import triton
 import triton.language as tl
 
-_ROUNDS = tl.constexpr(7)  # as passes/philox.py
+_ROUNDS = tl.constexpr(7)  # as passes/lower/philox.py
 
 
 @triton.jit

@@ -19,9 +19,9 @@ from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
-from lamina.passes.expand_math import ExpandMath
-from lamina.passes.locations import where
-from lamina.passes.tile_to_cpu import CHECKS, TileToCpu
+from lamina.passes.ir.locations import where
+from lamina.passes.lower.expand_math import ExpandMath
+from lamina.passes.lower.tile_to_cpu import CHECKS, TileToCpu
 
 from .. import llvm_text
 from ..base import Artifact, Backend

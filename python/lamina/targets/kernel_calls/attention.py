@@ -9,10 +9,10 @@ from lamina.core.dropout import NUMBERS, bound, factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
-from lamina.passes.attention import EXTRAS, FORWARD, JOIN, SPECIALISED, SPLIT
-from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
-from lamina.passes.grouped_products import GROUPED
-from lamina.passes.mask_operands import BLOCKS, BOUNDS
+from lamina.passes.families.attention.backward import BACKWARD_KEYS, BACKWARD_QUERIES
+from lamina.passes.families.attention.forward import EXTRAS, FORWARD, JOIN, SPECIALISED, SPLIT
+from lamina.passes.families.attention.mask_operands import BLOCKS, BOUNDS
+from lamina.passes.families.grouped_products import GROUPED
 from lamina.schedules.attention import Forward, Specialised, Split, read
 
 from ..triton.stages import has_gluon

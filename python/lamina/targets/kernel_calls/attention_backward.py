@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lamina.core.program import ITEM_BYTES, Call, Ref
-from lamina.passes.attention_backward import BACKWARD_KEYS, BACKWARD_QUERIES
+from lamina.passes.families.attention.backward import BACKWARD_KEYS, BACKWARD_QUERIES
 from lamina.schedules.attention import Backward, read
 
 from .attention import SIDE_BY_SIDE, drops, extras, listed, places, power, said, shared, sizes, strides, tensors

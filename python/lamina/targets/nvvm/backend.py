@@ -25,9 +25,9 @@ from lamina.core import cubins
 from lamina.core.errors import CompileError
 from lamina.core.program import Needs
 from lamina.core.target import Target
-from lamina.passes.gpu import indices
-from lamina.passes.gpu_to_nvvm import GpuToNvvm
-from lamina.passes.registry import load
+from lamina.passes.infra.registry import load
+from lamina.passes.lower.gpu_to_nvvm import GpuToNvvm
+from lamina.passes.lower.nvvm import indices
 
 from .. import llvm_text
 from ..base import Artifact, Backend
@@ -62,7 +62,8 @@ def lowering_pipeline(index_bits: int = indices.WIDE) -> str:
     math becomes LLVM's intrinsics before convert-gpu-to-nvvm, which would call libdevice for it. Nothing is simplified here: that
     is a third of the time, and LLVM and ptxas do it again, to the same PTX.
 
-    index_bits  32 where every buffer is small (passes/gpu/indices.py): a quarter fewer instructions in kernels full of indices
+    index_bits  32 where every buffer is small (passes/lower/nvvm/indices.py): a quarter fewer instructions in kernels full of
+                indices
     """
     return (
         "gpu.module(expand-strided-metadata,arith-expand,convert-scf-to-cf,convert-math-to-llvm,"

@@ -4,7 +4,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.passes.locations import where
+from lamina.passes.ir.locations import where
 
 # LLVM intrinsics that NVPTX has no instructions and no library for: it aborts
 _NO_CODE = {

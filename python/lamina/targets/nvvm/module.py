@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.passes.locations import sources
+from lamina.passes.ir.locations import sources
 
 
 def split(module: ir.Module, count: int) -> list[ir.Module]:

@@ -4,7 +4,7 @@ import math
 
 from torch_mlir import ir
 
-from lamina.passes.index_ranges import GROWS, Ranges
+from lamina.passes.ir.index_ranges import GROWS, Ranges
 
 from .memory import INDENT, WIDE
 from .ops import CASTS, TYPES

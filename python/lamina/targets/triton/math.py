@@ -1,7 +1,7 @@
 """Math functions as Triton functions that printed kernels call, where Triton's own are slow or have no place in its interpreter."""
 
-from lamina.passes.polynomials.error_function import LARGE, SMALL
-from lamina.passes.polynomials.hyperbolic import TANH
+from lamina.passes.lower.polynomials.error_function import LARGE, SMALL
+from lamina.passes.lower.polynomials.hyperbolic import TANH
 
 from .ops import applied
 

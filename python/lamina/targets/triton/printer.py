@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.passes.contraction import FLOAT8
-from lamina.passes.locations import where
+from lamina.passes.ir.locations import where
+from lamina.passes.space.contraction import FLOAT8
 from lamina.schedules.contraction import Config
 
 from .math import FUNCTIONS

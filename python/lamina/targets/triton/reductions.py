@@ -2,8 +2,8 @@
 
 from torch_mlir import ir
 
-from lamina.passes.distribution.reductions import COMBINE
-from lamina.passes.reading import neutral
+from lamina.passes.ir.reading import neutral
+from lamina.passes.lower.simt.reductions import COMBINE
 
 from .lanes import Lanes
 from .math import joining

@@ -1,0 +1,195 @@
+"""What kernels of ours read in the place of masks whose meaning is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from ...ir.copying import copy_ops, read_by
+from ...ir.extern_calls import kernel_call
+from ...ir.generics import empty, generic, with_body
+from ...ir.reading import producer, shape_of
+from .mask_meaning import Keys, Meaning, meaning
+from .mask_parts import BATCH, HEAD, KEY, QUERY, Values
+from .operands import narrowed
+
+BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
+
+
+class Known(NamedTuple):
+    """What calls must share to read the same: a mask of 1 may be of several numbers of heads and keys, and one call alone may be
+    causal.
+
+    sizes  batch, heads and keys
+    """
+
+    keys: Keys | None
+    span: tuple[int, int] | None
+    slopes: tuple[float, ...] | None
+    sizes: tuple[int, int, int]
+
+
+@dataclass
+class Masks:
+    """Of a module: what is known of them, read before anything is changed, and what was made of them for earlier calls.
+
+    narrow  masks, before they are spread over heads and queries
+    """
+
+    values: Values = field(default_factory=Values)
+    meanings: dict[tuple[ir.Value, tuple[int, ...], bool], Meaning] = field(default_factory=dict)
+    narrow: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    made: dict[Known, dict[str, ir.Value]] = field(default_factory=dict)
+    listed: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
+
+    def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> Meaning:
+        if mask is None:
+            return Meaning(causal)
+        key = (mask, tuple(scores), causal)
+        if key not in self.meanings:
+            with mask.context:
+                self.meanings[key] = meaning(mask, scores, causal, self.values)
+        return self.meanings[key]
+
+    def operands(self, mask: ir.Value, scores: Sequence[int], of: Meaning) -> dict[str, ir.Value]:
+        """What is read, by the name that kernels give it, made here where no earlier call has made it."""
+        if of.rest:
+            if mask not in self.narrow:
+                self.narrow[mask] = narrowed(mask)
+            return {"mask": self.narrow[mask]}
+        known = Known(of.keys, of.span, of.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
+        if known not in self.made:
+            self.made[known] = _made(of, scores, len(self.made) + 1)
+        return self.made[known]
+
+    def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int, turned: bool = False) -> ir.Value:
+        """(batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2) i32, of a mask that is read: see
+        kernels/attention/blocks.py. turned: (..., blocks of n keys, blocks of m queries + 2)."""
+        read, said = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
+        said |= {"offset": of.offset, "window": of.window}
+        key = (read, of.causal, turned, *said.values())
+        if key not in self.listed:
+            number = ir.IntegerType.get_signless(64)
+            given = {name: ir.IntegerAttr.get(number, x) for name, x in said.items()}
+            given |= {"causal": ir.BoolAttr.get(of.causal), "turned": ir.BoolAttr.get(turned)}
+            counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
+            shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
+            type_ = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
+            made = kernel_call(BLOCKS, [read], [type_], {"of": ir.StringAttr.get("attention's mask"), **given})
+            self.listed[key] = made.results[0]
+        return self.listed[key]
+
+
+def _made(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
+    """What is read in the place of a mask. number: of such masks so far."""
+    found: dict[str, ir.Value] = {}
+    if of.keys is not None:
+        there = _there(of.keys, scores, number)
+        found = {} if of.keys.exact else {"mask": there}
+        found["bounds"] = _bounds(there, of.span or (0, scores[KEY]))
+    elif of.span is not None:
+        found["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
+    if of.slopes is not None:
+        found["slopes"] = _constant(np.array(of.slopes, np.float32))
+    return found
+
+
+def _constant(value: np.ndarray) -> ir.Value:
+    return arith.constant(
+        ir.RankedTensorType.get(value.shape, ir.F32Type.get() if value.dtype == np.float32 else ir.IntegerType.get_signless(32)),
+        ir.DenseElementsAttr.get(value),
+    )
+
+
+def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
+    """(batch or 1, heads or 1, 2) i32: the first of the keys that are there, and the end of them, in this span."""
+    number = ir.IntegerType.get_signless(64)
+    shape = shape_of(there)
+    said = {name: ir.IntegerAttr.get(number, n) for name, n in zip(("low", "high"), span, strict=True)}
+    type_ = ir.RankedTensorType.get([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
+    return kernel_call(BOUNDS, [there], [type_], {"of": ir.StringAttr.get("attention's mask"), **said}).results[0]
+
+
+def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
+    """(batch or 1, heads or 1, 1, keys) i1: which keys are there, as it is, or by a group of what makes it. number: of the mask."""
+    value = keys.part.value
+    sizes = [1 if keys.part.axes[d] is None else scores[d] for d in range(4)]
+    sizes[QUERY], sizes[KEY] = 1, scores[KEY]
+    value = _argument(value)
+    needed = _behind(value)
+    if not needed and keys.wanted and list(shape_of(value)) == sizes and all(a in (None, d) for d, a in enumerate(keys.part.axes)):
+        return value
+    inside = {r for op in needed for r in op.results}
+    block = needed[0].block if needed else None
+    outer = list(dict.fromkeys(v for op in needed for v in read_by(op) if v not in inside and _is_outer(v, block)))
+    outer = outer if needed else [value]
+    group = producer(value) if needed else None
+    given = [_argument(v) for v in outer]
+    i1 = ir.IntegerType.get_signless(1)
+    made = ir.Operation.create(
+        "graph.group",
+        results=[ir.RankedTensorType.get(sizes, i1)],
+        operands=given,
+        attributes={"sym_name": ir.StringAttr.get(_name(group) or f"keys_{number}")},
+        regions=1,
+    )
+    body = made.regions[0].blocks.append(*[v.type for v in given])
+    with ir.InsertionPoint(body):
+        values = dict(zip(outer, body.arguments, strict=True))
+        copy_ops(needed, values)
+        ir.Operation.create("graph.yield", operands=[_spread(values[value], keys, sizes)])
+    return made.results[0]
+
+
+def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
+    """In four dimensions, true where a key is there."""
+    i1 = ir.IntegerType.get_signless(1)
+    type_ = ir.RankedTensorType.get(list(sizes), i1)
+    loops = {a: d for d, a in enumerate(keys.part.axes) if a is not None}
+    rank = len(shape_of(tensor))
+    reads = [ir.AffineExpr.get_dim(loops[j]) if j in loops else ir.AffineExpr.get_constant(0) for j in range(rank)]
+    writes = [ir.AffineExpr.get_dim(d) for d in range(4)]
+    op = generic(type_, [tensor, empty(type_)], [reads, writes], 4, [False] * 4)
+    return with_body(op, lambda x, _: x if keys.wanted else arith.xori(x, arith.constant(i1, 1)))
+
+
+def _behind(value: ir.Value) -> list[ir.Operation]:
+    """The ops of a group that make one of its values, in order; none where it is a value of @main."""
+    op = producer(value)
+    if op is None or _parent(op) != "graph.group":
+        return []
+    needed, waiting = {op}, [op]
+    while waiting:
+        for v in read_by(waiting.pop()):
+            source = producer(v)
+            if source is not None and source.block == op.block and source not in needed:
+                needed.add(source)
+                waiting.append(source)
+    return [o.operation for o in op.block.operations if o.operation in needed]
+
+
+def _is_outer(value: ir.Value, block: ir.Block | None) -> bool:
+    """Whether this is an argument of the block of a group."""
+    return isinstance(value, ir.BlockArgument) and value.owner == block
+
+
+def _argument(value: ir.Value) -> ir.Value:
+    """What a group is given for an argument of its block; a value of @main itself."""
+    if isinstance(value, ir.BlockArgument):
+        owner = value.owner.owner.operation
+        if owner.name == "graph.group":
+            return owner.operands[value.arg_number]
+    return value
+
+
+def _name(op: ir.Operation | None) -> str:
+    while op is not None and op.name != "graph.group":
+        op = op.parent.operation if op.parent is not None else None
+    return "" if op is None else f"{ir.StringAttr(op.attributes['sym_name']).value}_keys"
+
+
+def _parent(op: ir.Operation) -> str:
+    return op.parent.operation.name if op.parent is not None else ""

@@ -1,0 +1,79 @@
+"""What libraries want of attention's operands and kernels of ours do not: heads of keys that are repeated for the heads of queries
+that share them, masks that are spread over all heads and queries."""
+
+from torch_mlir import ir
+
+from ...ir.generics import empty
+from ...ir.reading import producer
+from ...ir.views import groups, is_view, shape_of, walked_dims
+
+_REPEATED = [0, 1, None, 2, 3]  # batch, head, which repetition, position, element
+_MERGED = [[0], [1, 2], [3], [4]]
+
+
+def unrepeated(value: ir.Value) -> tuple[ir.Value, tuple[ir.Operation, ...]] | None:
+    """What a value of shape (batch, heads, length, size) repeats each head of, and the ops that do so, in order; None where it is
+    not known to repeat any."""
+    merge = producer(value)
+    if merge is None or merge.name != "tensor.collapse_shape" or groups(merge) != _MERGED:
+        return None
+    spread = producer(merge.operands[0])
+    if spread is None:
+        return None
+    inner = _yielded(spread) if spread.name == "graph.group" else spread
+    if inner is None or not is_view(inner) or len(shape_of(inner.results[0])) != 5 or walked_dims(inner) != _REPEATED:
+        return None
+    source = inner.operands[0]
+    if spread.name == "graph.group":
+        source = next((v for v, a in zip(spread.operands, spread.regions[0].blocks[0].arguments, strict=True) if a == source), None)
+    return None if source is None or len(shape_of(source)) != 4 else (source, (spread, merge))
+
+
+def narrowed(mask: ir.Value) -> ir.Value:
+    """A mask that a group spreads in its last step, before that: 1 long where it repeats itself. Made here, by another group."""
+    group = producer(mask)
+    inner = _yielded(group) if group is not None and group.name == "graph.group" else None
+    if group is None or inner is None or inner.name != "linalg.generic" or not is_view(inner):
+        return mask
+    shape = [n if d is not None else 1 for n, d in zip(shape_of(mask), walked_dims(inner), strict=True)]
+    type_ = ir.RankedTensorType.get(shape, ir.RankedTensorType(mask.type).element_type)
+    made = group.clone()
+    made.attributes["sym_name"] = ir.StringAttr.get(f"{ir.StringAttr(group.attributes['sym_name']).value}_mask")
+    copied = _yielded(made)
+    assert copied is not None
+    with ir.InsertionPoint(copied):
+        copied.operands[1] = empty(type_)
+    copied.results[0].set_type(type_)
+    made.results[0].set_type(type_)
+    return made.results[0]
+
+
+def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
+    """The ops of @main that make a value, in order; none where it depends on an argument, or on a call."""
+    found: dict[ir.Operation, None] = {}
+
+    def add(v: ir.Value) -> bool:
+        op = producer(v)
+        if op is None or op.name == "graph.extern" or not all(map(add, op.operands)):
+            return False
+        found[op] = None
+        return True
+
+    return tuple(found) if add(value) else ()
+
+
+def drop(op: ir.Operation | None) -> None:
+    """Erases an op of @main whose results nobody reads, and what was there for it alone."""
+    unread = {} if op is None else {op.results[0]: op}
+    while unread:
+        _, last = unread.popitem()
+        if any(True for result in last.results for _ in result.uses) or not (last.name == "graph.group" or is_view(last)):
+            continue
+        unread.update({made.results[0]: made for made in map(producer, last.operands) if made is not None})
+        last.erase()
+
+
+def _yielded(group: ir.Operation) -> ir.Operation | None:
+    """What makes the one result of a group."""
+    end = list(group.regions[0].blocks[0].operations)[-1]
+    return producer(end.operands[0]) if len(end.operands) == 1 else None

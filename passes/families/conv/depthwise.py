@@ -1,0 +1,300 @@
+"""lamina-depthwise: convolutions with few channels a group that kernels of ours compute, with the groups that read them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, tensor
+
+from lamina.core.errors import CompileError
+from lamina.core.target import Target
+
+from ...infra.base import Pass
+from ...ir.generics import empty, generic, sums_of_products, with_body
+from ...ir.locations import fused, model_ops, op_word, where
+from ...ir.reading import Untraceable, shape_of
+from ...space.direct_convolution import WINDOW, Unfit, strips_of
+from ...space.space import find_space
+from ..gemm.products import in_parts
+from ..surroundings import CHOICE, calls, copy_body, reader, strides_of
+from .depthwise_cpu import replace_depthwise
+from .image_rows import as_image, as_rows, image_type, is_rows
+from .layout import CONVOLUTION, channels_last
+from .one_row import row_added, row_dropped, with_row, without_row
+from .padding import padded, past_the_end
+from .products import in_strips_unmeasured
+
+STRIPS = "strips"  # as graph.choice
+_TYPES = ("f16", "bf16")
+_PRODUCTS = 32 * 25  # of a sum: tensor cores are for more
+
+
+@dataclass(frozen=True)
+class Depthwise(Pass):
+    """Turn calls of depthwise convolutions into kernels of ours, and of grouped ones where `graph.choice` says "strips".
+
+    Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
+    has the channels last, is a group marked `graph.window`: a sum over the window in f32, with the group that alone reads it where
+    that computes element by element, an image or rows of its channels. Its weight is put in order by a group of its own, with the
+    channels last and in f32: threads have channels side by side, and convert no number of the weight twice. lamina-tile makes
+    strips of it (passes/space/direct_convolution.py).
+    Sums of several channels, or several features of each, are over the window and the channels of their group.
+
+        %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
+     -> %1 = "graph.group"(%w) ({ transposed, in f32 })
+        %0 = "graph.group"(%x, %1) ({ pad ; sum of products }) {graph.window}
+
+    cuDNN's kernels for channels that are last in memory load a pixel and a weight for each product. Here a thread holds a row of
+    sums and reads each pixel of a row of the window once, so that nearly all it does is multiply and add.
+
+    On a CPU, convolutions of f32 whose results are row-major are groups too: `graph.planes` has their stride, padding and dilation,
+    and lamina-tile makes planes of them (passes/space/planes.py).
+
+    target  the machine (none: nothing is changed)
+    """
+
+    name: ClassVar[str] = "lamina-depthwise"
+    target: Target | None = None
+
+    def run(self, module: ir.Module) -> None:
+        if self.target is None:
+            return
+        if not self.target.is_gpu:
+            replace_depthwise(module)
+            return
+        for op in calls(module):
+            found = Convolution.read(op)
+            chosen = CHOICE in op.attributes and ir.StringAttr(op.attributes[CHOICE]).value == STRIPS
+            if found is not None and (chosen or found.is_ours_unmeasured) and not _replaced(op, found) and chosen:
+                raise CompileError("strips cannot compute this convolution", where=where(op.location), remedy="drop graph.choice")
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of `groups`. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height,
+    kernel width); stride, padding, dilation: of height, width."""
+
+    image: ir.Value
+    weight: ir.Value
+    bias: ir.Value | None
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    result: ir.RankedTensorType
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Convolution | None":
+        """What a graph.extern calls, where it is a convolution of several groups that may be ours."""
+        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
+            return None
+        image, weight = (shape_of(v) for v in list(op.operands)[:2])
+        _, _, _, stride, padding, dilation, transposed, _, groups = ir.ArrayAttr(op.attributes["args"])
+        result = ir.RankedTensorType(op.results[0].type)
+        if len(image) != 4 or ir.BoolAttr(transposed).value or 0 in (*image, *result.shape):
+            return None
+        steps, pads, spread = (_pair(a) for a in (stride, padding, dilation))
+        suits = (
+            str(result.element_type) in _TYPES
+            and ir.IntegerAttr(groups).value > 1
+            and math.prod(weight[1:]) <= _PRODUCTS
+            and tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(tuple(result.shape))
+        )
+        bias = op.operands[2] if len(op.operands) > 2 else None
+        number = ir.IntegerAttr(groups).value
+        return Convolution(op.operands[0], op.operands[1], bias, steps, pads, spread, number, result) if suits else None
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether there is one filter for each channel."""
+        return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
+
+    @property
+    def is_ours_unmeasured(self) -> bool:
+        return in_strips_unmeasured(shape_of(self.image), shape_of(self.weight), self.groups, self.stride, self.dilation)
+
+    @property
+    def wide(self) -> ir.RankedTensorType:
+        """The result's type before it is rounded."""
+        return ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
+
+    def emit(self, image: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> ir.Value:
+        """The convolution of an image with a weight as `_weight` gives it: summed in f32, then rounded."""
+        image = self._padded(image, shape_of(weight))
+        sums = self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight)
+        out = [ir.AffineDimExpr.get(d) for d in range(4)]
+        terms = [sums] if bias is None else [sums, bias]
+        rounded = generic(self.result, [*terms, empty(self.result)], [out, *([out[1]] for _ in terms[1:]), out], 4, [False] * 4)
+
+        def whole(x: ir.Value, *rest: ir.Value) -> ir.Value:
+            biased = arith.addf(x, arith.extf(x.type, rest[0])) if bias is not None else x
+            return arith.truncf(self.result.element_type, biased)
+
+        return with_body(rounded, whole)
+
+    def _sums(self, image: ir.Value, weight: ir.Value) -> ir.Value:
+        """Of each channel by itself."""
+        n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
+        maps = [[n, c, *self._window(i, j, ki, kj)], [ki, kj, c], [n, c, i, j]]
+        return sums_of_products(self.wide, image, weight, maps, 2)
+
+    def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
+        """Of the channels of each group, for all its features."""
+        batch, features, *sizes = self.result.shape
+        n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
+        maps = [[n, g, c, *self._window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
+        type_ = ir.RankedTensorType.get([batch, self.groups, features // self.groups, *sizes], ir.F32Type.get())
+        weight = in_parts(in_parts(weight, 2, shape_of(self.weight)[1]), 3, self.groups)
+        sums = sums_of_products(type_, in_parts(image, 1, self.groups), weight, maps, 3)
+        return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
+
+    def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
+        """Row and column of the padded image."""
+        (si, sj), (di, dj) = self.stride, self.dilation
+        return [i * si + ki * di, j * sj + kj * dj]
+
+    def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
+        """The image with zeros around it, up to where the last window ends."""
+        sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=False)
+        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
+        return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
+
+
+def _pair(numbers: ir.Attribute) -> tuple[int, int]:
+    """What holds for height and width; torch takes one number for both."""
+    given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
+    return (given[0], given[-1])
+
+
+def fits_strips(op: ir.Operation) -> bool:
+    """Whether strips can compute the convolution that a graph.extern calls."""
+    convolution = Convolution.read(op)
+    if convolution is None:
+        return False
+    with op.context:
+        weight = _weight(op, convolution.weight)
+        new = _made(op, None, convolution, weight.results[0])
+        fits = _fits(new)
+        new.erase()
+        weight.erase()
+    return fits
+
+
+def _replaced(op: ir.Operation, convolution: Convolution) -> bool:
+    """Whether a group took the place of a call, with its reader, or by itself where strips cannot compute both. The call stays
+    where they cannot compute the convolution either."""
+    group = reader(op)
+    with op.context:
+        weight = _weight(op, convolution.weight)
+        for after in [group, None] if group is not None else [None]:
+            new = _made(op, after, convolution, weight.results[0])
+            if _fits(new):
+                _put(new, op, after)
+                return True
+            views = [v.owner for v in new.operands if isinstance(v, ir.OpResult) and v.owner.name == "tensor.expand_shape"]
+            new.erase()
+            for view in views:
+                if not list(view.results[0].uses):
+                    view.erase()
+        weight.erase()
+    return False
+
+
+def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
+    """In the place of a call and its reader."""
+    for old, now in zip((group or op).results, new.results, strict=True):
+        if now.type != old.type:
+            with new.location, ir.InsertionPoint(group or op):
+                now = row_dropped(now) if shape_of(old) == without_row(shape_of(now)) else as_rows(now, old.type)
+        old.replace_all_uses_with(now)
+    for gone in (group, op):
+        if gone is not None:
+            gone.erase()
+
+
+def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
+    """A group: (features, channels, kernel height, kernel width) -> (kernel height, kernel width, channels * features) in f32."""
+    features, channels, kh, kw = shape_of(weight)
+    i, j, c, o = (ir.AffineDimExpr.get(d) for d in range(4))
+    f32 = ir.F32Type.get()
+    type_ = ir.RankedTensorType.get([kh, kw, channels, features], f32)
+    flat = ir.RankedTensorType.get([kh, kw, channels * features], f32)
+
+    def transposed(values: Sequence[ir.Value]) -> ir.Value:
+        op = generic(type_, [values[0], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
+        return tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])
+
+    with op.location, ir.InsertionPoint(op):
+        return _group([weight], [flat], "weight", lambda values: [transposed(values)])
+
+
+def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:
+    """The group that would stand for a call and its reader, beside them. Images of one row, from which the reader has dropped that
+    dimension, have it here, so that they lie in memory as images do; rows of channels that the reader makes of an image are one."""
+    image = tuple(convolution.result.shape)
+    flat = without_row(image)
+    after = [] if group is None else [v for v in group.operands if v != op.results[0]]
+    bias = [] if convolution.bias is None else [convolution.bias]
+    given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
+    location = fused([o.location for o in ([op] if group is None else [op, group])])
+    words = dict.fromkeys(op_word(name) for name in model_ops(location))
+
+    def body(values: Sequence[ir.Value]) -> list[ir.Value]:
+        inner = {v: row_dropped(x) if v.type != x.type else x for v, x in zip(given, values, strict=True)}
+        made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
+        if group is None:
+            return [made]
+        return [imaged(v) for v in copy_body(group, {**inner, op.results[0]: made})]
+
+    def imaged(v: ir.Value) -> ir.Value:
+        if shape_of(v) == flat:
+            return row_added(v)
+        return as_image(v, image) if rows(v) else v
+
+    def rows(v: ir.Value) -> bool:
+        return shape_of(v) != image and is_rows(image, shape_of(v))
+
+    def type_of(v: ir.Value) -> ir.Type:
+        if shape_of(v) == flat:
+            return with_row(v.type)
+        return image_type(image, v.type) if rows(v) else v.type
+
+    with location, ir.InsertionPoint(group or op):
+        results = [type_of(v) for v in (group or op).results]
+        operands = [row_added(v) if v in after and shape_of(v) == flat else v for v in given]
+        new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", body)
+    new.attributes[WINDOW] = ir.UnitAttr.get()
+    return new
+
+
+def _group(
+    operands: Sequence[ir.Value], results: Sequence[ir.Type], name: str, body: Callable[[Sequence[ir.Value]], list[ir.Value]]
+) -> ir.Operation:
+    """A graph.group at the current point. body: makes its ops from its arguments, and gives its results."""
+    new = ir.Operation.create(
+        "graph.group",
+        results=list(results),
+        operands=list(operands),
+        attributes={"sym_name": ir.StringAttr.get(name)},
+        regions=1,
+    )
+    block = new.regions[0].blocks.append(*[v.type for v in operands])
+    with ir.InsertionPoint(block):
+        ir.Operation.create("graph.yield", operands=body(list(block.arguments)))
+    return new
+
+
+def _fits(group: ir.Operation) -> bool:
+    """Whether strips can compute a group on images that have their channels last."""
+    block = group.regions[0].blocks[0]
+    last = {v: channels_last(shape_of(v)) for v in (*group.operands, *group.results) if len(shape_of(v)) == 4}
+    strides = {a: last.get(v) or strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
+    outs = [last.get(v) or strides_of(v) for v in group.results]
+    try:
+        space = find_space(block, strides, outs, divide=True)
+        strips_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
+    except (Unfit, Untraceable):
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""Images as rows of channels: (batch, channels, height, width) from and to (batch, height, width, channels) and collapses of that,
+the rows of a sequence. Where the channels are last in memory, both are the same memory."""
+
+import math
+from collections.abc import Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from ...ir.generics import empty, with_body
+from ...ir.reading import shape_of
+
+_TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
+
+
+def is_rows(image: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether tensors of `shape` may hold the rows of an image of this shape."""
+    return _collapsed(_permuted(image, _TO_ROWS), shape) is not None
+
+
+def image_type(image: Sequence[int], rows: ir.Type) -> ir.RankedTensorType:
+    """The type of an image of this shape, with the elements of `rows`."""
+    return ir.RankedTensorType.get(list(image), ir.RankedTensorType(rows).element_type)
+
+
+def as_image(v: ir.Value, image: Sequence[int]) -> ir.Value:
+    """The image that `v` holds the rows of."""
+    shape = _permuted(image, _TO_ROWS)
+    groups = _collapsed(shape, shape_of(v))
+    assert groups is not None, "is_rows holds"
+    type_ = ir.RankedTensorType.get(shape, ir.RankedTensorType(v.type).element_type)
+    whole = v if len(shape_of(v)) == len(shape) else tensor.expand_shape(type_, v, groups, [], shape)
+    return _transposed(whole, _TO_IMAGE)
+
+
+def as_rows(v: ir.Value, rows: ir.Type) -> ir.Value:
+    """The rows of an image, in the shape of the type `rows`."""
+    whole = _transposed(v, _TO_ROWS)
+    groups = _collapsed(shape_of(whole), ir.RankedTensorType(rows).shape)
+    assert groups is not None, "is_rows holds"
+    return whole if whole.type == rows else tensor.collapse_shape(rows, whole, groups)
+
+
+def _transposed(v: ir.Value, order: Sequence[int]) -> ir.Value:
+    type_ = ir.RankedTensorType.get(_permuted(shape_of(v), order), ir.RankedTensorType(v.type).element_type)
+    permutation = {"permutation": ir.DenseI64ArrayAttr.get(list(order))}
+    op = ir.Operation.create("linalg.transpose", results=[type_], operands=[v, empty(type_)], attributes=permutation, regions=1)
+    return with_body(op, lambda x, _: x)
+
+
+def _permuted(shape: Sequence[int], order: Sequence[int]) -> list[int]:
+    return [shape[d] for d in order]
+
+
+def _collapsed(shape: Sequence[int], to: Sequence[int]) -> list[list[int]] | None:
+    """The dimensions of `shape` that make each of `to`; None where these are no products of neighbours."""
+    groups: list[list[int]] = []
+    left = list(range(len(shape)))
+    for n in to:
+        group = [left.pop(0)] if left else []
+        while left and math.prod(shape[d] for d in group) < n:
+            group.append(left.pop(0))
+        if not group or math.prod(shape[d] for d in group) != n:
+            return None
+        groups.append(group)
+    return None if left else groups

@@ -1,0 +1,239 @@
+"""lamina-hook: what follows a user's kernel, computed inside of it where it has a hook for that."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.layout import Layout
+
+from ..infra.base import Pass
+from ..ir.affine import Affine, Axis, SplitAxis, offset, row_major
+from ..ir.expressions import HALF, Apply, Const, Expr, Load, missing
+from ..ir.locations import fused, model_ops
+from ..ir.reading import Untraceable, compute_type, element_type, shape_of
+from ..space.contraction import EPILOGUE, Unfit
+from ..space.direct_convolution import WINDOW
+from ..trace.trace import RESHAPES, Tracer
+from .grouped_products import GROUPED
+from .surroundings import CHOICE, calls, strides_of
+
+_KERNELS = ("lamina.kernel.default", GROUPED)
+_STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")
+_SIGNED = range(6)  # comparisons of integers
+_SPLITS = 8  # of axes, before it is given up
+
+
+@dataclass(frozen=True)
+class Hook(Pass):
+    """Compute pointwise groups in the kernels of users whose results they read.
+
+    Before: @main holds groups and externs. After: a call of a user's kernel that has a hook, and the group that first reads its
+    result, through reshapes or none, are one call, which also takes what else the group reads, and gives what the group gives, and
+    the kernel's own result where others read that. The group must compute element by element: each of its results has as many
+    elements as the kernel's, and reads that one's element at its own place. `epilogue` says what it computes, as JSON: lines of
+    scalar expressions (targets/kernel_calls/hooks.py).
+
+        %0 = "graph.extern"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
+        %1 = "graph.group"(%0, %bias) ({ add ; relu })
+     -> %1 = "graph.extern"(%x, %bias) {callee = "lamina.kernel.default", kwargs = {epilogue = "...", fused = [...], ...}, ...}
+
+    round-intermediates  values that eager would store in a half type lose the digits that it would lose
+    """
+
+    name: ClassVar[str] = "lamina-hook"
+    round_intermediates: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        for op in reversed(calls(module)):  # the last kernel that a group reads takes it: what the others give is there by then
+            if not _has_hook(op) or (found := _reader(op)) is None:
+                continue
+            with suppress(Unfit, Untraceable):
+                _fuse(op, *found, self.round_intermediates)
+
+
+def _has_hook(op: ir.Operation) -> bool:
+    if ir.StringAttr(op.attributes["callee"]).value not in _KERNELS or len(op.results) != 1 or "dtypes" in op.attributes:
+        return False
+    given = {named.name: named.attr for named in op.attributes["kwargs"]}
+    return bool(given["hook"].value) and "epilogue" not in given
+
+
+def _reader(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
+    """The group that first reads the result of a call, and what it reads: that, or a reshape of it that alone reads it."""
+    value = op.results[0]
+    plain = _strides(op) == row_major(shape_of(value))
+    while users := list(dict.fromkeys(use.owner.operation for use in value.uses)):
+        user = min(users, key=_places(op.operation.block, users).__getitem__)
+        if user.name == "graph.group":
+            return None if CHOICE in user.attributes or WINDOW in user.attributes else (value, user)
+        if len(users) > 1 or user.name not in RESHAPES or not plain:
+            return None
+        value = user.results[0]
+    return None
+
+
+def _places(block: ir.Block, ops: Sequence[ir.Operation]) -> dict[ir.Operation, int]:
+    """Where these ops stand; one op where there is one alone."""
+    if len(ops) == 1:
+        return {ops[0]: 0}
+    return {op.operation: i for i, op in enumerate(block.operations) if op.operation in ops}
+
+
+def _strides(op: ir.Operation) -> tuple[int, ...]:
+    return tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
+
+
+def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bool) -> None:
+    """One call for both. Unfit or Untraceable where the kernel cannot compute the group, and nothing has changed."""
+    shape = shape_of(group.results[0])
+    reshaped = {shape, shape_of(value)} != {shape_of(op.results[0])}
+    if reshaped and _strides(op) != row_major(shape_of(op.results[0])):
+        raise Unfit("a reshape of what lies in another order")
+    if prod(shape) != prod(shape_of(value)):
+        raise Unfit("a part of the kernel's result")
+    strides = row_major(shape) if reshaped else _strides(op)
+    others = dict.fromkeys(v for v in group.operands if v != value and v not in op.operands)
+    operands = [*op.operands, *others]
+    needs = [*(tuple(ir.DenseI64ArrayAttr(a)) for a in op.attributes["needs"]), *map(_order_of, others)]
+    given = dict(reversed(list(zip(operands, needs, strict=True))))  # of one that is there twice, its first place
+    kept = any(use.owner.operation != group for use in value.uses)
+    text = _Epilogue(group, value, strides, given, operands, round_half).text(kept)
+    results = [*group.results, *([value] if kept else [])]
+    orders = [strides] * len(group.results) + [row_major(shape_of(value)) if reshaped else strides]
+    location = fused([op.location, group.location])
+    kwargs = {named.name: named.attr for named in op.attributes["kwargs"]}
+    with location, ir.InsertionPoint(group):
+        kwargs["epilogue"] = ir.StringAttr.get(text)
+        kwargs["fused"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in model_ops(group.location)])
+        attributes = {
+            "callee": op.attributes["callee"],
+            "reason": op.attributes["reason"],
+            "kwargs": ir.DictAttr.get(kwargs),
+            "args": ir.ArrayAttr.get([ir.ArrayAttr.get([ir.UnitAttr.get()] * len(operands))]),
+            "needs": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(n)) for n in needs]),
+            "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in orders[: len(results)]]),
+        }
+        types = [result.type for result in results]
+        made = ir.Operation.create("graph.extern", results=types, operands=operands, attributes=attributes)
+    for old, new in zip(group.results, made.results, strict=False):
+        old.replace_all_uses_with(new)
+    group.erase()
+    if kept:
+        value.replace_all_uses_with(made.results[len(results) - 1])
+    while value != op.results[0]:
+        reshape = value.owner.operation
+        value = reshape.operands[0]
+        reshape.erase()
+    op.erase()
+
+
+def _order_of(v: ir.Value) -> tuple[int, ...]:
+    """Strides that a value is read in: those that it has, unless elements share memory."""
+    strides = strides_of(v)
+    return strides if Layout.of(shape_of(v), strides).is_injective else row_major(shape_of(v))
+
+
+class _Epilogue:
+    """What a group computes of the kernel's element at one place.
+
+    value    the operand that is the kernel's result, `strides` of the results
+    given    strides of the other operands; operands: all that the call takes
+    """
+
+    def __init__(
+        self,
+        group: ir.Operation,
+        value: ir.Value,
+        strides: tuple[int, ...],
+        given: dict[ir.Value, tuple[int, ...]],
+        operands: Sequence[ir.Value],
+        round_half: bool,
+    ) -> None:
+        self.block = group.regions[0].blocks[0]
+        self.results = list(list(self.block.operations)[-1].operands)
+        self.shape = shape_of(self.results[0])
+        if any(shape_of(v) != self.shape for v in self.results) or 0 in self.shape:
+            raise Unfit("results of different shapes")
+        arguments = dict(zip(self.block.arguments, group.operands, strict=True))
+        self.own = [a for a, v in arguments.items() if v == value]
+        self.numbers = {a: operands.index(v) for a, v in arguments.items() if v != value}
+        own = strides if shape_of(value) == self.shape else row_major(shape_of(value))
+        self.places = {a: own if v == value else given[v] for a, v in arguments.items()}
+        self.axes = [(Axis(n), s) for n, s in zip(self.shape, strides, strict=True)]
+        self.index = tuple(Affine.of(axis) for axis, _ in self.axes)
+        self.strides, self.round_half = strides, round_half
+        self.lines: list[list[Any]] = []
+        self.known: dict[Expr, int] = {}
+
+    def text(self, kept: bool) -> str:
+        """kept: the kernel's own result is one, too, the last."""
+        expressions = self._traced()
+        self.axes = [(axis, stride) for axis, stride in self.axes if axis.extent > 1]
+        stored = [element_type(v) for v in self.results]
+        if unknown := [dtype for dtype in stored if dtype not in _STORED]:
+            raise Unfit(f"a result of {unknown[0]}")
+        results = [[self._line(e), dtype] for e, dtype in zip(expressions, stored, strict=True)]
+        if kept:
+            results.append([self._kept(), element_type(self.own[0])])
+        dims = [[axis.extent, stride] for axis, stride in self.axes]
+        return json.dumps({"dims": dims, "lines": self.lines, "results": results})
+
+    def _traced(self) -> list[Expr]:
+        """Of each result. Axes are split as reshapes within the group want it."""
+        for _ in range(_SPLITS):
+            tracer = Tracer(strides_of=self.places.__getitem__, round_half=self.round_half)
+            try:
+                return [tracer.element(v, self.index) for v in self.results]
+            except SplitAxis as split:
+                self._split(split.axis, split.inner)
+        raise Unfit("reshapes that split axes again and again")
+
+    def _split(self, axis: Axis, inner: int) -> None:
+        outer, last = Axis(axis.extent // inner), Axis(inner)
+        change = {axis: Affine.of(outer, inner) + Affine.of(last)}
+        self.index = tuple(at.rename(change) for at in self.index)
+        at = next(i for i, (a, _) in enumerate(self.axes) if a is axis)
+        stride = self.axes[at][1]
+        self.axes[at : at + 1] = [(outer, stride * inner), (last, stride)]
+
+    def _line(self, e: Expr) -> int:
+        """The number of an expression's line, behind those that it is made of."""
+        for x in missing(e, self.known):
+            self.known[x] = self._add(self._written(x))
+        return self.known[e]
+
+    def _kept(self) -> int:
+        found = next((i for i, line in enumerate(self.lines) if line[0] == "value"), None)
+        return self._add(["value", compute_type(element_type(self.own[0]))]) if found is None else found
+
+    def _add(self, line: list[Any]) -> int:
+        self.lines.append(line)
+        return len(self.lines) - 1
+
+    def _written(self, e: Expr) -> list[Any]:
+        if e.dtype not in _STORED or not isinstance(e, Const | Load | Apply):
+            raise Unfit(f"{type(e).__name__} of {e.dtype}")
+        if isinstance(e, Const):
+            return ["const", e.value, e.dtype]
+        if isinstance(e, Apply):
+            if e.op not in EPILOGUE or (e.op == "arith.cmpi" and e.predicate not in _SIGNED):
+                raise Unfit(e.op)
+            return ["apply", e.op, [self.known[x] for x in e.operands], e.predicate, e.dtype]
+        if e.guard or e.at.opaque:
+            raise Unfit("a read under bounds, or where other values say")
+        if (stored := element_type(e.tensor)) not in _STORED:
+            raise Unfit(f"an operand of {stored}")
+        if e.tensor not in self.own:
+            return ["load", self.numbers[e.tensor], e.at.constant, [e.at.coefficient(axis) for axis, _ in self.axes], e.dtype]
+        if e.at != offset(self.index, self.strides):
+            raise Unfit("another element of the kernel's result")
+        value, dtype = ["value", e.dtype], element_type(self.own[0])
+        if not self.round_half or dtype not in HALF:
+            return value
+        rounded = self._add(["apply", "arith.truncf", [self._add(value)], None, dtype])
+        return ["apply", "arith.extf", [rounded], None, e.dtype]

@@ -1,0 +1,147 @@
+"""Calls of matrix products as linalg, so that kernels of ours can compute them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, tensor
+
+from ...ir.generics import empty, generic, sums_of_products, wide, with_body
+
+SCALED = "aten._scaled_mm.default"
+PRODUCTS = (SCALED, "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
+_FACTORS = ("f16", "bf16")
+_FLOAT8 = "f8E4M3FN"
+_FAST = 7  # the argument of _scaled_mm that lets sums have fewer digits
+TF32 = "tf32"  # the attribute of calls that may round factors of f32 to it
+
+
+@dataclass(frozen=True)
+class Product:
+    """beta * added + alpha * a @ b, of two matrices or of batches of them; `added` broadcasts. So do `scales`, by which the sums
+    of products are multiplied, in f32. fast: these may have fewer digits than f32."""
+
+    added: ir.Value | None
+    a: ir.Value
+    b: ir.Value
+    beta: float
+    alpha: float
+    result: ir.RankedTensorType
+    scales: tuple[ir.Value, ...] = ()
+    fast: bool = False
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Product | None":
+        """The product that a graph.extern calls; None for another call, and for types that tensor cores do not multiply."""
+        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in PRODUCTS:
+            return None
+        if ir.StringAttr(op.attributes["callee"]).value == SCALED:
+            return _scaled_product(op)
+        *added, a, b = op.operands
+        element = str(ir.RankedTensorType(a.type).element_type)
+        allowed = (*_FACTORS, "f32") if TF32 in op.attributes else _FACTORS
+        plain = all(isinstance(x, ir.UnitAttr) for x in op.attributes["args"])
+        if element not in allowed or len(op.operands) > 3 or not plain:
+            return None
+        given = {named.name: float(named.attr.value) for named in op.attributes["kwargs"]}
+        result = ir.RankedTensorType(op.results[0].type)
+        return Product(added[0] if added else None, a, b, given.get("beta", 1.0), given.get("alpha", 1.0), result)
+
+    @property
+    def operands(self) -> list[ir.Value]:
+        return [*([] if self.added is None else [self.added]), self.a, self.b, *self.scales]
+
+    @property
+    def after(self) -> list[ir.Value]:
+        """What is read beside the sums of products."""
+        return [*self.scales, *([] if self.added is None else [self.added])]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """batch, m, n, k."""
+        batch = self.result.shape[0] if self.result.rank == 3 else 1
+        return batch, self.result.shape[-2], self.result.shape[-1], ir.RankedTensorType(self.a.type).shape[-1]
+
+    def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
+        """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type. Factors of f32
+        are rounded to tf32."""
+        values = dict(zip(self.operands, operands, strict=True))
+        return self.finish(self.sums(values[self.a], values[self.b]), [values[v] for v in self.after])
+
+    def sums(self, a: ir.Value, b: ir.Value, parts: int = 1) -> ir.Value:
+        """The sums of products alone, f32. parts: into which the inner dimension is cut; if more than one, the result has the sums
+        of each, [parts, ...]."""
+        rank, dims = self.result.rank, [ir.AffineDimExpr.get(d) for d in range(self.result.rank + 2)]
+        *outer, i, j, k = dims[:-1]
+        maps, shape = [[*outer, i, k], [*outer, k, j], [*outer, i, j]], list(self.result.shape)
+        if parts > 1:
+            p, *outer, i, j, k = dims
+            maps, shape = [[*outer, i, p, k], [*outer, p, k, j], [p, *outer, i, j]], [parts, *shape]
+            a, b = in_parts(a, rank - 1, parts), in_parts(b, rank - 2, parts)
+        return sums_of_products(ir.RankedTensorType.get(shape, ir.F32Type.get()), a, b, maps, 1, factor=tf32_or_half)
+
+    def finish(self, sums: ir.Value, after: Sequence[ir.Value], parts: int = 1) -> ir.Value:
+        """The product, from what `sums` gave, and values like `after`. Parts are added in their order."""
+        rank = self.result.rank
+        inner = [ir.AffineDimExpr.get(d) for d in range(rank)]
+        terms, term_maps = [sums] * parts, [inner]
+        if parts > 1:
+            term_maps = [[ir.AffineConstantExpr.get(p), *inner] for p in range(parts)]
+        count = parts + len(self.scales)
+        for value in after if self.beta else after[: len(self.scales)]:
+            terms.append(value)
+            term_maps.append(_spread(value, self.result.shape, inner))
+        out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
+
+        def epilogue(*elements: ir.Value) -> ir.Value:
+            value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
+            value = reduce(arith.mulf, elements[parts:count], value)
+            for term in elements[count:-1]:
+                value = arith.addf(value, _scaled(wide(term), self.beta))
+            return value if self.result.element_type == ir.F32Type.get() else arith.truncf(self.result.element_type, value)
+
+        return with_body(out, epilogue)
+
+
+def _scaled_product(op: ir.Operation) -> Product | None:
+    """Of aten._scaled_mm, of e4m3 with one scale for each matrix, or one for each row of the left and each column of the right."""
+    operands, given = list(op.operands), list(op.attributes["args"])
+    tensors: list[ir.Value | None] = [operands.pop(0) if isinstance(x, ir.UnitAttr) else None for x in given[:6]]
+    a, b, one, other, bias, scale_result = tensors + [None] * (6 - len(tensors))
+    if a is None or b is None or one is None or other is None or scale_result is not None or operands or op.attributes["kwargs"]:
+        return None
+    result = ir.RankedTensorType(op.results[0].type)
+    shapes = [tuple(ir.RankedTensorType(v.type).shape) for v in (one, other)]
+    types = [str(ir.RankedTensorType(v.type).element_type) for v in (a, b, one, other)]
+    known = all(s in ((), (1,), (1, 1)) for s in shapes) or shapes == [(result.shape[0], 1), (1, result.shape[1])]
+    if not known or types != [_FLOAT8, _FLOAT8, "f32", "f32"]:
+        return None
+    fast = len(given) > _FAST and isinstance(given[_FAST], ir.BoolAttr) and given[_FAST].value
+    return Product(bias, a, b, 1.0, 1.0, result, (one, other), fast)
+
+
+def _spread(v: ir.Value, shape: Sequence[int], dims: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Where an element of `shape` finds its own of a tensor that broadcasts to it."""
+    mine = ir.RankedTensorType(v.type).shape
+    first = len(shape) - len(mine)
+    stays = [n == m for n, m in zip(mine, shape[first:], strict=True)]
+    return [d if s else ir.AffineConstantExpr.get(0) for d, s in zip(dims[first:], stays, strict=True)]
+
+
+def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
+    """A factor with its inner dimension cut in two: [..., parts, inner / parts, ...]."""
+    type_ = ir.RankedTensorType(factor.type)
+    shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
+    places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
+    return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
+
+
+def tf32_or_half(x: ir.Value) -> ir.Value:
+    """A factor as tensor cores take it, in f32: what has that many digits is rounded to tf32."""
+    f32 = ir.F32Type.get()
+    return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
+
+
+def _scaled(x: ir.Value, by: float) -> ir.Value:
+    return x if by == 1 else arith.mulf(x, arith.constant(x.type, by))

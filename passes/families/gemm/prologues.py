@@ -1,0 +1,90 @@
+"""Groups that products alone read, as a factor: a product's kernel can compute them on the blocks that it loads."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from ...ir.copying import copy_ops
+from ...ir.reading import producer
+from .products import Product
+from .row_sums import is_reduction
+
+_VIEWS = ("linalg.transpose", "tensor.collapse_shape", "tensor.expand_shape")
+Values = dict[ir.Value, ir.Value]
+
+
+def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
+    """What makes factors of calls of products and nothing else: groups of one result, without reductions, and the views of it
+    between, in the order of the program. A group that alone reads another product is none: it follows that one."""
+    found: dict[ir.Operation, None] = {}
+    for op in ops:
+        product = Product.read(op)
+        for factor in (product.a, product.b) if product is not None else ():
+            chain = _chain(factor)
+            if chain and _is_all_for(chain[0].results[0], ops):
+                found.update(dict.fromkeys(chain))
+    place = {op: i for i, op in enumerate(o.operation for o in ops[0].block.operations)} if found else {}
+    return tuple(sorted(found, key=lambda op: place[op]))
+
+
+def names_of(before: Sequence[ir.Operation]) -> tuple[str, ...]:
+    """The groups' names."""
+    return tuple(ir.StringAttr(op.attributes["sym_name"]).value for op in before if op.name == "graph.group")
+
+
+def read_before(before: Sequence[ir.Operation]) -> list[ir.Value]:
+    """What all of that reads from outside."""
+    made = {r for op in before for r in op.results}
+    return list(dict.fromkeys(v for op in before for v in op.operands if v not in made))
+
+
+def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
+    """Their operations, at the current place, on what stands for what they read. values: gets what they make."""
+    for op in before:
+        if op.name != "graph.group":
+            copy_ops([op], values)
+            continue
+        block = op.regions[0].blocks[0]
+        inner = {a: values[v] for a, v in zip(block.arguments, op.operands, strict=True)}
+        *body, end = [o.operation for o in block.operations]
+        copy_ops(body, inner)
+        values.update(zip(op.results, (inner[v] for v in end.operands), strict=True))
+
+
+def erase_before(before: Sequence[ir.Operation]) -> None:
+    """Once nothing else reads it; empty tensors may have other users."""
+    for op in reversed(before):
+        if not list(op.results[0].uses):
+            op.erase()
+
+
+def _chain(factor: ir.Value) -> list[ir.Operation]:
+    """The group that makes a factor, the views of it that lead there, and the empty tensors that these name; else nothing."""
+    views: list[ir.Operation] = []
+    op = producer(factor)
+    while op is not None and op.name in _VIEWS:
+        views += [op, *(o for v in op.operands if (o := producer(v)) is not None and o.name == "tensor.empty")]
+        op = producer(op.operands[0])
+    return [op, *reversed(views)] if op is not None and _is_pointwise(op) else []
+
+
+def _is_pointwise(op: ir.Operation) -> bool:
+    if op.name != "graph.group" or "graph.choice" in op.attributes or len(op.results) != 1:
+        return False
+    made = [m for v in op.operands if (m := producer(v)) is not None and Product.read(m) is not None]
+    follows = any(len({use.owner for use in m.results[0].uses}) == 1 for m in made)
+    return not follows and not any(is_reduction(o.operation) for o in op.regions[0].blocks[0].operations)
+
+
+def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
+    """Whether only these calls read a value, as a factor, through views or not."""
+    for use in v.uses:
+        user = use.owner.operation
+        if user.name in _VIEWS:
+            if not _is_all_for(user.results[0], ops):
+                return False
+            continue
+        product = Product.read(user)
+        if user not in ops or product is None or v in product.after:
+            return False
+    return True

@@ -1,0 +1,37 @@
+"""Products whose columns are two halves that meet, as where one layer gives gate and value of a GLU: two products, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from ...ir.reading import shape_of
+from .products import Product
+
+
+def may_meet(product: Product, group: ir.Operation) -> bool:
+    """Whether the group that reads a product may read halves of its columns alone."""
+    body = group.regions[0].blocks[0].operations
+    return product.result.shape[-1] % 2 == 0 and any(o.operation.name == "tensor.extract_slice" for o in body)
+
+
+def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
+    """The product of other values like its operands, put together from its halves."""
+    *outer, n = product.result.shape
+    half = replace(product, result=ir.RankedTensorType.get([*outer, n // 2], product.result.element_type))
+    factor = product.operands.index(product.a)
+    made = []
+    for first in (0, n // 2):
+        parts = [v if i == factor or shape_of(v)[-1:] != (n,) else _columns(v, first, n // 2) for i, v in enumerate(operands)]
+        made.append(half.emit(parts))
+    return tensor.ConcatOp(product.result, len(outer), made).result
+
+
+def _columns(v: ir.Value, first: int, count: int) -> ir.Value:
+    """Some columns of a tensor."""
+    type_ = ir.RankedTensorType(v.type)
+    *outer, _ = type_.shape
+    sizes, rank = [*outer, count], type_.rank
+    result = ir.RankedTensorType.get(sizes, type_.element_type)
+    return tensor.ExtractSliceOp(result, v, [], [], [], [*[0] * (rank - 1), first], sizes, [1] * rank).result

@@ -1,0 +1,165 @@
+"""Groups that sum along the rows of a product, cut in pieces: what a product's kernel can do, what makes whole sums, and what goes
+on along rows."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.schedules.contraction import Config
+
+from ...ir.copying import copy_ops, read_by
+from ...ir.locations import fused, model_ops, op_word
+from ...ir.reading import Generic, producer, shape_of
+from ...space.contraction import Unfit
+from .column_sums import ColumnSum, column_sums
+from .row_sums import RowSum, depending, row_sums
+
+Values = dict[ir.Value, ir.Value]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Groups that compute what one does, one after the other. results: what stands for those of that one."""
+
+    first: ir.Operation
+    later: tuple[ir.Operation, ...]
+    results: tuple[ir.Value, ...]
+
+    def erase(self) -> None:
+        for group in (*reversed(self.later), self.first):
+            group.erase()
+
+
+def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Config) -> Pieces:
+    """Puts beside a group one that yields what needs no sum along rows, and the sums of each block of the schedule's columns; one
+    that makes whole sums of these, and all that there is one of for a row; and one for what goes on along rows, if anything does:
+    it reads what the first has stored. Sums over rows likewise, of blocks of rows. products: the operands whose rows they are.
+    Unfit where there is no such sum."""
+    block = group.regions[0].blocks[0]
+    *body, end = [o.operation for o in block.operations]
+    sums, width = _sums(body, shape_of(products[0]), config)
+    totals = [s.result for s in sums]
+    outer = dict(zip(block.arguments, group.operands, strict=True))
+    arguments = [a for a in outer if outer[a] not in products]
+    late = depending(body, totals)
+    results = dict.fromkeys(end.operands)
+    wanted = [v for v in results if v in late]
+    after, _ = _slice(block, wanted, [*totals, *outer])
+    kept = depending(body, [a for a in outer if outer[a] in products]) - late  # what the product's kernel alone can make
+    read = {_narrow(v): None for op in after if op.results[0] in late for v in read_by(op) if v in kept}
+    stored = list(dict.fromkeys([*(v for v in results if v not in late), *read]))
+    row = _of_rows(after, totals, late)
+
+    ops, leaves = _slice(block, [*stored, *(s.summed for s in sums)], list(outer))
+
+    def begin(values: Values) -> list[ir.Value]:
+        copy_ops(ops, values)
+        return [*(values[v] for v in stored), *(s.blocks(values[s.summed], width) for s in sums)]
+
+    first = group_before(
+        group, ops, {v: outer[v] for v in leaves}, [*(v.type for v in stored), *(s.blocks_type(width) for s in sums)], begin
+    )
+    known = dict(zip(stored, first.results, strict=False))
+    partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
+    along = [v for v in wanted if v not in row]
+    onward, reads = _slice(block, along, [*stored, *row, *arguments])
+    of_rows = list(dict.fromkeys([*(v for v in wanted if v in row), *(v for v in reads if v in row)]))
+    rest, given = _slice(block, of_rows, [*stored, *totals, *arguments])
+    given = [v for v in given if v not in totals]
+    inits, _ = _slice(block, [s.init for s in sums], [])
+
+    def finish(values: Values) -> list[ir.Value]:
+        copy_ops(inits, values)
+        parts = {v: values[v] for v in totals}
+        for s in sums:
+            values[s.result] = s.total(parts[s.result], values[s.init], parts, values, width)
+        copy_ops([o for o in rest if o.results[0] not in values], values)
+        return [values[v] for v in of_rows]
+
+    operands = {v: known.get(v, outer.get(v)) for v in given} | partial
+    second = group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in of_rows], finish)
+    known |= dict(zip(of_rows, second.results, strict=True))
+    if not along:
+        return Pieces(first, (second,), tuple(known[v] for v in end.operands))
+
+    def go_on(values: Values) -> list[ir.Value]:
+        copy_ops(onward, values)
+        return [values[v] for v in along]
+
+    operands = {v: known.get(v, outer.get(v)) for v in reads}
+    third = group_before(group, onward, operands, [v.type for v in along], go_on)
+    known |= dict(zip(along, third.results, strict=True))
+    return Pieces(first, (second, third), tuple(known[v] for v in end.operands))
+
+
+def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: Config) -> tuple[Sequence[RowSum | ColumnSum], int]:
+    """The sums along the rows of products of a shape, or over them, and the size of a block in that direction. Unfit where there
+    are none, or others."""
+    try:
+        return row_sums(body, shape[-1]), config.n
+    except Unfit:
+        if len(shape) != 2:
+            raise
+        rows, columns = shape
+        return column_sums(body, rows, columns, config.m), config.m
+
+
+def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
+    """Sums, and what ops make of them that is no larger. late: all that depends on sums."""
+    few, found = max(math.prod(shape_of(v)) for v in totals), set(totals)
+    for op in ops:
+        of_sums = [v for v in read_by(op) if v in late]
+        if of_sums and found.issuperset(of_sums) and math.prod(shape_of(op.results[0])) <= few:
+            found.update(op.results)
+    return found
+
+
+def _narrow(v: ir.Value) -> ir.Value:
+    """What a value is a wider form of, such as the bf16 that an f32 was: fewer bytes to store."""
+    op = producer(v)
+    if op is None or op.name != "linalg.generic" or len(op.operands) != 2:
+        return v
+    g = Generic.read(op)
+    source = producer(g.yields[0])
+    widens = source is not None and source.name == "arith.extf" and source.operands[0] in g.body
+    return _narrow(op.operands[0]) if widens and g.maps[0] == g.maps[1] else v
+
+
+def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:
+    """The ops of a block that make `roots`, in order, and which of `leaves` they begin with. Unfit where they begin with other
+    arguments of it."""
+    made = {r: o.operation for o in block.operations for r in o.operation.results}
+    found: set[ir.Value] = set()
+    used: dict[ir.Value, None] = {}
+    stack = list(roots)
+    while stack:
+        v = stack.pop()
+        if v in leaves:
+            used[v] = None
+        elif v in set(block.arguments):
+            raise Unfit("what follows a sum along rows reads the product itself")
+        elif v in made and v not in found:
+            found.update(made[v].results)
+            stack.extend(read_by(made[v]))
+    return [o.operation for o in block.operations if not found.isdisjoint(o.operation.results)], list(used)
+
+
+def group_before(
+    like: ir.Operation,
+    ops: Sequence[ir.Operation],
+    operands: Values,
+    types: Sequence[ir.Type],
+    fill: Callable[[Values], list[ir.Value]],
+) -> ir.Operation:
+    """A group before `like`, named by the ops that it is made of. operands: by what they stand for."""
+    location = fused([op.location for op in ops] or [like.location])
+    words = list(dict.fromkeys(op_word(name) for name in model_ops(location)))
+    name = {"sym_name": ir.StringAttr.get("_".join(words[:5]) or "sums")}
+    with location, ir.InsertionPoint(like):
+        new = ir.Operation.create("graph.group", results=list(types), operands=list(operands.values()), attributes=name, regions=1)
+        block = new.regions[0].blocks.append(*[v.type for v in operands.values()])
+        with ir.InsertionPoint(block):
+            ir.Operation.create("graph.yield", operands=fill(dict(zip(operands, block.arguments, strict=True))))
+    return new

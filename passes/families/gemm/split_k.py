@@ -1,0 +1,106 @@
+"""Products with few blocks and a long inner dimension: a kernel sums each part of it, and a group behind it adds these."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from ...ir.affine import row_major
+from ...ir.copying import copy_ops
+from ...ir.reading import Untraceable, shape_of
+from ...space.contraction import Unfit
+from ...space.direct_convolution import WINDOW
+from ...space.space import find_space
+from ..conv.products import Convolution, computed
+from ..surroundings import Bundle, product_in, strides_of
+from .products import Product
+from .prologues import compute_before, erase_before, read_before
+from .split_groups import Values, group_before
+
+Computed = Product | Convolution
+
+
+def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
+    """The group that sums each of `parts` of a bundle's inner dimension, in f32. What the bundle stood for is gone: a second group
+    adds them, always in the same order, and does what follows, whatever that is. Unfit where blocks cannot compute the sums, and
+    nothing has changed."""
+    products = [p for op in bundle.ops if (p := computed(op)) is not None]
+    inner = products[0].sizes[3]
+    if inner % parts:
+        raise Unfit(f"an inner dimension of {inner} in {parts} parts")
+    sums = _sums(bundle, products, parts)
+    try:
+        product_in(sums)
+    except (Unfit, Untraceable) as e:
+        sums.erase()
+        raise Unfit(str(e)) from None
+    if bundle.group is None or not _finish(bundle, products, list(sums.results), parts, bundle.last):
+        for op, product, result in zip(bundle.ops, products, sums.results, strict=True):
+            _finish(Bundle((op,), None), [product], [result], parts, bundle.last)
+    erase_before(bundle.before)
+    return sums
+
+
+def _sums(bundle: Bundle, products: Sequence[Computed], parts: int) -> ir.Operation:
+    def fill(values: Values) -> list[ir.Value]:
+        compute_before(bundle.before, values)
+        return [p.sums(values[p.a], values[p.b], parts) for p in products]
+
+    types = [_sums_type(p, parts) for p in products]
+    made = {r for op in bundle.before for r in op.results}
+    factors = [v for p in products for v in (p.a, p.b) if v not in made]
+    operands = {v: v for v in (*read_before(bundle.before), *factors)}
+    group = group_before(bundle.last, [*bundle.before, *bundle.ops], operands, types, fill)
+    if isinstance(products[0], Convolution):
+        group.attributes[WINDOW] = ir.UnitAttr.get(group.context)
+    return group
+
+
+def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
+    if isinstance(product, Convolution):
+        return product.sums_type(parts)
+    return ir.RankedTensorType.get([parts, *product.result.shape], ir.F32Type.get())
+
+
+def _finish(bundle: Bundle, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
+    """Whether a group could take a bundle's place that adds the parts of its sums and goes on as the bundle does."""
+    results = [op.results[0] for op in bundle.ops]
+    after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]
+    operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}
+
+    def fill(values: Values) -> list[ir.Value]:
+        made = []
+        for product, total in zip(products, sums, strict=True):
+            made.append(product.finish(values[total], [values[v] for v in product.after], parts))
+        if bundle.group is None:
+            return made
+        values.update(zip(results, made, strict=True))
+        block = bundle.group.regions[0].blocks[0]
+        *body, end = [o.operation for o in block.operations]
+        inner = {a: values[v] for a, v in zip(block.arguments, bundle.group.operands, strict=True)}
+        copy_ops(body, inner)
+        return [inner[v] for v in end.operands]
+
+    types = [v.type for v in bundle.last.results]
+    new = group_before(before, [o for o in (*bundle.ops, bundle.group) if o is not None], operands, types, fill)
+    if not _traceable(new):
+        new.erase()
+        return False
+    for old, made in zip(bundle.last.results, new.results, strict=True):
+        old.replace_all_uses_with(made)
+    for op in (bundle.group, *bundle.ops):
+        if op is not None:
+            op.erase()
+    return True
+
+
+def _traceable(group: ir.Operation) -> bool:
+    """Whether a kernel can compute a group."""
+    block = group.regions[0].blocks[0]
+    strides = [strides_of(v) for v in group.operands]
+    try:
+        find_space(
+            block, dict(zip(block.arguments, strides, strict=True)), [row_major(shape_of(v)) for v in group.results], divide=True
+        )
+    except Untraceable:
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""What a kernel of products would do, for the cost model."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from torch_mlir import ir
+
+from lamina.schedules.product_cost import Work
+from lamina.schedules.prologue_cost import Fed
+
+from ...ir.expressions import Apply, Expr, Load
+from ...space.contraction import FLOAT8, Contraction, Unfit, outside
+from ...space.schedule import bits
+from ...trace.materialize import COST, bytes_of
+from ..surroundings import BLOCK, Bundle, Made, best_of
+from .products import Product
+
+
+def work_of(bundle: Bundle) -> Work | None:
+    """What a kernel of a bundle would do, or of its first call where blocks cannot compute both; None where they cannot compute
+    the product."""
+    with suppress(Unfit), bundle.last.context:
+        part, made = best_of(bundle, BLOCK)
+        work = _work(made, part)
+        made.erase()
+        return work
+    return None
+
+
+def _work(made: Made, of: Bundle) -> Work:
+    product = made.product
+    m, n, k = product.sizes
+    after = _computed(*(outside(r.expr, product.products) for r in product.results))
+    writes = sum(bytes_of(v) for v in made.group.results)
+    item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
+    fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
+    doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
+    goes_on = made.pieces is not None or any(product.stacked)
+    return Work(product.batches, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
+
+
+def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
+    m, n, k = product.sizes
+    groups = [op for op in before if op.name == "graph.group"]
+    left, right = (_computed(*(outside(e, ()) for e in side)) for side in ([product.a], product.bs))
+    stored = sum(bytes_of(op.results[0]) for op in groups)
+    reads = sum(bytes_of(v) for v in dict.fromkeys(v for op in groups for v in op.operands))
+    return Fed(product.batches * m * k * left[0], product.batches * n * k * right[0], reads, stored, len(groups))
+
+
+def _computed(*expressions: Sequence[Expr]) -> tuple[int, int]:
+    """Operations for an element, and bytes that are read for all."""
+    ops, reads = 0, dict[ir.Value, int]()
+    for e in dict.fromkeys(e for one in expressions for e in one):
+        if isinstance(e, Apply):
+            ops += COST.get(e.op, 1)
+        elif isinstance(e, Load):
+            reads[e.tensor] = bytes_of(e.tensor)
+    return ops, sum(reads.values())

@@ -1,0 +1,62 @@
+"""Products of rows with the matrix of their group (aten._grouped_mm), as calls of a kernel of ours."""
+
+import math
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.schedules.contraction import Config
+
+from ..ir.extern_calls import kernel_call
+
+GROUPED = "lamina.grouped_product"
+_CALLEE = "aten._grouped_mm.default"
+_TYPES = ("f16", "bf16")
+SCHEDULES = (Config(128, 128, 64, 8, 3), Config(64, 128, 64, 4, 4), Config(64, 64, 64, 4, 4), Config(16, 64, 128, 4, 4))
+_WIDE = 1 << 31  # elements of a matrix from which on places in it need 64 bits
+_SMALL = 2  # rows of a block are at most this many times those that a group has on average
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """x: [rows, inner], w: [groups, inner, columns], ends: the row that each group ends at, i32."""
+
+    x: ir.Value
+    w: ir.Value
+    ends: ir.Value
+
+    @staticmethod
+    def read(op: ir.Operation) -> "Grouped | None":
+        """Of a call; None of another one, and of other forms of it: groups of columns, or of the inner dimension."""
+        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CALLEE or len(op.operands) != 3:
+            return None
+        x, w, ends = op.operands
+        types = [ir.RankedTensorType(v.type) for v in (x, w, ends)]
+        element, result = str(types[0].element_type), ir.RankedTensorType(op.results[0].type)
+        given = [isinstance(a, ir.UnitAttr) for a in op.attributes["args"]]
+        known = [t.rank for t in types] == [2, 3, 1] and str(types[2].element_type) == "i32" and given[:3] == [True] * 3
+        known = known and math.prod(types[1].shape[1:]) < _WIDE
+        same = element in _TYPES and {str(t.element_type) for t in (types[1], result)} == {element}
+        return Grouped(x, w, ends) if known and same and not op.attributes["kwargs"] else None
+
+    @property
+    def candidates(self) -> tuple[Config, ...]:
+        """The schedules that suit the sizes."""
+        rows, groups = ir.RankedTensorType(self.x.type).shape[0], ir.RankedTensorType(self.w.type).shape[0]
+        return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
+
+    def take(self, op: ir.Operation, config: Config, gpu: Gpu) -> None:
+        """The call becomes one of our kernel, which has a hook for what follows (lamina-hook)."""
+        said = {
+            "of": op.attributes["callee"],
+            "schedule": ir.StringAttr.get(str(config)),
+            "programs": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), gpu.sm_count * max(config.resident, 2)),
+            "hook": ir.StringAttr.get("epilogue operands"),
+        }
+        strides = [tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))]
+        with op.location, ir.InsertionPoint(op):
+            made = kernel_call(GROUPED, [self.x, self.w, self.ends], [op.results[0].type], said, strides)
+            made.attributes["needs"] = op.attributes["needs"]
+        op.results[0].replace_all_uses_with(made.results[0])
+        op.erase()

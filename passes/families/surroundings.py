@@ -1,0 +1,296 @@
+"""Calls of matrix products with the group that reads them, as the one group that a kernel of ours computes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from torch_mlir import ir
+
+from lamina.schedules.contraction import Config
+
+from ..ir.affine import row_major
+from ..ir.copying import copy_ops
+from ..ir.extern_calls import declared_strides
+from ..ir.locations import fused, model_ops, op_word
+from ..ir.reading import Untraceable, element_type, producer, shape_of
+from ..space.contraction import MOST, Contraction, Unfit, contraction_of
+from ..space.direct_convolution import WINDOW
+from ..space.implicit_gemm import windows_of
+from ..space.space import find_space
+from ..trace.materialize import given_strides
+from .conv.layout import channels_last
+from .conv.products import Convolution, computed
+from .gemm.column_sums import ColumnBlocks
+from .gemm.products import Product
+from .gemm.prologues import compute_before, erase_before, feeding, read_before
+from .gemm.row_sums import BlockSums, is_reduction
+from .gemm.split_glu import in_halves, may_meet
+from .gemm.split_groups import Pieces, split_at_sums
+
+CHOICE = "graph.choice"
+BLOCK = Config()  # rows and columns of a block whose sums are kept, where no schedule says
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Calls that are decided on together: of a product, or of those that share their left factor and meet in one group.
+
+    group   that alone reads their results, if any
+    before  what makes factors of theirs alone, in the same kernel (see prologues.feeding), if anything
+    """
+
+    ops: tuple[ir.Operation, ...]
+    group: ir.Operation | None
+    before: tuple[ir.Operation, ...] = ()
+
+    @property
+    def last(self) -> ir.Operation:
+        return self.group or self.ops[-1]
+
+    def alone(self) -> "Bundle":
+        """The first call, without what reads it."""
+        return Bundle(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
+
+    def half(self) -> "Bundle":
+        """The first call, with what reads it."""
+        return Bundle(self.ops[:1], self.group)
+
+    def fed(self) -> "Bundle":
+        """The same calls, with what makes factors of theirs alone."""
+        return replace(self, before=feeding(self.ops))
+
+
+def calls(module: ir.Module) -> list[ir.Operation]:
+    """The externs of a module."""
+    functions = [f.operation for f in module.body.operations if f.operation.name == "func.func" and f.operation.regions[0].blocks]
+    return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
+
+
+def bundles(module: ir.Module) -> Iterator[Bundle]:
+    """The calls of products that kernels of ours may compute, each in one bundle, in their order. Each is looked for when it is
+    asked for: what became of those before may be in its place."""
+    ops = calls(module)
+    number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
+    taken: set[int] = set()
+    for i, op in enumerate(ops):
+        if i not in taken and computed(op) is not None:
+            bundle = bundle_of(op)
+            taken.update(number[o.results[0]] for o in bundle.ops)
+            yield bundle
+
+
+def bundle_of(op: ir.Operation) -> Bundle:
+    """The bundle of a call of a product."""
+    group = reader(op)
+    if group is not None:
+        together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
+        if 1 < len(together.ops) <= MOST:
+            with suppress(Unfit), op.context:
+                _made(together, BLOCK).erase()
+                return together
+    return Bundle((op,), group)
+
+
+def reader(op: ir.Operation) -> ir.Operation | None:
+    """The group that alone reads the result of a call, unless it is a product itself."""
+    users = {use.owner for use in op.results[0].uses}
+    if len(users) != 1:
+        return None
+    user = next(iter(users)).operation
+    return user if user.name == "graph.group" and CHOICE not in user.attributes else None
+
+
+def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
+    """Whether `op` may share a kernel with `other`, which `group` reads: the same left factor, and nothing else was chosen."""
+    one, two = Product.read(op), Product.read(other)
+    if one is None or two is None or (reader(op) or op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
+        return False
+    return one.a == two.a and one.b.type == two.b.type
+
+
+@dataclass(frozen=True)
+class Made:
+    """A group that computes products, beside what it would stand for, and what it computes.
+
+    pieces  of the group that reads the products, where it is made of the first of these alone
+    """
+
+    group: ir.Operation
+    product: Contraction
+    pieces: Pieces | None = None
+
+    def erase(self) -> None:
+        self.group.erase()
+        if self.pieces is not None:
+            self.pieces.erase()
+
+    def replace(self, bundle: Bundle) -> None:
+        """The bundle is gone, and this stands in its place."""
+        results = list(self.group.results)
+        if self.pieces is not None:
+            mine = dict(zip(self.pieces.first.results, results, strict=True))
+            for old, new in mine.items():
+                old.replace_all_uses_with(new)
+            results = [mine.get(v, v) for v in self.pieces.results]
+            self.pieces.first.erase()
+        for old, new in zip(bundle.last.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        for op in (bundle.group, *bundle.ops):
+            if op is not None:
+                op.erase()
+        erase_before(bundle.before)
+
+
+def joined(bundle: Bundle, config: Config = BLOCK) -> ir.Operation:
+    """The group that computes a bundle, or its first call by itself where blocks cannot compute both: what it stands for is gone.
+    Where something sums along the rows of the product, it yields the sums of blocks of its columns, and a group behind it goes
+    on. Unfit where blocks cannot compute the product either, and nothing has changed."""
+    part, made = best_of(bundle, config)
+    made.replace(part)
+    return made.group
+
+
+def best_of(bundle: Bundle, config: Config) -> tuple[Bundle, Made]:
+    """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
+    Unfit where blocks cannot compute the product either."""
+    if bundle.group is not None:
+        for make in (_made, _made_first, _made_of_halves):
+            with suppress(Unfit):
+                return bundle, make(bundle, config)
+    return bundle.alone(), _made(bundle.alone(), config)
+
+
+def _made_first(bundle: Bundle, config: Config) -> Made:
+    """Where the group sums along rows: it is cut in pieces. Unfit where it does not, or blocks cannot."""
+    assert bundle.group is not None
+    if Product.read(bundle.ops[0]) is None:
+        raise Unfit("sums of what follows a convolution")
+    pieces = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], config)
+    try:
+        return replace(_made(replace(bundle, group=pieces.first), config), pieces=pieces)
+    except Unfit:
+        pieces.erase()
+        raise
+
+
+def _made_of_halves(bundle: Bundle, config: Config) -> Made:
+    """Where the group reads halves of the product's columns. Unfit where it does not, or blocks cannot."""
+    products = [Product.read(op) for op in bundle.ops]
+    if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
+        raise Unfit("no halves of the columns of a product")
+    return _made(bundle, config, in_halves)
+
+
+def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)) -> Made:
+    """The group that would stand for a bundle, beside it, and what it computes. emit: writes a product of other operands. Unfit
+    where blocks cannot."""
+    products = [p for op in bundle.ops if (p := computed(op)) is not None]
+    group, sums = bundle.group, [op.results[0] for op in bundle.ops]
+    after = [] if group is None else [v for v in group.operands if v not in sums]
+    given = {r for op in bundle.before for r in op.results}
+    factors = [v for p in products for v in p.operands if v not in given]
+    operands = list(dict.fromkeys([*read_before(bundle.before), *factors, *after]))
+    location = fused([o.location for o in (*bundle.before, *bundle.ops, group) if o is not None])
+    words = dict.fromkeys(op_word(name) for name in model_ops(location))
+    with location, ir.InsertionPoint(bundle.last):
+        name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
+        results = [v.type for v in bundle.last.results]
+        new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
+        if any(isinstance(p, Convolution) for p in products):
+            new.attributes[WINDOW] = ir.UnitAttr.get()
+        block = new.regions[0].blocks.append(*[v.type for v in operands])
+        values = dict(zip(operands, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            compute_before(bundle.before, values)
+            made = [emit(p, [values[v] for v in p.operands]) for p in products]
+            if group is not None:
+                values.update(zip(sums, made, strict=True))
+                made = copy_body(group, values)
+            ir.Operation.create("graph.yield", operands=made)
+    try:
+        product = product_in(new)
+        if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
+            raise Unfit(f"sums of other than {config.n} columns, or {config.m} rows")
+    except (Unfit, Untraceable) as e:
+        new.erase()
+        raise Unfit(str(e)) from None
+    return Made(new, product)
+
+
+def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    """The ops of a group on other values for its operands, and what stands for its results."""
+    inner = group.regions[0].blocks[0]
+    *ops, end = inner.operations
+    made = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
+    copy_ops(ops, made)
+    return [made[v] for v in end.operands]
+
+
+def strides_of(v: ir.Value) -> tuple[int, ...]:
+    """Of a value of @main, in elements, as far as they are known before memory is planned."""
+    block = v.owner if isinstance(v, ir.BlockArgument) else v.owner.operation.block
+    return _strides(v, given_strides(block))
+
+
+def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+    op = producer(v)
+    if v in given:
+        return given[v]
+    if op is not None and op.name == "graph.extern":
+        return declared_strides(v)
+    if op is not None and op.name == "linalg.transpose":
+        source = _strides(op.operands[0], given)
+        return tuple(source[d] for d in ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    return row_major(shape_of(v))
+
+
+def product_in(group: ir.Operation) -> Contraction:
+    """What a group with products computes. Unfit or Untraceable where blocks cannot."""
+    given = given_strides(group.operation.block)
+    ins, outs = [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results]
+    if WINDOW in group.attributes:  # as lamina-plan lays images out
+        ins = [_last(v, s) for v, s in zip(group.operands, ins, strict=True)]
+        outs = [_last(v, s) for v, s in zip(group.results, outs, strict=True)]
+    return product_on(group, ins, outs)
+
+
+def _last(v: ir.Value, strides: tuple[int, ...]) -> tuple[int, ...]:
+    return channels_last(shape_of(v)) if len(strides) == 4 else strides
+
+
+def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
+    """The same on operands and results with these strides."""
+    return product_of(group.regions[0].blocks[0], ins, outs)
+
+
+def product_of(
+    block: ir.Block, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]], *, round_half: bool = False
+) -> Contraction:
+    """The same of the block of a group, or of a kernel function. Of sums of blocks, the results are what is summed."""
+    ends = list(list(block.operations)[-1].operands)
+    sums = [BlockSums.read(v) or ColumnBlocks.read(v) for v in ends]
+    for v, strides, sum_ in zip(ends, outs, sums, strict=True):
+        if sum_ is not None and strides != row_major(shape_of(v)):
+            raise Unfit("sums of blocks that do not lie one row after the other")
+    whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
+    places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
+    strides_in = dict(zip(block.arguments, ins, strict=True))
+    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # of what is stored, whose digits a variance may be made of
+    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centred))
+    if WINDOW in block.owner.attributes and not any(sums):
+        return windows_of(space, _factors_in(block))
+    found = contraction_of(space, _factors_in(block), [s.columns if isinstance(s, BlockSums) else 0 for s in sums])
+    stacked = tuple(s.rows if isinstance(s, ColumnBlocks) else 0 for s in sums)
+    for result, rows in zip(found.results, stacked, strict=True):
+        if rows and not found.is_whole(result.at):
+            raise Unfit("sums over rows of what is no row of the product for each")
+    return replace(found, centred=tuple(centred), stacked=stacked)
+
+
+def _factors_in(block: ir.Block) -> str:
+    """The element type of what the first product of a block multiplies; Unfit where there is no sum over two operands."""
+    sums = (o.operation for o in block.operations if is_reduction(o.operation))
+    of = next((op for op in sums if len(op.operands) == 3), None)
+    if of is None:
+        raise Unfit("no product")
+    return element_type(of.operands[0])

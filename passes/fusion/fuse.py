@@ -1,0 +1,289 @@
+"""lamina-fuse: linalg and tensor ops become `graph.group`s, one kernel each."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from lamina.core.errors import CompileError
+from lamina.dialects import graph
+
+from ..infra.base import Pass
+from ..ir.affine import row_major
+from ..ir.copying import copy_ops
+from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
+from ..ir.reading import Generic, Untraceable, producer, shape_of
+from ..space.space import find_space
+from ..trace.gathered import copy_gathered
+from ..trace.grouping import Group, Grouping, Node, trace_node
+from ..trace.materialize import OUTSIDE, Realised, _reads, given_strides, memory_strides
+from ..trace.windows_apart import store_pooled
+from .bias_apart import add_apart
+
+_NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # what these hold is no part of what a kernel computes
+_PATTERN = "graph.pattern"
+
+
+@dataclass(frozen=True)
+class Fuse(Pass):
+    """Fuse linalg and tensor ops into groups by the bytes they move.
+
+    Before: @main computes on tensors. After: @main holds graph.group, graph.extern, views that feed externs, groups or
+    the return, and constants. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops
+    that read the same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when
+    that saves bytes. Values that are cheaper to compute again than to store are computed again. A group is named by the
+    model's first five ops in it, what was decomposed or found by a pattern being one: "add_layer_norm", "gelu_mul".
+    A product with a bias that is marked `apart` becomes one without and an addition, where groups alone read it: these then
+    compute the addition, too. On a GPU, an image that is gathered from, or concatenated, before a library that takes its channels
+    last is copied first where it lies otherwise. On a CPU, an image that is pooled before such a library is stored as it is read,
+    and transposed by a kernel of its own.
+
+        %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
+
+    max_ops   stored values that one group computes at most
+    max_cost  operations per element that groups are merged up to: longer ones are bound by computation, so that a value stored in
+              the middle costs nothing, and their code takes longer to compile than that of their parts
+    balance   operations that the machine does while it moves a byte: what the taps of a window are computed again for, rather than
+              stored (0: they are computed again only where that is nearly free)
+    """
+
+    name: ClassVar[str] = "lamina-fuse"
+    max_ops: int = 64
+    max_cost: int = 1024
+    balance: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        for op in module.body.operations:
+            if op.operation.name == "func.func" and op.operation.regions[0].blocks:
+                block = op.operation.regions[0].blocks[0]
+                add_apart(block)
+                strides = partial(memory_strides, given=given_strides(block))
+                if self.balance:
+                    copy_gathered(block, strides, Generic.read_affine)
+                _Rewrite(block, self, {} if self.balance else store_pooled(block, strides, Generic.read_affine)).run()
+
+
+def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Realised, list[Group]]:
+    """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is tried again.
+    apart: values to be stored, see store_pooled."""
+    generics: dict[ir.Operation, Generic] = {}
+    real = Realised(block, generics, given.balance, apart)
+    position = {op: i for i, op in enumerate(real.ops)}
+    nodes: dict[ir.Value, Node] = {}
+    pending = list(real.values)
+    while pending:
+        value = pending.pop(0)
+        op = producer(value)
+        assert op is not None
+        try:
+            nodes[value] = trace_node(real, value, position[op])
+        except Untraceable as e:
+            if e.value == value or real.is_memory(e.value):
+                raise CompileError(f"{op.name}: cannot be made a kernel: {e.why}", where=where(op.location)) from None
+            real.add(e.value)
+            stale = [v for v, n in nodes.items() if e.value in n.inlined]
+            pending[:0] = [e.value, value, *stale]
+    ordered = sorted(nodes.values(), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
+    return real, Grouping(real, ordered, given.max_ops, given.max_cost).groups()
+
+
+class _Rewrite:
+    def __init__(self, block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> None:
+        self.block = block
+        self.real, self.groups = find_groups(block, given, apart)
+        self.old = list(self.real.ops)
+        self.called = set(self.real.bases.values())  # memory that calls and results read
+        self.readers: dict[ir.Value, list[ir.Value]] = {}
+        for node in (n for g in self.groups for n in g.nodes):
+            for v in node.reads:
+                self.readers.setdefault(v, []).append(node.value)
+        self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}
+        self.names: dict[str, int] = {}
+        self.sound: set[str] = set()
+
+    def run(self) -> None:
+        end = self.old[-1]
+        with ir.InsertionPoint(end):
+            for unit in self._order():
+                if isinstance(unit, Group):
+                    self._emit(unit)
+                else:
+                    self._clone(unit)
+            for i, v in enumerate(end.operands):
+                end.operands[i] = self._value(v)
+        for op in reversed(self.old[:-1]):
+            op.erase()
+
+    def _order(self) -> list[Group | ir.Operation]:
+        """Groups and external calls such that every value is made before it is read, close to program order."""
+        unit_of: dict[ir.Value, Group | ir.Operation] = {n.value: g for g in self.groups for n in g.nodes}
+        reads: dict[Group | ir.Operation, list[ir.Value]] = {}
+        first: dict[Group | ir.Operation, int] = {}
+        for g in self.groups:
+            reads[g] = [v for n in g.nodes for v in n.reads]
+            first[g] = min(n.position for n in g.nodes)
+        effect: ir.Operation | None = None
+        after: dict[ir.Operation, ir.Operation] = {}
+        for i, op in enumerate(self.old):
+            if op.name in OUTSIDE and op != self.old[-1]:
+                reads[op], first[op] = [self.real.bases.get(v, v) for v in op.operands], i
+                unit_of.update(dict.fromkeys(op.results, op))
+                if "graph.effect" in op.attributes:
+                    if effect is not None:
+                        after[op] = effect
+                    effect = op
+        done: dict[Group | ir.Operation, None] = {}
+        for unit in sorted(reads, key=lambda u: first[u]):
+            stack = [unit]
+            while stack:
+                u = stack[-1]
+                needs = [unit_of[v] for v in reads[u] if v in unit_of]
+                if isinstance(u, ir.Operation) and u in after:
+                    needs.append(after[u])
+                waiting = [x for x in needs if x not in done and x is not u]
+                if waiting:
+                    stack += waiting
+                else:
+                    done[stack.pop()] = None
+        return list(done)
+
+    def _value(self, v: ir.Value) -> ir.Value:
+        """The new counterpart of `v`: views and constants are cloned on demand."""
+        if v not in self.new:
+            op = producer(v)
+            assert op is not None
+            self._clone(op)
+        return self.new[v]
+
+    def _clone(self, op: ir.Operation) -> None:
+        operands = [self._value(v) for v in op.operands]
+        copy = op.clone()
+        for i, v in enumerate(operands):
+            copy.operands[i] = v
+        self.new.update(zip(op.results, copy.results, strict=True))
+
+    def _emit(self, group: Group) -> None:
+        """The group as an op; by single values where its iteration space turns out not to be one."""
+        op, outs, body = self._group(group)
+        block = op.regions[0].blocks[0]
+        strides = {a: self.real.strides_of(v) for a, v in zip(block.arguments, op.operands, strict=True)}
+        text = _text(op) + str(list(strides.values())) if len(group.nodes) > 1 else ""
+        try:
+            if text and text not in self.sound:  # layers repeat: each body is tried once
+                find_space(block, strides, [row_major(shape_of(v)) for v in outs])
+                self.sound.add(text)
+            op.attributes["sym_name"] = ir.StringAttr.get(self._name(group, body))
+        except Untraceable:
+            op.erase()
+            at = self.groups.index(group)
+            self.groups[at : at + 1] = [Group([n]) for n in group.nodes]
+            for single in self.groups[at : at + len(group.nodes)]:
+                self._emit(single)
+            return
+        self.new.update(zip(outs, op.results, strict=True))
+
+    def _group(self, group: Group) -> tuple[ir.Operation, list[ir.Value], list[ir.Operation]]:
+        """The op, the values that are its results, and the ops that its body copies."""
+        inside = {n.value for n in group.nodes}
+        body, ins, unread = self._slice(group, inside)
+        outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
+        made = fused(o.location for o in body if o.name not in _NOTHING)
+        op = ir.Operation.create(
+            graph.Group.OPERATION_NAME,
+            results=[v.type for v in outs],
+            operands=[self._value(v) for v in ins],
+            attributes={"sym_name": ir.StringAttr.get("")},
+            regions=1,
+            loc=made,
+        )
+        block = op.regions[0].blocks.append(*[v.type for v in ins], arg_locs=[made] * len(ins))
+        local: dict[ir.Value, ir.Value] = dict(zip(ins, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for v in unread:
+                local[v] = tensor.empty(shape_of(v), ir.ShapedType(v.type).element_type)
+            copy_ops(body, local)
+            ir.Operation.create(graph.Yield.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
+        return op, outs, body
+
+    def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:
+        """The operations that compute the group's values, operands first, the memory values they start from, by their first use,
+        and those that they name but read nothing of: a slice of no elements, or what lies in the padding. So groups that compute
+        the same are the same text, wherever in the module their operations stand."""
+        read = {v for n in group.nodes for v in n.reads}
+        body: dict[ir.Operation, None] = {}
+        ins: dict[ir.Value, None] = {}
+        unread: dict[ir.Value, None] = {}
+        stack = [producer(n.value) for n in reversed(group.nodes)]
+        while stack:
+            op = stack.pop()
+            if op is None or op in body:
+                continue
+            used = [*op.operands, *_captured(op)]
+            outside = [v for v in used if producer(v) is None or self._is_given(v, inside)]
+            if waiting := [made for v in used if v not in outside and (made := producer(v)) not in body]:
+                stack += [op, *reversed(waiting)]
+                continue
+            body[op] = None
+            for v in outside:
+                (ins if v in read or not self._is_given(v, inside) else unread)[v] = None
+        return list(body), list(ins), list(unread)
+
+    def _is_given(self, v: ir.Value, inside: set[ir.Value]) -> bool:
+        """Whether it is memory that the group does not compute."""
+        return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.real.is_memory(v)
+
+    def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
+        """Whether something outside the group reads the memory of `value`."""
+        return value in self.called or any(reader not in inside for reader in self.readers.get(value, ()))
+
+    def _name(self, group: Group, body: list[ir.Operation]) -> str:
+        """The first words of what the group computes: its values, and what it computes on the way to them."""
+        ends = {producer(n.value) for n in group.nodes}
+        words = [_whole(op) or _kind(op) for op in body if op in ends or _computes(op)]
+        name = "_".join(list(dict.fromkeys(words))[:5]) or "kernel"
+        self.names[name] = self.names.get(name, 0) + 1
+        return name if self.names[name] == 1 else f"{name}_{self.names[name]}"
+
+
+def _text(op: ir.Operation) -> str:
+    """Equal for groups that compute the same: names of values count from the group on where it stands in no block."""
+    return op.clone(ip=False).get_asm(use_local_scope=True, assume_verified=True)
+
+
+def _computes(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and len(op.regions[0].blocks[0].operations) > 1
+
+
+def _whole(op: ir.Operation) -> str:
+    """The word of the model's op, or of the pattern, that `op` is a part of; "" where it is one by itself."""
+    if name := decomposed_op(op.location):
+        return op_word(name)
+    return ir.StringAttr(op.attributes[_PATTERN]).value if _PATTERN in op.attributes else ""
+
+
+def _kind(op: ir.Operation) -> str:
+    names = [name for name in model_ops(op.location) if name.startswith("aten.")]
+    if names:
+        return op_word(names[0])
+    if op.name != "linalg.generic":
+        return op.name.split(".")[1]
+    ops = [o.operation.name.split(".")[1] for o in op.regions[0].blocks[0].operations]
+    return ops[-2] if len(ops) > 1 else "copy"
+
+
+def _captured(op: ir.Operation) -> list[ir.Value]:
+    """Values from outside that the regions of `op` use."""
+    own: set[ir.Value] = set()
+    used: list[ir.Value] = []
+    for region in op.regions:
+        for block in region.blocks:
+            own.update(block.arguments)
+            for o in block.operations:
+                used += list(o.operation.operands)
+                own.update(o.operation.results)
+    return [v for v in used if v not in own]
+
+
+__all__ = ["Fuse", "_reads", "find_groups"]

@@ -1,0 +1,130 @@
+"""Reductions in two steps, as ops: of parts that loops are split into, and of what is left over of a length."""
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from ..ir.generics import generic
+from ..ir.reading import Generic, neutral, shape_of
+
+
+def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
+    """Reduces the first `at` elements along a loop apart from those behind them, and returns the reduction of these first ones."""
+    op = g.op
+    type_ = ir.RankedTensorType(op.results[0].type)
+    maps = [[shifted(entry, 0) for entry in m] for m in g.maps]
+    halves = []
+    with op.location, ir.InsertionPoint(op):
+        for start, length in ((0, at), (at, g.extents[loop] - at)):
+            ins = [_sliced(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
+            init = op.operands[g.inputs] if start == 0 else neutral_fill(op, type_, combine)
+            half = generic(type_, [*ins, init], maps, len(g.extents), list(g.reduced))
+            clone_body(op, half)
+            halves.append(half)
+        whole = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+        init = tensor.empty(list(type_.shape), type_.element_type)
+        operands = [*(half.results[0] for half in halves), init]
+        total = generic(type_, operands, [whole] * 3, type_.rank, [False] * type_.rank)
+        block = total.regions[0].blocks.append(*[type_.element_type] * 3)
+        with ir.InsertionPoint(block):
+            both = ir.Operation.create(combine, results=[type_.element_type], operands=list(block.arguments)[:2])
+            ir.Operation.create("linalg.yield", operands=[both.results[0]])
+        op.results[0].replace_all_uses_with(total.results[0])
+    op.erase()
+    return Generic.read(halves[0])
+
+
+def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Value:
+    """The elements of `v` that `length` steps of a loop from `start` on walk."""
+    walks = [any(i == loop for i, _ in terms) for _, terms in m]
+    if not any(walks):
+        return v
+    shape = shape_of(v)
+    offsets = [start if w else 0 for w in walks]
+    sizes = [length if w else n for w, n in zip(walks, shape, strict=True)]
+    type_ = ir.RankedTensorType.get(sizes, ir.RankedTensorType(v.type).element_type)
+    result: ir.Value = tensor.extract_slice(type_, v, [], [], [], offsets, sizes, [1] * len(shape))
+    return result
+
+
+def split(g: Generic, parts: dict[int, int], combine: str) -> None:
+    """Makes each loop of `parts` two, the outer of so many steps, whose results a second op reduces."""
+    op, out = g.op, g.op.operands[g.inputs]
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    with op.location, ir.InsertionPoint(op):
+        ins, maps = [], []
+        for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
+            expanded, results = _expand(v, m, parts)
+            ins.append(expanded)
+            maps.append(results)
+        # new loops are the first ones; old loop i is loop i + len(parts)
+        shape, new = shape_of(op.results[0]), len(parts)
+        partial_type = ir.RankedTensorType.get([*parts.values(), *shape], element)
+        init = neutral_fill(op, partial_type, combine)
+        first = [ir.AffineDimExpr.get(d) for d in range(new)]
+        maps.append([*first, *(shifted(e, new) for e in g.maps[g.inputs])])
+        partial = generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
+        clone_body(op, partial)
+        rank = len(shape)
+        keep = [ir.AffineDimExpr.get(d + new) for d in range(rank)]
+        total = generic(
+            op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
+        )
+        block = total.regions[0].blocks.append(element, element)
+        with ir.InsertionPoint(block):
+            a, b = block.arguments
+            combined = ir.Operation.create(combine, results=[element], operands=[a, b]).results[0]
+            ir.Operation.create("linalg.yield", operands=[combined])
+        op.results[0].replace_all_uses_with(total.results[0])
+    op.erase()
+
+
+def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
+    constant, terms = entry
+    out = ir.AffineConstantExpr.get(constant)
+    for i, k in terms:
+        out = out + ir.AffineDimExpr.get(i + by) * k
+    return out
+
+
+def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
+    """`v` with each dimension that a loop of `parts` walks made two, and its map."""
+    shape = shape_of(v)
+    new_shape: list[int] = []
+    groups: list[list[int]] = []
+    results: list[ir.AffineExpr] = []
+    for n, entry in zip(shape, m, strict=True):
+        groups.append([len(new_shape)])
+        loop = next((i for i, _ in entry[1] if i in parts), None)
+        if loop is not None:
+            groups[-1].append(len(new_shape) + 1)
+            new_shape += [parts[loop], n // parts[loop]]
+            results += [ir.AffineDimExpr.get(list(parts).index(loop)), ir.AffineDimExpr.get(loop + len(parts))]
+        else:
+            new_shape.append(n)
+            results.append(shifted(entry, len(parts)))
+    if len(new_shape) == len(shape):
+        return v, results
+    type_ = ir.RankedTensorType.get(new_shape, ir.RankedTensorType(v.type).element_type)
+    return tensor.expand_shape(type_, v, groups, [], new_shape), results
+
+
+def neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) -> ir.Value:
+    value = neutral(combine, str(type_.element_type))  # which the combination ignores
+    element = type_.element_type
+    attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
+    return ir.Operation.create(
+        "arith.constant", results=[type_], attributes={"value": ir.DenseElementsAttr.get_splat(type_, attr)}
+    ).results[0]
+
+
+def clone_body(source: ir.Operation, target: ir.Operation) -> None:
+    old = source.regions[0].blocks[0]
+    new = target.regions[0].blocks.append(*[a.type for a in old.arguments])
+    values = dict(zip(old.arguments, new.arguments, strict=True))
+    with ir.InsertionPoint(new):
+        for o in old.operations:
+            copy = o.operation.clone()
+            for i, v in enumerate(copy.operands):
+                if v in values:
+                    copy.operands[i] = values[v]
+            values.update(zip(o.operation.results, copy.results, strict=True))

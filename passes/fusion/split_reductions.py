@@ -1,0 +1,223 @@
+"""lamina-split-reductions: reductions to few results become partial results that threads can share, and their sum."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from ..infra.base import Pass
+from ..ir.reading import REDUCERS, Generic, producer, shape_of
+from ..trace.materialize import given_strides, memory_strides
+from ..trace.mixed_orders import orders_of, width
+from .partial_reductions import cut, split
+
+BLOCK = 128  # columns that one program sums, of elements of 32 bits, and rows of them that are worth a part
+LEAST = 8  # parts that are worth a second kernel
+
+
+@dataclass(frozen=True)
+class SplitReductions(Pass):
+    """Split reductions to few results in two, so that they can run in parallel.
+
+    A reduction with few results runs over at least `elements`: its outermost reduced loop of n becomes (parts, n / parts) where
+    `parts` is the largest divisor of n that is allowed; the partial results are reduced by a second op. Across neighbours in memory
+    (columns, the channels of an image that has them last), several loops may be split. The order of additions depends on the shape
+    alone, never on the number of threads.
+
+        %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
+     -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
+
+    elements  a reduction of fewer is left alone
+    rows      one along neighbouring elements in memory is split when its results are fewer
+    columns   one across them, likewise, and one of rows that lie in pieces, such as the windows of a pooling, which no cluster of
+              CTAs shares (0: as rows)
+    parts     partial results of one result, at most
+    programs  programs that there is room for: parts stop there, where a program yields one row's result or those of BLOCK columns
+    """
+
+    name: ClassVar[str] = "lamina-split-reductions"
+    elements: int = 262144
+    rows: int = 8
+    columns: int = 0
+    parts: int = 64
+    programs: int = 64 * 8
+
+    def run(self, module: ir.Module) -> None:
+        for f in module.body.operations:
+            if f.operation.name == "func.func" and f.operation.regions[0].blocks:
+                block = f.operation.regions[0].blocks[0]
+                places = _Places(block, self.columns > 0)
+                for op in list(block.operations):
+                    if op.operation.name == "linalg.generic":
+                        self._split(op.operation, places)
+
+    def _split(self, op: ir.Operation, places: "_Places") -> None:
+        g = places.generic(op)
+        if g is None or not any(g.reduced) or len(op.results) != 1:
+            return
+        size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
+        combine = producer(g.yields[0])
+        along = _along_memory(g, places)
+        columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
+        limit = self.rows if not self.columns or (along and not _in_pieces(g, places)) else self.columns
+        if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
+            return
+        if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
+            return
+        most = min(self.parts, self.programs * (1 if along else columns) // max(results, 1))
+        inner = _inner_loops(g, places)
+        most = most if along else min(most, size // max(results, 1) // BLOCK)
+        parts = _one(g, most, inner) if along else _several(g, most)
+        places.forget(op)
+        if math.prod(parts.values()) < LEAST:
+            even = _even(g, most, inner)
+            if even is None:
+                return
+            loop, count, length = even
+            g, parts = cut(g, loop, count * length, combine.name), {loop: count}
+        split(g, parts, combine.name)
+
+
+def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:
+    """The first loop that makes enough parts, and how many: one of those along neighbours in memory only where no other does, in
+    pieces that are worth a part."""
+    for loop in sorted((i for i, r in enumerate(g.reduced) if r and _splittable(g, i)), key=lambda i: i in inner):
+        if (parts := _divisor(g.extents[loop], min(most, g.extents[loop] // BLOCK) if loop in inner else most)) >= LEAST:
+            return {loop: parts}
+    return {}
+
+
+def _several(g: Generic, most: int) -> dict[int, int]:
+    """The parts of neighbouring loops, until there are `most`: of the outermost ones that make enough, as a length may be prime."""
+    loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
+    for first in range(len(loops)):
+        parts, left = {}, most
+        for loop in loops[first:]:
+            parts[loop] = _divisor(g.extents[loop], left)
+            left //= parts[loop]
+            if parts[loop] < g.extents[loop]:
+                break
+        if math.prod(parts.values()) >= LEAST:
+            return {loop: n for loop, n in parts.items() if n > 1}
+    return {}
+
+
+def _even(g: Generic, most: int, inner: set[int]) -> tuple[int, int, int] | None:
+    """The longest loop, and how many equal parts of which length to make of it where no length has a divisor that would do: rows of
+    whole accesses where it walks along neighbours in memory. None where there would be too few."""
+    loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
+    loop = max(loops, key=lambda i: (i not in inner or g.extents[i] >= LEAST * BLOCK, g.extents[i]), default=None)
+    if loop is None or most < LEAST:
+        return None
+    n = g.extents[loop]
+    length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
+    parts = min(most, n // length)
+    return (loop, parts, length) if parts >= LEAST else None
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest of `n` up to `most`."""
+    return max((p for p in range(1, min(most, n) + 1) if n % p == 0), default=1)
+
+
+class _Places:
+    """How values lie in memory: arguments of these strides, and what is stored in another order before it is reduced."""
+
+    def __init__(self, block: ir.Block, mixed: bool) -> None:
+        """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
+        self.given = given_strides(block)
+        self._generics: dict[ir.Operation, Generic | None] = {}
+        ops = [op.operation for op in block.operations] if mixed else []
+        self.innermost = orders_of(ops, self.strides_of, self.generic).innermost
+
+    def strides_of(self, v: ir.Value) -> tuple[int, ...]:
+        return memory_strides(v, self.given)
+
+    def generic(self, op: ir.Operation) -> Generic | None:
+        """A generic, read once however many reductions it is before; None where a map is not affine in the loops."""
+        if op not in self._generics:
+            self._generics[op] = Generic.read_affine(op)
+        return self._generics[op]
+
+    def forget(self, op: ir.Operation) -> None:
+        """Before an operation is erased: another may be made in its place in memory."""
+        self._generics.pop(op, None)
+
+
+def _along_memory(g: Generic, places: _Places) -> bool:
+    """Whether the innermost dimension of an operand is reduced."""
+    return any(g.reduced[i] for i in _inner_loops(g, places))
+
+
+def _inner_loops(g: Generic, places: _Places) -> set[int]:
+    """The loops that walk the innermost dimensions of the operands."""
+    inner = [m[_innermost(v, places)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
+    return {i for terms in inner for i, _ in terms}
+
+
+def _in_pieces(g: Generic, places: _Places) -> bool:
+    """Whether what is reduced to one result lies apart in the memory of some operand: elements of a slice with others between."""
+    for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+        reduced = [len(terms) > 0 and all(g.reduced[i] for i, _ in terms) for _, terms in m]
+        if any(_leaves_gaps(source, reduced) for source in _sources(v, places)):
+            return True
+    return False
+
+
+def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
+    """Whether a value is a slice that skips elements between those of the `reduced` dimensions, in row-major memory."""
+    op = producer(v)
+    while op is not None and op.name == "tensor.extract_slice" and shape_of(op.operands[0]) and len(reduced) == len(shape_of(v)):
+        source, steps = shape_of(op.operands[0]), list(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
+        if len(source) != len(reduced):
+            return False
+        walked = [d for d, n in enumerate(shape_of(v)) if reduced[d] and n > 1]
+        if any(steps[d] != 1 for d in walked) or any(shape_of(v)[d] != source[d] for d in walked[1:]):
+            return True
+        v = op.operands[0]
+        op = producer(v)
+    return False
+
+
+def _innermost(v: ir.Value, places: _Places) -> int:
+    """The dimension along which neighbours in memory lie, of what a value is computed from element by element: of the first that is
+    not spread along some dimension."""
+    if (known := places.innermost.get(v)) is not None:
+        return known
+    shape = shape_of(v)
+    for source in _sources(v, places):
+        sides = [(s, -i) for i, (s, n) in enumerate(zip(places.strides_of(source), shape, strict=False)) if n > 1]
+        if sides and all(s for s, _ in sides):
+            return -min(sides)[1]
+    return len(shape) - 1
+
+
+def _sources(v: ir.Value, places: _Places) -> Iterator[ir.Value]:
+    """What a value is computed from, element by element, and that is not."""
+    left, seen, shape = [v], {v}, shape_of(v)
+    whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
+    while left:
+        v = left.pop()
+        op, alike = producer(v), []
+        g = places.generic(op) if op is not None and op.name == "linalg.generic" else None
+        if op is not None and g is not None and not any(g.reduced):
+            alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+        if not alike:
+            yield v
+        left += [o for o in reversed(alike) if o not in seen]
+        seen.update(alike)
+
+
+def _uses_index(g: Generic) -> bool:
+    return any(o.operation.name in ("linalg.index", "tensor.extract") for o in g.block.operations)
+
+
+def _splittable(g: Generic, loop: int) -> bool:
+    """Whether every operand walks `loop` along one whole dimension, or not at all."""
+    for m in g.maps[: g.inputs]:
+        for constant, terms in m:
+            if any(i == loop for i, _ in terms) and (len(terms) > 1 or terms[0][1] != 1 or constant):
+                return False
+    return True

@@ -1,0 +1,49 @@
+"""The arena of a program whose steps have been put in another order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ..plan.arena import place
+from ..plan.lifetimes import live_bytes
+from ..plan.model import ALIGN, Slot
+from .steps import Steps
+
+
+@dataclass
+class Packed:
+    """Where the buffers lie in the arena, its bytes, and the most bytes alive at once."""
+
+    program: ir.Operation
+    slots: dict[ir.Value, Slot]
+    bytes: int
+    bound: int
+
+    def apply(self) -> None:
+        for buffer, slot in self.slots.items():
+            buffer.owner.attributes["offset"] = _i64(slot.offset)
+        self.program.attributes["arena_bytes"] = _i64(self.bytes)
+        self.program.attributes["lower_bound"] = _i64(self.bound)
+
+
+def pack(steps: Steps, bundles: Sequence[Sequence[int]]) -> Packed:
+    """Steps of one bundle run at the same time."""
+    homes: dict[ir.Value, Slot] = {}
+    slots: dict[ir.Value, Slot] = {}
+    for time, bundle in enumerate(bundles):
+        for number in bundle:
+            for buffer in (*steps.all[number].reads, *steps.all[number].writes):
+                slot = homes.setdefault(steps.home(buffer), Slot(time, time, 0))
+                slot.last = time
+                if buffer.owner.name == "plan.alloc":
+                    slots[buffer] = slot
+                    size = ir.IntegerAttr(buffer.owner.attributes["bytes"]).value
+                    slot.bytes = max(slot.bytes, -(-size // ALIGN) * ALIGN)
+    placed = list(dict.fromkeys(slots.values()))
+    bound = live_bytes(placed)
+    return Packed(steps.program, slots, place(placed, bound), bound)
+
+
+def _i64(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

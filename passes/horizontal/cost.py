@@ -1,0 +1,178 @@
+"""Which launches gain by joining others, and which go together."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.target import Target
+
+from ..lower.simt.threads import Shape
+from ..space.schedule import bits
+
+LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
+SMALL = 8  # launches that a kernel may last and still gain
+THREADS = 2048  # that an SM holds
+BASE = 24  # registers of a thread beside its blocks
+LOSS = 1.34  # of the threads that an SM holds, at most, where they do not all fit at once
+BUFFERS = 480  # of one kernel: its arguments take at most 4 KB
+KERNELS = 16
+OPS = 3000  # of one kernel's program
+EXCHANGES = ("vector.reduction", "tile.exp_total", "tile.combine", "tile.transpose", "memref.alloca")
+SHARED = 40 << 10  # bytes of the 48 KB that need no asking
+
+
+class Kernel:
+    """A tile program as a candidate.
+
+    cta      threads of a CTA, at least
+    seconds  that a launch takes at the machine's peaks
+    alone    why it is never joined, or ""
+    """
+
+    def __init__(self, function: ir.Operation, gpu: Gpu, lanes: int) -> None:
+        self.function, self.gpu = function, gpu
+        self.name: str = ir.StringAttr(function.attributes["sym_name"]).value
+        if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
+            self.alone = "it is not spread over threads by lamina-distribute"
+            return
+        self.shape = Shape.of(function, lanes)
+        self.grid = _int(function, "tile.grid")
+        self.cta = self.shape.cta
+        self.seconds = max(_int(function, "tile.bytes") / gpu.bandwidth, _int(function, "tile.flops") / gpu.peak("f32"))
+        self.alone = ""
+        if self.shape.cluster > 1 or not self.grid:
+            self.alone = "it has clusters or no programs"
+        elif self.seconds > SMALL * LAUNCH:
+            self.alone = "it lasts long"
+
+    @cached_property
+    def registers(self) -> int:
+        """Of a thread, about: those of the blocks alive at once."""
+        block = self.function.regions[0].blocks[0]
+        most, _ = _alive(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
+        return BASE + most
+
+    @property
+    def packs(self) -> bool:
+        """Whether any number of its programs may share a CTA: they do not wait for each other at barriers."""
+        return self.shape.teams == 1 and (self.shape.threads <= self.shape.warp or not self.size[2])
+
+    def within(self, cta: int) -> Shape:
+        """Its shape in CTAs of so many threads."""
+        return replace(self.shape, pack=self.shape.pack * cta // self.cta)
+
+    @cached_property
+    def size(self) -> tuple[int, int, bool]:
+        """Ops, bytes of shared memory, and whether threads exchange values."""
+        ops = shared = 0
+        exchanges = False
+
+        def look(op: ir.Operation) -> ir.WalkResult:
+            nonlocal ops, shared, exchanges
+            ops += 1
+            exchanges |= op.name in EXCHANGES
+            if op.name == "memref.alloca":
+                type_ = ir.MemRefType(op.results[0].type)
+                rows, columns = type_.shape
+                shared += rows * (columns + 4) * max(bits(str(type_.element_type)) // 8, 1)
+            elif op.name == "tile.combine":
+                type_ = op.results[0].type
+                wide = isinstance(type_, ir.VectorType)
+                element = type_.element_type if wide else type_
+                each = self.shape.chunks * self.shape.vec if wide else 1
+                shared += self.cta * each * max(bits(str(element)) // 8, 1)
+            return ir.WalkResult.ADVANCE
+
+        self.function.walk(look)
+        return ops, shared, exchanges
+
+    def threads(self, registers: int, cta: int) -> int:
+        """That an SM holds, with so many registers each and in such CTAs."""
+        return max(min(THREADS // cta, self.gpu.registers // (registers * cta)), 1) * cta
+
+
+def kernels_of(module: ir.Module, target: Target) -> dict[str, Kernel]:
+    """The tile programs of a module, by name."""
+    found = [op.operation for op in module.body.operations if "tile.grid" in op.operation.attributes]
+    return {k.name: k for k in (Kernel(f, target.gpu, target.lanes) for f in found)}
+
+
+class Bundle:
+    """Launches that become one."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.steps: list[int] = []
+        self.kernels: dict[Kernel, int] = {}  # and how often each is launched
+        self.buffers: set[ir.Value] = set()
+        self.cta = 0
+
+    def add(self, step: int, kernel: Kernel, buffers: Iterable[ir.Value]) -> bool:
+        """Takes a launch if nothing is lost by that."""
+        fresh = {v for v in buffers if v not in self.buffers}
+        if len(self.buffers) + len(fresh) > BUFFERS:
+            return False
+        kernels = {**self.kernels, kernel: self.kernels.get(kernel, 0) + 1}
+        cta = max(self.cta, kernel.cta)
+        if len(kernels) > 1 and not self._agree(kernels, cta):
+            return False
+        self.steps.append(step)
+        self.buffers |= fresh
+        self.kernels, self.cta = kernels, cta
+        return True
+
+    def _agree(self, kernels: Mapping[Kernel, int], cta: int) -> bool:
+        """Whether kernels fit into one, and every one has about the threads on an SM that it had alone, or all run at once."""
+        if len(kernels) > KERNELS or not all(k.cta == cta or k.packs for k in kernels):
+            return False
+        ops, shared = (sum(k.size[i] for k in kernels) for i in (0, 1))
+        if ops > OPS or shared > SHARED:
+            return False
+        most = max(k.registers for k in kernels)
+        threads = sum(k.within(cta).ctas(k.grid * n) for k, n in kernels.items()) * cta
+        if threads <= self.gpu.sm_count * next(iter(kernels)).threads(most, cta):
+            return True
+        return all(k.threads(k.registers, k.cta) <= LOSS * k.threads(most, cta) for k in kernels)
+
+
+def _alive(block: ir.Block, lanes: int, each: int) -> tuple[int, int]:
+    """The most registers that blocks take at once in a block of ops, and how many its results take."""
+    ops = [op.operation for op in block.operations]
+    last: dict[ir.Value, int] = {}
+    for at, op in enumerate(ops):
+        _uses(op, at, last)
+    ends: dict[int, int] = {}
+    alive = most = 0
+    for at, op in enumerate(ops):
+        inner = max((_alive(b, lanes, each)[0] for r in op.regions for b in r.blocks), default=0)
+        made = sum(_registers(r.type, lanes, each) for r in op.results)
+        for r in op.results:
+            end = last.get(r, at)
+            ends[end] = ends.get(end, 0) + _registers(r.type, lanes, each)
+        alive += made
+        most = max(most, alive + inner)
+        alive -= ends.pop(at, 0)
+    return most, alive
+
+
+def _uses(op: ir.Operation, at: int, last: dict[ir.Value, int]) -> None:
+    for v in op.operands:
+        last[v] = at
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _uses(inner.operation, at, last)
+
+
+def _registers(type_: ir.Type, lanes: int, each: int) -> int:
+    if not isinstance(type_, ir.VectorType):
+        return 0
+    per_thread = each if type_.shape[0] == lanes else 1
+    return -(-per_thread * max(bits(str(type_.element_type)), 1) // 32)
+
+
+def _int(op: ir.Operation, name: str) -> int:
+    return int(ir.IntegerAttr(op.attributes[name]).value)

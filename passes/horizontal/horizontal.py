@@ -1,0 +1,101 @@
+"""lamina-horizontal: small kernels that do not wait for each other become one launch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.target import Target
+
+from ..infra.base import Pass
+from .arena import pack
+from .cost import Kernel, kernels_of
+from .order import ordered
+from .steps import Step, Steps
+from .write import Writer, drop_unused
+
+GROWTH = 1.05  # of the arena, at most
+SPARE = 32 << 20  # bytes that it may grow by all the same: little of what a GPU has, and less than its caches hold
+WINDOWS = (64, 8)
+
+
+@dataclass(frozen=True)
+class Horizontal(Pass):
+    """Horizontal fusion: small kernels that do not wait for each other become one launch.
+
+    Before: a plan.program and its tile programs for a GPU. After: launches that would not fill the machine, or end before the next
+    one has begun, stand together, as one launch of a function made of tile.part, one for each kernel. Where a kernel comes several
+    times, its part has the programs of all, and the buffers are chosen by the program's number.
+
+        "plan.launch"(%x, %y) {kernel = @relu, n_out = 1}
+        "plan.launch"(%a, %b) {kernel = @relu, n_out = 1}
+        "plan.launch"(%p, %q) {kernel = @sum, n_out = 1}
+     -> "plan.launch"(%x, %a, %p, %y, %b, %q) {kernel = @relu_and_sum, label = "2 x relu, sum", n_out = 3}
+
+    A launch waits until something needs what it makes, and until then those like it join it, also later ones that could run by now:
+    no two that are joined depend on each other. They have as many threads in a CTA, need registers alike (unless all run at once),
+    and share a bounded list of arguments. The arena is packed again for the new order; where it would grow by more than a
+    twentieth and 32 MB, launches move less far, or not at all.
+
+    target   the machine
+    """
+
+    name: ClassVar[str] = "lamina-horizontal"
+    target: Target
+
+    def run(self, module: ir.Module) -> None:
+        gpu = self.target.gpu
+        program = next((op.operation for op in module.body.operations if op.operation.name == "plan.program"), None)
+        if program is None:
+            return
+        steps, kernels = Steps.of(program), kernels_of(module, self.target)
+        before = ir.IntegerAttr(program.attributes["arena_bytes"]).value
+        for window in WINDOWS:
+            bundles = ordered(steps.all, kernels, gpu, window)
+            if all(len(bundle) == 1 for bundle in bundles):
+                return
+            packed = pack(steps, bundles)
+            if packed.bytes <= before * GROWTH + SPARE:
+                packed.apply()
+                _rewrite(module, program, steps.all, bundles, kernels)
+                return
+
+
+def _rewrite(
+    module: ir.Module, program: ir.Operation, steps: Sequence[Step], bundles: Sequence[Sequence[int]], kernels: Mapping[str, Kernel]
+) -> None:
+    """Joins the launches of each bundle, and puts all steps into their order."""
+    writer = Writer(module)
+    order, joined = [], []
+    for bundle in bundles:
+        if len(bundle) == 1:
+            order.append(steps[bundle[0]].op)
+            continue
+        some = [steps[n] for n in bundle]
+        of = [kernels[ir.FlatSymbolRefAttr(step.op.attributes["kernel"]).value] for step in some]
+        order.append(writer.join(some, of))
+        joined += of
+        for step in some:
+            step.op.erase()
+    _arrange(program.regions[0].blocks[0], order)
+    drop_unused(module, joined, program)
+
+
+def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:
+    """Steps in this order, each behind the ops that make its buffers; outputs are numbered as they come."""
+    *before, end = [op.operation for op in block.operations]
+    placed = {op for op in before if op.name == "plan.input"}
+
+    def place(op: ir.Operation) -> None:
+        if op not in placed:
+            placed.add(op)
+            for v in op.operands:
+                place(v.owner)
+            op.move_before(end)
+
+    for op in (*order, *before):  # those before that no step uses are results
+        place(op)
+    outputs = [op for op in block.operations if op.operation.name == "plan.output"]
+    for number, op in enumerate(outputs):
+        op.attributes["index"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

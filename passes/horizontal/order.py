@@ -1,0 +1,109 @@
+"""The order of steps in which small launches meet."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+
+from .cost import LAUNCH, Bundle, Kernel
+from .steps import Step
+
+
+def ordered(steps: Sequence[Step], kernels: Mapping[str, Kernel], gpu: Gpu, window: int) -> list[list[int]]:
+    """Every step once, after those that it needs; those of one list are launched together. window: how many steps a launch may
+    move over."""
+    return _Order(steps, kernels, gpu, window).run()
+
+
+class _Order:
+    """waiting: launches that could run, with the lists and bytes that had run when each began to wait. What they need is done, so
+    no two of them depend on each other."""
+
+    def __init__(self, steps: Sequence[Step], kernels: Mapping[str, Kernel], gpu: Gpu, window: int) -> None:
+        self.steps, self.gpu, self.window = steps, gpu, window
+        self.kernels = [_candidate(step.op, kernels) for step in steps]
+        self.done: set[int] = set()
+        self.waiting: dict[int, tuple[int, int]] = {}
+        self.bytes = 0
+        self.bundles: list[list[int]] = []
+
+    def run(self) -> list[list[int]]:
+        for n, kernel in enumerate(self.kernels):
+            if n not in self.done:
+                late = itertools.takewhile(self._is_late, self.waiting)  # they stand in the order in which they began to wait
+                self._release(n, {*late, *(m for m in self.steps[n].needs if m in self.waiting)})
+            if n in self.done:
+                continue
+            if kernel is None:
+                self._issue([n])
+            else:
+                self.waiting[n] = (len(self.bundles), self.bytes)
+        self._release(len(self.steps), set(self.waiting))
+        return self.bundles
+
+    def _is_late(self, n: int) -> bool:
+        """Whether a launch has waited until the caches have lost what it reads."""
+        count, moved = self.waiting[n]
+        return len(self.bundles) - count > self.window or self.bytes - moved > self.gpu.l2
+
+    def _release(self, n: int, wanted: set[int]) -> None:
+        """Launches these of the waiting, with others, and with those from step n on that could run now."""
+        if not wanted:
+            return
+        others = [m for m in self.waiting if m not in wanted] + self._ahead(n)
+        for bundle in self._split([*sorted(wanted), *others]):
+            if not wanted.isdisjoint(bundle.steps):
+                self._issue(bundle.steps)
+
+    def _ahead(self, n: int) -> list[int]:
+        """Launches from step n on that could run now, of which the caches hold what they make until it is needed, or that make
+        little."""
+        found: list[int] = []
+        passed = moved = 0
+        for m in range(n, len(self.steps)):
+            if m in self.done or m in self.waiting:
+                continue
+            if passed >= self.window:
+                break
+            if self.kernels[m] is not None and self.steps[m].needs <= self.done:
+                if moved <= self.gpu.l2 or self._is_light(m):
+                    found.append(m)
+            else:
+                passed, moved = passed + 1, moved + self.steps[m].bytes
+        return found
+
+    def _is_light(self, n: int) -> bool:
+        """Whether all its bytes are read and written again in less time than a launch takes."""
+        return self.steps[n].bytes / self.gpu.bandwidth < LAUNCH
+
+    def _split(self, some: Sequence[int]) -> list[Bundle]:
+        """Launches that lose nothing together: those of one kernel first, as they always do."""
+        same: dict[Kernel, list[int]] = {}
+        for n in some:
+            kernel = self.kernels[n]
+            assert kernel is not None
+            same.setdefault(kernel, []).append(n)
+        bundles: list[Bundle] = []
+        for kernel, numbers in same.items():
+            for n in numbers:
+                buffers = self.steps[n].op.operands
+                if not any(b.add(n, kernel, buffers) for b in bundles):
+                    bundles.append(Bundle(self.gpu))
+                    bundles[-1].add(n, kernel, buffers)
+        return bundles
+
+    def _issue(self, bundle: list[int]) -> None:
+        self.bundles.append(bundle)
+        self.done.update(bundle)
+        self.bytes += sum(self.steps[n].bytes for n in bundle)
+        for n in bundle:
+            self.waiting.pop(n, None)
+
+
+def _candidate(op: ir.Operation, kernels: Mapping[str, Kernel]) -> Kernel | None:
+    if op.name != "plan.launch":
+        return None
+    kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is no tile program any more
+    return None if kernel is None or kernel.alone else kernel

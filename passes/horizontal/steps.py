@@ -1,0 +1,81 @@
+"""What the steps of a plan.program read and write, and which must come before which."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from torch_mlir import ir
+
+from lamina.core.program import ITEM_BYTES
+from lamina.kernels.library import may_alias
+
+from ..plan.read import DTYPES
+
+STEPS = ("plan.launch", "plan.call")
+
+
+@dataclass(eq=False)
+class Step:
+    """reads, writes: buffers (the ops that make them, seen through views). needs: numbers of the steps that must come before."""
+
+    op: ir.Operation
+    reads: list[ir.Value]
+    writes: list[ir.Value]
+    needs: set[int] = field(default_factory=set)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of all that it reads and writes."""
+        types = [ir.MemRefType(v.type) for v in (*self.op.operands, *self.op.results)]
+        return sum(prod(t.shape) * ITEM_BYTES[DTYPES[str(t.element_type)]] for t in types)
+
+
+@dataclass
+class Steps:
+    """The steps of a program, by number.
+
+    memory   of buffers written over each other, the first
+    """
+
+    program: ir.Operation
+    all: list[Step]
+    memory: dict[ir.Value, ir.Value]
+
+    @staticmethod
+    def of(program: ir.Operation) -> "Steps":
+        roots: dict[ir.Value, ir.Value] = {}
+        steps: list[Step] = []
+        memory: dict[ir.Value, ir.Value] = {}
+        keeps: dict[ir.Value, list[ir.Value]] = {}
+        for op in (o.operation for o in program.regions[0].blocks[0].operations):
+            if op.name == "plan.view":
+                roots[op.result] = roots.get(op.operands[0], op.operands[0])
+            elif op.name in STEPS:
+                operands = [roots.get(v, v) for v in op.operands]
+                made = ir.IntegerAttr(op.attributes["n_out"]).value
+                cut = len(operands) - made
+                reads = [b for v in operands[:cut] for b in (v, *keeps.get(v, ()))]
+                steps.append(Step(op, reads, operands[cut:] + list(op.results)))
+                for i, o in op.attributes.get("inplace", ()):
+                    memory[operands[o]] = memory.get(operands[i], operands[i])
+                if op.results and may_alias(ir.StringAttr(op.attributes["callee"]).value):
+                    keeps.update((v, reads) for v in op.results)
+        found = Steps(program, steps, memory)
+        found._order()
+        return found
+
+    def home(self, buffer: ir.Value) -> ir.Value:
+        return self.memory.get(buffer, buffer)
+
+    def _order(self) -> None:
+        """A step needs those that make what it reads, and all that use memory which it writes again."""
+        used: dict[ir.Value, list[int]] = {}
+        makers: dict[ir.Value, int] = {}
+        for number, step in enumerate(self.all):
+            step.needs = {makers[r] for r in step.reads if r in makers}
+            for w in step.writes:
+                step.needs.update(used.get(self.home(w), ()))
+                makers[w] = number
+            for buffer in (*step.reads, *step.writes):
+                used.setdefault(self.home(buffer), []).append(number)
+            step.needs.discard(number)

@@ -1,0 +1,177 @@
+"""Functions made of parts, and their launches."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, func
+
+from ..ir.locations import fused
+from ..lower.simt.parts import PART
+from ..plan.outline import pairs_attribute
+from .cost import Kernel
+from .steps import Step
+
+NAMED = 2  # kernels that the name of a function made of them names
+
+
+@dataclass(frozen=True)
+class _Launch:
+    op: ir.Operation
+    kernel: Kernel
+
+    @property
+    def outputs(self) -> int:
+        return int(ir.IntegerAttr(self.op.attributes["n_out"]).value)
+
+
+class Writer:
+    """Functions are made once for bundles of the same kernels that share buffers in the same way."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.module = module
+        self.names = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes}
+        self.made: dict[tuple[object, ...], str] = {}
+
+    def join(self, steps: Sequence[Step], kernels: Sequence[Kernel]) -> ir.Operation:
+        """One launch for all of these, in front of the first."""
+        launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
+        launches.sort(key=lambda x: -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid))  # CTAs that take longest begin first
+        ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
+        outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
+        buffers = [*ins, *outs]
+        at = {v: i for i, v in enumerate(buffers)}
+        parts: dict[Kernel, list[list[int]]] = {}
+        for x in launches:
+            parts.setdefault(x.kernel, []).append([at[v] for v in x.op.operands])
+        location = fused(x.op.location for x in launches)
+        label = _label([ir.StringAttr(x.op.attributes["label"]).value for x in launches])
+        key = tuple((k.name, *map(tuple, uses)) for k, uses in parts.items())
+        if key not in self.made:
+            self.made[key] = self._name(parts)
+            with location:
+                _function(self.made[key], parts, [v.type for v in buffers], len(outs))
+        attributes: dict[str, ir.Attribute] = {
+            "kernel": ir.FlatSymbolRefAttr.get(self.made[key]), "n_out": _i64(len(outs)), "label": ir.StringAttr.get(label),
+        }  # fmt: skip
+        inplace = [(at[x.op.operands[i]], at[x.op.operands[o]]) for x in launches for i, o in x.op.attributes.get("inplace", ())]
+        if inplace:
+            attributes["inplace"] = pairs_attribute(inplace)
+        ip = ir.InsertionPoint(launches[0].op)
+        return ir.Operation.create("plan.launch", operands=buffers, attributes=attributes, loc=location, ip=ip)
+
+    def _name(self, parts: dict[Kernel, list[list[int]]]) -> str:
+        words = [k.name if len(uses) == 1 else f"{k.name}_x{len(uses)}" for k, uses in parts.items()]
+        more = [f"{len(words) - NAMED}_more"] if len(words) > NAMED else []
+        name = base = "_and_".join(words[:NAMED] + more)
+        number = 1
+        while name in self.names:
+            name, number = f"{base}_{number}", number + 1
+        self.names.add(name)
+        return name
+
+
+def drop_unused(module: ir.Module, kernels: Sequence[Kernel], program: ir.Operation) -> None:
+    """Functions that have become parts and are launched no more."""
+    launched = {
+        ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
+        for op in program.regions[0].blocks[0].operations
+        if op.operation.name == "plan.launch"
+    }
+    for kernel in dict.fromkeys(kernels):
+        if kernel.name not in launched:
+            kernel.function.erase()
+
+
+def _label(labels: Sequence[str]) -> str:
+    """Numbers that tell groups of one name apart are left out."""
+    labels = [re.sub(r"_\d+$", "", label) for label in labels]
+    return ", ".join(label if n == 1 else f"{n} x {label}" for label, n in Counter(labels).items())
+
+
+def _function(name: str, parts: dict[Kernel, list[list[int]]], types: list[ir.Type], outputs: int) -> None:
+    first = next(iter(parts))
+    cta = max(k.cta for k in parts)
+    launches = [(k, use) for k, uses in parts.items() for use in uses]
+    align = [0] * len(types)
+    alias: set[int] = set()
+    for k, use in launches:
+        for i, n in zip(use, ir.DenseI64ArrayAttr(k.function.attributes["tile.align"]), strict=True):
+            align[i] = max(align[i], n)
+        if "tile.alias" in k.function.attributes:
+            alias.update(use[i] for i in ir.DenseI64ArrayAttr(k.function.attributes["tile.alias"]))
+    ctas = 0
+    with ir.InsertionPoint(first.function):
+        new = func.FuncOp(name, (types, []), visibility="private")
+    entry = new.add_entry_block()
+    with ir.InsertionPoint(entry):
+        for k, uses in parts.items():
+            ctas += k.within(cta).ctas(k.grid * len(uses))
+            with k.function.location:
+                _part(k, cta, [[entry.arguments[i] for i in use] for use in uses])
+        func.ReturnOp([])
+    totals = {key: sum(_get(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
+    numbers = {"grid": ctas, "threads": cta, "outputs": outputs, **totals}
+    for key, n in {**numbers, **dict.fromkeys(("vec", "chunks", "pack", "teams", "cluster"), 1)}.items():
+        new.attributes[f"tile.{key}"] = _i64(n)
+    new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
+    if all("tile.dependent" in k.function.attributes for k in parts):
+        new.attributes["tile.dependent"] = ir.UnitAttr.get()
+    if alias:
+        new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(alias))
+
+
+def _part(kernel: Kernel, cta: int, uses: list[list[ir.Value]]) -> None:
+    """At the insertion point: the programs of a kernel, once for each list of buffers."""
+    copy = kernel.function.clone()
+    kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
+    kept |= {"tile.grid": _i64(kernel.grid * len(uses)), "tile.pack": _i64(kernel.within(cta).pack)}
+    part = ir.Operation.create(PART, regions=1, attributes=kept)
+    copy.regions[0].blocks[0].append_to(part.regions[0])
+    copy.erase()
+    block = part.regions[0].blocks[0]
+    *ops, end = [op.operation for op in block.operations]
+    end.erase()
+    buffers = uses[0]
+    if len(uses) > 1:
+        buffers = _chosen(kernel, block, ops, uses)
+    for argument, buffer in zip(list(block.arguments), buffers, strict=True):
+        argument.replace_all_uses_with(buffer)
+    while len(block.arguments):
+        block.erase_argument(0)
+
+
+def _chosen(kernel: Kernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]]) -> list[ir.Value]:
+    """The buffers of a program, by its number; the number in its launch replaces that."""
+    with ir.InsertionPoint.at_block_begin(block):
+        program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
+        grid = arith.constant(ir.IndexType.get(), kernel.grid)
+        which, own = arith.divui(program, grid), arith.remui(program, grid)
+        several = [i for i in range(len(uses[0])) if any(use[i] != uses[0][i] for use in uses)]
+        cases = ir.DenseI64ArrayAttr.get(range(len(uses) - 1))
+        types = [uses[0][i].type for i in several]
+        choice = ir.Operation.create(
+            "scf.index_switch", results=types, operands=[which], attributes={"cases": cases}, regions=len(uses)
+        )
+        for region, use in zip(choice.regions, (uses[-1], *uses[:-1]), strict=True):  # the first region is the default
+            with ir.InsertionPoint(region.blocks.append()):
+                ir.Operation.create("scf.yield", operands=[use[i] for i in several])
+    for op in ops:
+        if op.name == "tile.program_id":
+            op.results[0].replace_all_uses_with(own)
+            op.erase()
+    found = dict(zip(several, choice.results, strict=True))
+    return [found.get(i, buffer) for i, buffer in enumerate(uses[0])]
+
+
+_OF_FUNCTIONS = ("tile.align", "tile.alias", "tile.dependent", "tile.outputs", "tile.bytes", "tile.flops")
+
+
+def _get(op: ir.Operation, name: str) -> int:
+    return int(ir.IntegerAttr(op.attributes[name]).value)
+
+
+def _i64(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

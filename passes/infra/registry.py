@@ -1,0 +1,48 @@
+"""Every Lamina pass by name. Modules are imported when a pass is asked for, so that a pipeline pays only for what it names."""
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from .base import Pass
+
+PASSES: dict[str, str] = {
+    "lamina-random-bits": "lamina.passes.simplify.random_bits:RandomBits",
+    "lamina-extern": "lamina.passes.simplify.extern:ExternPass",
+    "lamina-rewrite-patterns": "lamina.passes.simplify.rewrite_patterns:RewritePatterns",
+    "lamina-demote-f64": "lamina.passes.simplify.demote_f64:DemoteF64",
+    "lamina-simplify": "lamina.passes.simplify.simplify:Simplify",
+    "lamina-merge-views": "lamina.passes.simplify.merge_views:MergeViews",
+    "lamina-fold-constants": "lamina.passes.simplify.fold_constants:FoldConstants",
+    "lamina-cse": "lamina.passes.simplify.cse:Cse",
+    "lamina-dce": "lamina.passes.simplify.dce:Dce",
+    "lamina-split-reductions": "lamina.passes.fusion.split_reductions:SplitReductions",
+    "lamina-fuse": "lamina.passes.fusion.fuse:Fuse",
+    "lamina-layout": "lamina.passes.families.conv.layout:ChooseLayout",
+    "lamina-choose-attention": "lamina.passes.families.attention.select:ChooseAttention",
+    "lamina-choose": "lamina.passes.families.select:Choose",
+    "lamina-depthwise": "lamina.passes.families.conv.depthwise:Depthwise",
+    "lamina-hook": "lamina.passes.families.custom_epilogue:Hook",
+    "lamina-plan": "lamina.passes.plan.plan:Plan",
+    "lamina-tile": "lamina.passes.tile.tile:Tile",
+    "lamina-horizontal": "lamina.passes.horizontal.horizontal:Horizontal",
+    "lamina-by-triton": "lamina.passes.lower.route_to_triton:ByTriton",
+    "lamina-expand-math": "lamina.passes.lower.expand_math:ExpandMath",
+    "lamina-distribute": "lamina.passes.lower.distribute:Distribute",
+    "lamina-gpu-to-nvvm": "lamina.passes.lower.gpu_to_nvvm:GpuToNvvm",
+    "lamina-tile-to-cpu": "lamina.passes.lower.tile_to_cpu:TileToCpu",
+}
+
+
+def load(name: str) -> type[Pass]:
+    """The class of a Lamina pass; KeyError for a name that is not ours."""
+    module, cls = PASSES[name].split(":")
+    found: type[Pass] = getattr(import_module(module), cls)
+    if found.name != name:
+        raise TypeError(f"{PASSES[name]} calls itself {found.name!r}, the registry {name!r}")
+    return found
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """ "The text ", did you mean 'x' or 'y'?" for a misspelt name, or "" when nothing is near."""
+    near = get_close_matches(name, known, 3, 0.6)
+    return f", did you mean {' or '.join(map(repr, near))}?" if near else ""

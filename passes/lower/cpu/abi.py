@@ -1,0 +1,118 @@
+"""The native kernel ABI: `void name(void *const *bufs, int64_t lo, int64_t hi)`.
+
+A tile program becomes two functions. `name.body` is the loop over programs lo..hi-1 on bare pointers; as a function of
+its own it can say of each pointer that nothing else points there (`llvm.noalias`), which is what lets LLVM keep loaded
+rows in registers across stores. `name` loads the pointers out of `bufs` and calls it.
+"""
+
+from torch_mlir import ir
+from torch_mlir.dialects import func, scf
+
+from lamina.core.errors import CompileError
+
+from ...ir.emit import Emit
+from ...ir.locations import where
+from .memory import root
+
+BODY_SUFFIX = ".body"
+WRITES = {"vector.transfer_write": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0, "memref.store": 1}
+
+
+def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_checks: bool) -> ir.Value | None:
+    """Turns the tile program `function` into its body and adds the entry beside it.
+
+    Returns the body's error slot (memref<1xi64>), the entry after the last operand in `bufs`, if it has checks.
+    """
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    block = function.regions[0].blocks[0]
+    types = [_checked(a.type, function, name) for a in block.arguments]
+    attributes = _argument_attributes(function, block, ops)
+    index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
+    if has_checks:
+        types.append(ir.MemRefType.get([1], i64))
+        attributes.append(ir.DictAttr.get({}))
+    extra = [block.add_argument(t, function.location) for t in [*types[len(block.arguments) :], index, index]]
+    _loop(function, block, ops, extra[-2], extra[-1])
+    function.attributes["sym_name"] = ir.StringAttr.get(name + BODY_SUFFIX)
+    function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*types, index, index], []))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([*attributes, ir.DictAttr.get({}), ir.DictAttr.get({})])
+    function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+    for key in [key for key in function.attributes if key.startswith("tile.")]:
+        del function.attributes[key]
+    _entry(function, name, types)
+    return extra[0] if has_checks else None
+
+
+def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
+    if not isinstance(of, ir.MemRefType) or not of.has_static_shape:
+        raise CompileError(
+            f"tile program @{name} takes {of}: only memrefs of static shape can be launched",
+            where=where(function.location),
+            remedy="give the kernel's operands static shapes",
+        )
+    return of
+
+
+def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]]) -> list[ir.Attribute]:
+    """noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
+    count = len(block.arguments)
+    shared: set[int] = set()
+    if "tile.alias" in function.attributes:
+        alias = function.attributes["tile.alias"]
+        shared = set(range(count)) if isinstance(alias, ir.UnitAttr) else {int(i) for i in ir.DenseI64ArrayAttr(alias)}
+    written = {root(o.operands[at]) for name, at in WRITES.items() for o in ops.get(name, ())}
+    unit = ir.UnitAttr.get()
+    result = []
+    for i, argument in enumerate(block.arguments):
+        names = ([] if i in shared else ["llvm.noalias"]) + ([] if argument in written else ["llvm.readonly"])
+        result.append(ir.DictAttr.get(dict.fromkeys(names, unit)))
+    return result
+
+
+def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:
+    """Moves the program into `for p = lo to hi`, its scratch memory in front of the loop."""
+    inside = [o.operation for o in block.operations]
+    terminator = inside.pop()
+    with ir.InsertionPoint(terminator), function.location:
+        one = ir.Operation.create("arith.constant", [lo.type], [], {"value": ir.IntegerAttr.get(lo.type, 1)})
+        loop = scf.ForOp(lo, hi, one.result)
+        with ir.InsertionPoint(loop.body):
+            end = scf.YieldOp([])
+    for op in inside:
+        op.move_before(end.operation)
+    for op in ops.get("memref.alloca", ()):
+        if not list(op.operands):
+            op.move_before(loop.operation)
+    for op in ops.get("tile.program_id", ()):
+        op.results[0].replace_all_uses_with(loop.induction_variable)
+        op.erase()
+
+
+def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:
+    pointer, i64, index = ir.Type.parse("!llvm.ptr"), ir.IntegerType.get_signless(64), ir.IndexType.get()
+    with ir.InsertionPoint(body), body.location:
+        entry = func.FuncOp(name, ir.FunctionType.get([pointer, i64, i64], []))
+        block = entry.add_entry_block()
+    e = Emit(ir.InsertionPoint(block), body.location)
+    bufs, lo, hi = block.arguments
+    operands = []
+    for i, of in enumerate(types):
+        slot = e.op(
+            "llvm.getelementptr",
+            [pointer],
+            [bufs],
+            rawConstantIndices=ir.DenseI32ArrayAttr.get([i]),
+            elem_type=ir.TypeAttr.get(pointer),
+        ).result
+        address = e.op("llvm.load", [pointer], [slot]).result
+        n = f"array<{of.rank} x i64>"
+        fields = f", {n}, {n}" if of.rank else ""
+        struct = ir.Type.parse(f"!llvm.struct<(ptr, ptr, i64{fields})>")
+        empty = e.op("llvm.mlir.poison", [struct], []).result
+        # the bare-pointer convention of the call reads the aligned pointer (field 1) only
+        made = e.op("llvm.insertvalue", [struct], [empty, address], position=ir.DenseI64ArrayAttr.get([1])).result
+        operands.append(e.op("builtin.unrealized_conversion_cast", [of], [made]).result)
+    bounds = [e.op("arith.index_cast", [index], [v]).result for v in (lo, hi)]
+    e.op("func.call", [], [*operands, *bounds], callee=ir.FlatSymbolRefAttr.get(name + BODY_SUFFIX))
+    e.op("func.return", [], [])

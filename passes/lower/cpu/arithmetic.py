@@ -1,0 +1,142 @@
+"""Arithmetic that the upstream lowering or LLVM makes slow, or that can end the process, on scalars and vectors."""
+
+from torch_mlir import ir
+
+from ...ir.emit import Emit, Num
+
+DIVISIONS = ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui")
+
+
+def _constant_of(value: ir.Value) -> list[float | int] | None:
+    """The values a constant (scalar or splat) holds, else None."""
+    owner = value.owner
+    while not isinstance(owner, ir.Block) and owner.name == "vector.broadcast":
+        owner = owner.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    attr = owner.attributes["value"]
+    if isinstance(attr, ir.DenseElementsAttr):
+        return [attr.get_splat_value().value] if attr.is_splat else None
+    return [attr.value]
+
+
+def guard_division(op: ir.Operation) -> None:
+    """Integer division by zero, and of the least value by -1, raise a signal on x86. The divisor becomes 1 there: x/0 = x,
+    and min/-1 = min, which is what two's complement wraps to. Nobody sees x/0 in silence: the tile program that divides by
+    values of the user carries a `tile.check` of them under its mask, which only it knows."""
+    known = _constant_of(op.operands[1])
+    if known is not None and known[0] not in (0, -1):
+        return
+    e = Emit.before(op)
+    a, b = (e.wrap(v) for v in op.operands)
+    bad = b.compare("eq", 0)
+    if "ui" not in op.name:
+        width = 64 if isinstance(b.element, ir.IndexType) else b.element.width
+        bad = bad | (b.compare("eq", -1) & a.compare("eq", -(1 << (width - 1))))
+    op.operands[1] = e.wrap(b.like(1).value).where(bad, b).value
+
+
+def lower_extremum(op: ir.Operation) -> None:
+    """arith.maximumf/minimumf -> the compare and select that x86's max/min are, NaN kept, the sign of zeros as it comes.
+
+    maxps(a, b) is a > b ? a : b, so the second operand survives a NaN: with a constant there it is one instruction, else
+    three against LLVM's seven for IEEE 754-2019 maximum, which orders -0 before +0 (eager does not).
+    """
+    known = [_constant_of(v) for v in op.operands]
+    a, b = op.operands
+    if known[1] is not None and known[0] is None:
+        a, b = b, a
+    e = Emit.before(op)
+    x, y = e.wrap(a), e.wrap(b)
+    if (known[0] is None and known[1] is None) or any(k is not None and k[0] != k[0] for k in known):
+        _finish(op, _extremum(x, y, op.name.removeprefix("arith.")))
+    else:
+        _finish(op, x.where(x > y if "max" in op.name else x < y, y))
+
+
+def lower_reduction(op: ir.Operation) -> None:
+    """vector.reduction and rank-1 multi_reduction <maximumf> or <minimumf>, NaN kept: whether any lane is NaN, and the extremum
+    of lanes that then are none. That is one instruction a step where LLVM's own reduction takes seven."""
+    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    source = op.operands[0]
+    of = ir.VectorType(source.type)
+    if kind not in ("maximumf", "minimumf") or of.rank != 1 or isinstance(op.results[0].type, ir.VectorType):
+        return
+    lanes, scalar = Emit.before(op, source), Emit(ir.InsertionPoint(op), op.location)
+    x = lanes.wrap(source)
+    best = scalar.make(
+        "vector.reduction",
+        of.element_type,
+        x,
+        kind=ir.Attribute.parse(f"#vector.kind<{kind[:3]}numf>"),
+        fastmath=ir.Attribute.parse("#arith.fastmath<nnan>"),
+    )
+    result = best.like(float("nan")).where(scalar.wrap(lanes.any(x.is_nan()).value), best)
+    if len(op.operands) > 1:
+        result = _extremum(result, scalar.wrap(op.operands[1]), kind)
+    _finish(op, result)
+
+
+def _extremum(x: Num, y: Num, kind: str) -> Num:
+    """The greater or less of two values; NaN if either is."""
+    best = x.where(x > y if kind == "maximumf" else x < y, y)
+    return x.where(x.is_nan(), best)
+
+
+def extend_bf16(op: ir.Operation) -> None:
+    """bf16 -> f32 (and on to f64)."""
+    e = Emit.before(op)
+    x = widened(e.wrap(op.operands[0]))
+    _finish(op, x if isinstance(_element(op.results[0].type), ir.F32Type) else x.cast("arith.extf", ir.F64Type.get()))
+
+
+def truncate_half(op: ir.Operation) -> None:
+    """f32 -> bf16 in integers, to nearest even, NaN and denormals kept: AVX512-BF16's own conversion flushes denormals to zero.
+    f64 -> f16 and bf16 through f32, as eager does it; f32 -> f16 is an instruction."""
+    x = Emit.before(op).wrap(op.operands[0])
+    half = _element(op.results[0].type)
+    if isinstance(half, ir.BF16Type):
+        _finish(op, rounded(_single(x)))
+    elif isinstance(x.element, ir.F64Type):
+        _finish(op, _single(x).cast("arith.truncf", half))
+
+
+def integer_to_half(op: ir.Operation) -> None:
+    """Integers -> f16 and bf16 through f32, as eager does it."""
+    e = Emit.before(op)
+    single = e.wrap(op.operands[0]).cast(op.name, ir.F32Type.get())
+    half = _element(op.results[0].type)
+    _finish(op, rounded(single) if isinstance(half, ir.BF16Type) else single.cast("arith.truncf", half))
+
+
+def half_to_integer(op: ir.Operation) -> None:
+    """f16 and bf16 -> integers through f32."""
+    e = Emit.before(op)
+    x = e.wrap(op.operands[0])
+    single = widened(x) if isinstance(x.element, ir.BF16Type) else x.cast("arith.extf", ir.F32Type.get())
+    _finish(op, single.cast(op.name, _element(op.results[0].type)))
+
+
+def _finish(op: ir.Operation, result: Num) -> None:
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
+
+
+def _element(of: ir.Type) -> ir.Type:
+    return of.element_type if isinstance(of, ir.VectorType) else of
+
+
+def _single(x: Num) -> Num:
+    return x.cast("arith.truncf", ir.F32Type.get()) if isinstance(x.element, ir.F64Type) else x
+
+
+def rounded(x: Num) -> Num:
+    """The bf16 nearest to an f32."""
+    b = x.bits()
+    rounded = x.at.i32(0x7FC00000).where(x.is_nan(), b + (b.shr(16) & 1) + 0x7FFF)
+    return rounded.shr(16).cast("arith.trunci", ir.IntegerType.get_signless(16)).cast("arith.bitcast", ir.BF16Type.get())
+
+
+def widened(x: Num) -> Num:
+    """The f32 that equals a bf16: its bits, shifted up."""
+    return (x.bits().cast("arith.extui", ir.IntegerType.get_signless(32)) << 16).as_float()

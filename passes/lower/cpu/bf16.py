@@ -1,0 +1,103 @@
+"""bf16 as a storage type: integers of 16 bits in memory and in vectors.
+
+LLVM moves bf16 vectors through f32 and back by library calls where the processor has no bf16 instructions, even to load or
+shuffle them. After `arithmetic` only moves of bf16 values are left, and integers move everywhere.
+"""
+
+import struct
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+
+from ...ir.emit import Emit
+from ...ir.locations import where
+from .arithmetic import rounded, widened
+
+MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
+
+
+def uses(function: ir.Operation) -> bool:
+    """Whether a tile program's memory holds bf16."""
+    return any(_is_bf16(a.type) for a in function.regions[0].blocks[0].arguments)
+
+
+def compute_in_f32(op: ir.Operation) -> None:
+    """An arith or math op on bf16 as the same op on f32, its result rounded."""
+    if op.name in MOVES or not any(_is_bf16(v.type) for v in [*op.operands, *op.results]):
+        return
+    e = Emit.before(op)
+    operands = [widened(e.wrap(v)) if _is_bf16(v.type) else e.wrap(v) for v in op.operands]
+    wanted = op.results[0].type
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    result = e.make(op.name, e.type(ir.F32Type.get()) if _is_bf16(wanted) else wanted, *operands, **attributes)
+    op.results[0].replace_all_uses_with(rounded(result).value if _is_bf16(wanted) else result.value)
+    op.erase()
+
+
+def store_as_integers(function: ir.Operation) -> None:
+    """Gives every bf16 value of a function the type i16."""
+    found: list[ir.Operation] = []
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(collect)
+    for op in found:
+        if op.name.startswith(("arith.", "math.")):
+            compute_in_f32(op)
+    found.clear()
+    function.walk(collect)
+    for op in found:
+        if op.name in ("vector.reduction", "vector.multi_reduction", "vector.contract") and _is_bf16(op.operands[0].type):
+            raise CompileError(f"{op.name} of bf16", where=where(op.location), remedy="extend to f32 first")
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    argument.set_type(_as_integer(argument.type))
+        if op.name == "arith.constant":
+            _constant(op)
+        for result in op.results:
+            if _is_bf16(result.type):
+                result.set_type(_as_integer(result.type))
+    for op in found:
+        if op.name == "arith.bitcast" and op.operands[0].type == op.results[0].type:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+
+
+def _element(of: ir.Type) -> ir.Type:
+    return of.element_type if isinstance(of, ir.VectorType | ir.MemRefType) else of
+
+
+def _is_bf16(of: ir.Type) -> bool:
+    return isinstance(_element(of), ir.BF16Type)
+
+
+def _as_integer(of: ir.Type) -> ir.Type:
+    i16 = ir.IntegerType.get_signless(16)
+    if not _is_bf16(of):
+        return of
+    if isinstance(of, ir.VectorType):
+        return ir.VectorType.get(of.shape, i16)
+    return ir.MemRefType.get(of.shape, i16, of.layout, of.memory_space) if isinstance(of, ir.MemRefType) else i16
+
+
+def _constant(op: ir.Operation) -> None:
+    attribute, of = op.attributes["value"], op.results[0].type
+    if not _is_bf16(of):
+        return
+    i16 = ir.IntegerType.get_signless(16)
+    if not isinstance(of, ir.VectorType):
+        op.attributes["value"] = ir.IntegerAttr.get(i16, _bits(ir.FloatAttr(attribute).value))
+    elif attribute.is_splat:
+        bits = ir.IntegerAttr.get(i16, _bits(attribute.get_splat_value().value))
+        op.attributes["value"] = ir.DenseElementsAttr.get_splat(_as_integer(of), bits)
+    else:
+        raise CompileError("a bf16 constant with different lanes", where=where(op.location), remedy="make it f32 and truncate it")
+
+
+def _bits(value: float) -> int:
+    """The signed 16-bit integer with the bits of a value that is a bf16."""
+    return int(struct.unpack("<i", struct.pack("<f", value))[0]) >> 16

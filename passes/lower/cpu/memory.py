@@ -1,0 +1,187 @@
+"""Gathers, and what all memory lowerings share: roots, strides, flat views and linear indices."""
+
+import math
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+
+from ...ir.emit import Emit, Num
+from ...ir.locations import where
+
+VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
+FEW = 4  # up to this stride, loading everything and picking lanes beats a gather
+
+
+def root(memory: ir.Value) -> ir.Value:
+    """The function argument or allocation that `memory` is a view of."""
+    while not isinstance(memory.owner, ir.Block) and memory.owner.name in VIEWS:
+        memory = memory.owner.operands[0]
+    return memory
+
+
+def strides(of: ir.MemRefType) -> list[int]:
+    return list(of.get_strides_and_offset()[0])
+
+
+def flat(e: Emit, memory: ir.Value) -> ir.Value:
+    """All elements between the first and the last of `memory`, in one row."""
+    of = ir.MemRefType(memory.type)
+    steps, offset = of.get_strides_and_offset()
+    span = 1 + sum((extent - 1) * step for extent, step in zip(of.shape, steps, strict=True))
+    if (of.rank == 1 and steps == [1]) or 0 in of.shape:
+        return memory
+    if offset == ir.ShapedType.get_dynamic_stride_or_offset():
+        raise CompileError(
+            f"{of} starts at an offset that is not known",
+            where=where(e.loc),
+            remedy="add the offset to the indices instead of giving it to the memref",
+        )
+    wanted = ir.MemRefType.get([span], of.element_type)
+    static = ir.DenseI64ArrayAttr.get
+    return e.op(
+        "memref.reinterpret_cast",
+        [wanted],
+        [memory],
+        static_offsets=static([offset]),
+        static_sizes=static([span]),
+        static_strides=static([1]),
+        operandSegmentSizes=ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
+    ).result
+
+
+def lower_gather(op: ir.Operation) -> None:
+    """tile.gather by what its index is.
+
+    s + lane          a (masked) load
+    s + c * lane      for small c a load of everything between, of which every c-th lane is taken; else a gather with constant
+                      offsets from s
+    anything else     a gather, of 32-bit offsets where the memory is small enough: twice the lanes per instruction
+    """
+    memory, index, mask, otherwise = op.operands
+    e = Emit.before(op)
+    scalar = Emit(e.ip, e.loc)
+    of = ir.MemRefType(memory.type)
+    if of.rank != 1:
+        _require_dense(e, of)
+    step = strides(of)[-1] if of.rank == 1 else 1
+    memory, result = flat(e, memory), op.results[0].type
+    found = lane_stride(index)
+    if found is None:
+        positions = e.wrap(index) * step if step != 1 else e.wrap(index)
+        if ir.MemRefType(memory.type).shape[0] < 1 << 31:
+            positions = positions.cast("arith.index_cast", ir.IntegerType.get_signless(32))
+        start, offsets = scalar.constant(0, ir.IndexType.get()).value, positions.value
+        value = e.op("vector.gather", [result], [memory, start, offsets, mask, otherwise]).result
+    else:
+        terms, lane = found
+        start = scalar.constant(0, ir.IndexType.get())
+        for term, factor in terms:
+            start = start + scalar.wrap(term) * (factor * step)
+        value = strided_load(e, memory, start.value, lane * step, mask, otherwise, result)
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def strided_load(
+    e: Emit, memory: ir.Value, start: ir.Value, step: int, mask: ir.Value, otherwise: ir.Value, result: ir.VectorType
+) -> ir.Value:
+    """memory[start + step * lane] of a flat memref where `mask` holds."""
+    lanes = result.shape[0]
+    if step == 1:
+        return e.op("vector.maskedload", [result], [memory, start, mask, otherwise]).result
+    if 1 < step <= FEW and (between := _widened_mask(e, mask, step)) is not None:
+        wide = ir.VectorType.get([lanes * step], result.element_type)
+        zeros = Emit(e.ip, e.loc, [lanes * step]).constant(0, result.element_type)
+        everything = e.op("vector.maskedload", [wide], [memory, start, between, zeros.value]).result
+        picked = ir.DenseI64ArrayAttr.get([i * step for i in range(lanes)])
+        taken = e.op("vector.shuffle", [result], [everything, everything], mask=picked).result
+        return e.op("arith.select", [result], [mask, taken, otherwise]).result
+    i32 = ir.IntegerType.get_signless(32)
+    offsets = ir.DenseIntElementsAttr.get(
+        _array([i * step for i in range(lanes)]), type=ir.VectorType.get([lanes], i32), context=result.context
+    )
+    constant = e.op("arith.constant", [ir.VectorType.get([lanes], i32)], [], value=offsets).result
+    return e.op("vector.gather", [result], [memory, start, constant, mask, otherwise]).result
+
+
+def _array(values: list[int]):  # type: ignore[no-untyped-def]  # a buffer of 32-bit integers
+    import array
+
+    return array.array("i", values)
+
+
+def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | None:
+    """A vector of indices as scalars times constants and a multiple of the lane number: ([(scalar, factor)], stride)."""
+    owner = index.owner
+    if isinstance(owner, ir.Block):
+        return None
+    if owner.name == "vector.step":
+        return [], 1
+    if owner.name == "vector.broadcast":
+        return ([(owner.operands[0], 1)], 0) if not isinstance(owner.operands[0].type, ir.VectorType) else None
+    if owner.name == "arith.addi":
+        parts = [lane_stride(v) for v in owner.operands]
+        if parts[0] is None or parts[1] is None:
+            return None
+        return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+    if owner.name == "arith.muli":
+        for a, b in (owner.operands, reversed(list(owner.operands))):
+            factor, part = splat(b), lane_stride(a)
+            if factor is not None and part is not None:
+                return [(s, k * factor) for s, k in part[0]], part[1] * factor
+    return None
+
+
+def splat(value: ir.Value) -> int | None:
+    """The integer that every lane of a constant holds."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    attr = owner.attributes["value"]
+    if isinstance(attr, ir.DenseElementsAttr):
+        return int(attr.get_splat_value().value) if attr.is_splat else None
+    return int(attr.value) if isinstance(attr, ir.IntegerAttr) else None
+
+
+def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
+    """For a mask of lanes in a row, that of all from `step * first` to `step * last`: nothing past the last lane is touched."""
+    lanes = mask.type.shape[0]
+    scalar = Emit(e.ip, e.loc)
+    wide = ir.VectorType.get([lanes * step], ir.IntegerType.get_signless(1))
+
+    def before(count: Num) -> ir.Value:
+        return e.op("vector.create_mask", [wide], [count.value]).result
+
+    owner = mask.owner
+    everything = scalar.constant(step * (lanes - 1) + 1, ir.IndexType.get())
+    if splat(mask) in (1, -1):
+        return before(everything)
+    if isinstance(owner, ir.Block):
+        return None
+    if owner.name == "vector.create_mask":
+        return before((scalar.wrap(owner.operands[0]) - 1) * step + 1)
+    if owner.name == "vector.broadcast":
+        all_or_none = e.op("vector.broadcast", [wide], [owner.operands[0]]).result
+        return e.op("arith.andi", [wide], [all_or_none, before(everything)]).result
+    if owner.name == "arith.andi":
+        parts = [_widened_mask(e, v, step) for v in owner.operands]
+        return None if any(p is None for p in parts) else e.op("arith.andi", [wide], parts).result
+    if owner.name == "arith.xori" and splat(owner.operands[1]) in (1, -1):
+        first = owner.operands[0].owner
+        if isinstance(first, ir.Block) or first.name != "vector.create_mask":
+            return None
+        skipped, to_last = before(scalar.wrap(first.operands[0]) * step), before(everything)
+        behind = e.op("arith.xori", [wide], [skipped, to_last]).result
+        return e.op("arith.andi", [wide], [behind, to_last]).result
+    return None
+
+
+def _require_dense(e: Emit, of: ir.MemRefType) -> None:
+    expected = [math.prod(of.shape[i + 1 :]) for i in range(of.rank)]
+    if any(have != want and extent != 1 for have, want, extent in zip(strides(of), expected, of.shape, strict=True)):
+        raise CompileError(
+            f"tile.gather from {of}, which is not contiguous",
+            where=where(e.loc),
+            remedy="gather from a one-dimensional memref, strided if need be",
+        )

@@ -1,0 +1,100 @@
+"""Conversions from and to floats of eight bits, as arithmetic on integers: rounding to the nearest, ties to even.
+
+f8E4M3FN has no infinity: what is larger becomes its largest number, 448, as the hardware's conversion does.
+"""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ..ir.emit import Emit, Num
+
+CASTS = ("arith.extf", "arith.truncf")
+
+
+@dataclass(frozen=True)
+class Format:
+    """
+    mantissa  its bits
+    bias      of the exponent
+    large     bits of what is too large for more than `most`, in f32
+    most      bits of the largest number, NaNs apart
+    infinite  whether that is an infinity
+    """
+
+    mantissa: int
+    bias: int
+    large: int
+    most: int
+    infinite: bool
+
+    @property
+    def shift(self) -> int:
+        """Digits of f32 that are not kept."""
+        return 23 - self.mantissa
+
+    @property
+    def least(self) -> int:
+        """The exponent, in f32's bits, of the smallest number that is no denormal."""
+        return 128 - self.bias
+
+
+FORMATS = {"f8E4M3FN": Format(3, 7, 0x43E80000, 0x7E, False), "f8E5M2": Format(2, 15, 0x47800000, 0x7C, True)}
+_NAN = 0x7F  # of both
+_F32_INFINITE, _F32_NAN = 0x7F800000, 0x7FC00000
+
+
+def is_cast(op: ir.Operation) -> bool:
+    return op.name in CASTS and any(_element(v) in FORMATS for v in (op.operands[0], op.results[0]))
+
+
+def expand(op: ir.Operation) -> None:
+    """One of these conversions, on vectors or scalars, is arithmetic."""
+    e = Emit.before(op)
+    x, f32 = e.wrap(op.operands[0]), ir.F32Type.get()
+    source, target = _element(op.operands[0]), _element(op.results[0])
+    wide = _widened(x, FORMATS[source]) if source in FORMATS else _as(x, f32)
+    result = _narrowed(wide, FORMATS[target], target) if target in FORMATS else _as(wide, ir.Type.parse(target))
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
+
+
+def _element(v: ir.Value) -> str:
+    return str(v.type.element_type if isinstance(v.type, ir.VectorType) else v.type)
+
+
+def _as(x: Num, element: ir.Type) -> Num:
+    """A wider or narrower float."""
+    if x.element == element:
+        return x
+    return x.cast("arith.extf" if x.element.width < element.width else "arith.truncf", element)
+
+
+def _narrowed(x: Num, to: Format, name: str) -> Num:
+    """f32 to eight bits."""
+    bits, i8 = x.bits(), ir.IntegerType.get_signless(8)
+    sign = bits.shr(24) & 0x80
+    size = bits & 0x7FFFFFFF
+    magic = (to.least + to.shift) << 23  # a number whose last digit is that of denormals
+    denormal = (size.as_float() + x.at.i32(magic).as_float()).bits() - magic
+    odd = size.shr(to.shift) & 1
+    normal = (size - ((to.least - 1) << 23) + ((1 << (to.shift - 1)) - 1) + odd).shr(to.shift)
+    out = denormal.where(size.compare("ult", to.least << 23), normal)
+    out = x.at.i32(to.most).where(size.compare("uge", to.large), out)
+    out = x.at.i32(_NAN).where(size.compare("ugt", _F32_INFINITE), out)
+    return (out | sign).cast("arith.trunci", i8).cast("arith.bitcast", ir.Type.parse(name))
+
+
+def _widened(x: Num, of: Format) -> Num:
+    """Eight bits to f32."""
+    bits = x.cast("arith.bitcast", ir.IntegerType.get_signless(8)).cast("arith.extui", ir.IntegerType.get_signless(32))
+    size = bits & 0x7F
+    digits = size << of.shift
+    normal = digits + ((of.least - 1) << 23)
+    least = x.at.i32(of.least << 23)
+    denormal = ((digits + least).as_float() - least.as_float()).bits()
+    out = denormal.where(size.compare("ult", 1 << of.mantissa), normal)
+    if of.infinite:
+        out = x.at.i32(_F32_INFINITE).where(size.compare("eq", of.most), out)
+    out = x.at.i32(_F32_NAN).where(size.compare("ugt", of.most), out)
+    return (out | ((bits & 0x80) << 24)).as_float()

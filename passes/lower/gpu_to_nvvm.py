@@ -1,0 +1,101 @@
+"""`lamina-gpu-to-nvvm`: the code of one thread in a form that upstream's conversion to NVVM lowers whole and well."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from ..infra.base import Pass
+from ..ir.by_name import by_name
+from .gpu_math import LATE, hardware
+from .nvvm import halves, indices, lanes
+from .nvvm.remainder import lower_remainder
+from .nvvm.signature import annotate
+
+Rewrite = Callable[[ir.Operation], None]
+
+
+@dataclass(frozen=True)
+class GpuToNvvm(Pass):
+    """Rewrites in gpu.func what upstream's conversion to NVVM does not lower, or lowers badly.
+
+    Before: the distributed level (see lamina-distribute). After: the same dialects, with
+
+    - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
+    - sums, products and differences marked `contract`, so that they become fused multiply-adds;
+    - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
+    - products of i32 with both halves as PTX's wide products;
+    - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
+    - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32; pairs of bf16 converted to f32 by
+      shifts and masks;
+    - arith.remf as an exact loop;
+    - user's indices held within 32 bits where indices will have no more;
+    - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,
+      `tile.dependent`);
+    - workgroup memory at 16 bytes.
+
+    contract    allow fused multiply-adds
+    index_bits  of an index after conversion: 64, or 32 where passes/lower/nvvm/indices.py says that it will do
+
+        %y = math.exp2 %x fastmath<afn> : vector<2xf32>
+    ->  %e = vector.extract %x[0] ... ; llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%e) ... ; vector.from_elements
+    """
+
+    name: ClassVar[str] = "lamina-gpu-to-nvvm"
+    contract: bool = True
+    index_bits: int = 64
+
+    def run(self, module: ir.Module) -> None:
+        with module.context:
+            for outer in module.body.operations:
+                if outer.operation.name == "gpu.module":
+                    for inner in outer.operation.regions[0].blocks[0].operations:
+                        if inner.operation.name == "gpu.func":
+                            self._lower(inner.operation)
+
+    def _lower(self, function: ir.Operation) -> None:
+        ops = by_name(function)
+        annotate(function, ops)
+        if self.index_bits == indices.NARROW:
+            for op in ops.get("arith.index_cast", ()):
+                if indices.from_long(op):
+                    indices.saturate(op)
+        for applies, rewrites in STEPS:
+            wanted = [(rewrite, op) for name, rewrite in rewrites.items() for op in ops.get(name, ()) if applies(op)]
+            for rewrite, op in wanted:
+                rewrite(op)
+            if wanted:
+                ops = by_name(function)
+        if self.contract:
+            _contract(ops)
+
+
+def _contract(ops: dict[str, list[ir.Operation]]) -> None:
+    none, alone, tree = (ir.Attribute.parse(f"#arith.fastmath<{names}>") for names in ("none", "contract", "reassoc,contract"))
+    for name in ("arith.addf", "arith.subf", "arith.mulf"):
+        for op in ops.get(name, ()):
+            flags = op.attributes.get("fastmath", none)
+            op.attributes["fastmath"] = alone if flags == none else tree if "reassoc" in str(flags) else flags
+
+
+def _always(_: ir.Operation) -> bool:
+    return True
+
+
+def _is_word(op: ir.Operation) -> bool:
+    """Whether an op computes numbers of i32."""
+    of = op.results[0].type
+    return str(of.element_type if isinstance(of, ir.VectorType) else of) == "i32"
+
+
+# What a step makes, the next one sees: halves become f32, remainders and angles hold divisions and reductions.
+STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
+    (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
+    (halves.holds_pairs, {"arith.extf": halves.lower_pairs}),
+    (_always, {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)}),
+    (_always, {"vector.reduction": lanes.lower_reduction, "vector.extract_strided_slice": lanes.lower_slice}),
+    (hardware.is_marked, dict.fromkeys(lanes.MARKED, lanes.lower_marked)),
+    (_always, dict.fromkeys(lanes.INSTRUCTIONS, lanes.lower_instruction)),
+    (_is_word, {"arith.mului_extended": lanes.lower_product}),
+)

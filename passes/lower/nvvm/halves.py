@@ -1,0 +1,68 @@
+"""f16 and bf16 on a GPU: what memory holds; arithmetic is in f32, and conversions go through it as eager's do."""
+
+from torch_mlir import ir
+
+from ...ir.emit import Emit, Num
+from .lanes import finish
+
+ARITHMETIC = {
+    f"arith.{name}"
+    for name in ("addf", "subf", "mulf", "divf", "negf", "cmpf", "maximumf", "minimumf", "maxnumf", "minnumf", "remf")
+} | {f"math.{name}" for name in ("absf", "copysign", "floor", "ceil", "trunc", "round", "roundeven", "fma", "isnan", "isfinite")}
+BETWEEN_FLOATS = {"arith.truncf", "arith.extf"}
+WITH_INTEGERS = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
+NAMES = ARITHMETIC | BETWEEN_FLOATS | WITH_INTEGERS
+
+
+def concerns(op: ir.Operation) -> bool:
+    """Whether an op is half's and not a conversion between it and f32, which is an instruction for two lanes at once."""
+    types = [_element(v.type) for v in (*op.operands, *op.results)]
+    return any(map(_is_half, types)) and not (op.name in BETWEEN_FLOATS and ir.F32Type.get() in types)
+
+
+def lower(op: ir.Operation) -> None:
+    """An op with half operands or results -> the same in f32; f64 <-> half and f16 <-> bf16 by way of f32."""
+    e = Emit.before(op, op.operands[0])
+    to = _element(op.results[0].type)
+    half = _is_half(to)
+    if op.name in BETWEEN_FLOATS:
+        x = e.wrap(op.operands[0])
+        single = x.cast("arith.extf" if _is_half(x.element) else "arith.truncf", ir.F32Type.get())
+        finish(op, single.cast("arith.truncf" if half else "arith.extf", to))
+        return
+    operands = [_widened(e.wrap(v)) for v in op.operands]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    single = e.make(op.name, e.type(ir.F32Type.get() if half else to), *operands, **attributes)
+    finish(op, single.cast("arith.truncf", to) if half else single)
+
+
+def holds_pairs(op: ir.Operation) -> bool:
+    """Whether a conversion from bf16 to f32 has its numbers by pairs, each in one register."""
+    of = op.operands[0].type
+    pairs = isinstance(of, ir.VectorType) and of.rank == 1 and of.shape[0] % 2 == 0
+    return pairs and isinstance(_element(of), ir.BF16Type) and isinstance(_element(op.results[0].type), ir.F32Type)
+
+
+def lower_pairs(op: ir.Operation) -> None:
+    """arith.extf of pairs of bf16: the bits of the first one moved up, those of the second with the first one's cleared. An
+    instruction each; what ptxas makes of a conversion takes two for the second."""
+    count, i32, f32 = ir.VectorType(op.operands[0].type).shape[0], ir.IntegerType.get_signless(32), ir.F32Type.get()
+    e = Emit(ir.InsertionPoint(op), op.location, [count // 2])
+    words = e.make("vector.bitcast", e.type(i32), e.wrap(op.operands[0]))
+    halves = (words << 16, words & ~0xFFFF)
+    first, second = (half.cast("vector.bitcast", f32).value for half in halves)
+    order = [lane // 2 + lane % 2 * (count // 2) for lane in range(count)]
+    mask = ir.DenseI64ArrayAttr.get(order)
+    finish(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [first, second], mask=mask).result))
+
+
+def _is_half(element: ir.Type) -> bool:
+    return isinstance(element, ir.F16Type | ir.BF16Type)
+
+
+def _element(of: ir.Type) -> ir.Type:
+    return of.element_type if isinstance(of, ir.VectorType) else of
+
+
+def _widened(x: Num) -> Num:
+    return x.cast("arith.extf", ir.F32Type.get()) if _is_half(x.element) else x

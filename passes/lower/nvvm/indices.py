@@ -1,0 +1,69 @@
+"""How wide indices are: 32 bits where buffers and numbers are small enough, since a GPU's integer units are 32 bits wide."""
+
+from math import inf, prod
+
+from torch_mlir import ir
+
+from ...ir.emit import Emit
+from ...ir.index_ranges import GROWS, Ranges
+from .lanes import finish
+
+LARGEST = 1 << 30  # elements or numbers; programs past the end reach a little further
+WIDE, NARROW = 64, 32
+
+
+def width(device: ir.Operation) -> int:
+    """Bits of an index that do for every kernel of a gpu.module."""
+    small, ranges = True, Ranges()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal small
+        if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
+            small = abs(ir.IntegerAttr(op.attributes["value"]).value) <= LARGEST
+        elif op.name == "gpu.func":
+            small = all(_reach(a.type) <= LARGEST for a in op.regions[0].blocks[0].arguments)
+        elif op.name in GROWS:
+            small = _fits(ranges, op.results[0])
+        elif op.name.startswith("memref."):
+            small = all(_reach(r.type) <= LARGEST for r in op.results)
+        return ir.WalkResult.ADVANCE if small else ir.WalkResult.INTERRUPT
+
+    device.walk(visit)
+    return NARROW if small else WIDE
+
+
+def _fits(ranges: Ranges, value: ir.Value) -> bool:
+    """Whether an index has 32 bits at most, such as an element's number, of which tensors that no buffer holds may have many. One
+    that depends on what memory holds is of a buffer, whose bounds it is checked for."""
+    low, high = ranges.of(value)
+    return (low == -inf or low >= -(1 << 31)) and (high == inf or high < 1 << 31)
+
+
+def _reach(of: ir.Type) -> int:
+    """Elements from a buffer's first to its last; too many where that is not known."""
+    if not isinstance(of, ir.MemRefType):
+        return 0
+    if not of.has_static_shape:
+        return LARGEST + 1
+    strides, offset = of.get_strides_and_offset()
+    if any(s == ir.ShapedType.get_dynamic_stride_or_offset() for s in (*strides, offset)):
+        return LARGEST + 1
+    return (
+        offset + 1 + sum((size - 1) * abs(stride) for size, stride in zip(of.shape, strides, strict=True)) if prod(of.shape) else 0
+    )
+
+
+def saturate(op: ir.Operation) -> None:
+    """arith.index_cast from i64: what 32 bits cannot hold stays out of every bound, as it was."""
+    e = Emit.before(op, op.operands[0])
+    x = e.wrap(op.operands[0])
+    low, high = x.like(-(1 << 31)), x.like((1 << 31) - 1)
+    fits = e.make("arith.minsi", x.value.type, e.make("arith.maxsi", x.value.type, x, low), high)
+    finish(op, fits.cast("arith.index_cast", ir.IndexType.get()))
+
+
+def from_long(op: ir.Operation) -> bool:
+    """Whether a cast makes an index of an i64 that was not an index before."""
+    of = op.operands[0].type
+    element = of.element_type if isinstance(of, ir.VectorType) else of
+    return isinstance(element, ir.IntegerType) and element.width == WIDE

@@ -1,0 +1,144 @@
+"""Ops that become one instruction for each lane: hardware approximations, and angles that reduce in a branch of one thread."""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+
+from ...ir.emit import Emit, Num
+from ..gpu_math import LATE, LATE_F64, hardware
+
+
+def finish(op: ir.Operation, result: Num) -> None:
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
+
+
+def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
+    """`make` of the scalars in every lane of the op's operands, put together again."""
+    of = op.results[0].type
+    e = Emit(ir.InsertionPoint(op), op.location)
+    if not isinstance(of, ir.VectorType):
+        return make(*map(e.wrap, op.operands))
+    lanes = [make(*scalars).value for scalars in zip(*(extracted(e, v) for v in op.operands), strict=True)]
+    return e.wrap(e.op("vector.from_elements", [of], lanes).result)
+
+
+def extracted(e: Emit, v: ir.Value) -> list[Num]:
+    """The lanes of a vector of rank 1."""
+    of = ir.VectorType(v.type)
+    made = []
+    for i in range(of.shape[0]):
+        at = ir.DenseI64ArrayAttr.get([i])
+        made.append(e.wrap(e.op("vector.extract", [of.element_type], [v], static_position=at).result))
+    return made
+
+
+def intrinsic(name: str, count: int = 1) -> Callable[..., Num]:
+    """What calls an LLVM intrinsic with `count` operands and a result of the first one's type."""
+    attributes: dict[str, ir.Attribute] = {
+        "intrin": ir.StringAttr.get(name),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 0]),
+    }
+    return lambda *operands: operands[0].at.make("llvm.call_intrinsic", operands[0].value.type, *operands, **attributes)
+
+
+def lower_marked(op: ir.Operation) -> None:
+    """math.exp2, math.rsqrt, math.sqrt and arith.divf of f32 with `fastmath<afn>` -> PTX's approximations (gpu_math.hardware).
+
+    By NVPTX's own intrinsics, since LLVM's for exp2 has no form that flushes denormals, and its fdiv none for div.full."""
+    if op.name == "arith.divf" and hardware.by_reciprocal(op):
+        reciprocal = intrinsic("llvm.nvvm.rcp.approx.ftz.f")
+        finish(op, per_lane(op, lambda x, y: x * reciprocal(y)))
+    else:
+        finish(op, per_lane(op, intrinsic(MARKED[op.name], len(op.operands))))
+
+
+MARKED = {
+    "math.exp2": "llvm.nvvm.ex2.approx.ftz.f", "math.rsqrt": "llvm.nvvm.rsqrt.approx.f", "math.sqrt": "llvm.nvvm.sqrt.approx.f",
+    "arith.divf": "llvm.nvvm.div.full",
+}  # fmt: skip
+
+
+def lower_angle(op: ir.Operation) -> None:
+    """math.sin, math.cos and math.tan -> polynomials, with the branch for large angles taken by threads that have one."""
+    e = Emit.before(op)
+    x = e.wrap(op.operands[0])
+    double = isinstance(x.element, ir.F64Type)
+    result = (LATE_F64 if double else LATE)[op.name](x)
+    if not double and result.value.owner.name in hardware.MARKABLE:  # the quotient that a tangent is
+        hardware.mark(result.value.owner)
+    finish(op, result)
+
+
+def lower_slice(op: ir.Operation) -> None:
+    """vector.extract_strided_slice of rank 1 -> vector.shuffle, which upstream's conversion knows."""
+    e = Emit(ir.InsertionPoint(op), op.location)
+    (first,), (count,), (step,) = (
+        [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes[name])] for name in ("offsets", "sizes", "strides")
+    )
+    mask = ir.DenseI64ArrayAttr.get(list(range(first, first + count * step, step)))
+    source = op.operands[0]
+    finish(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [source, source], mask=mask).result))
+
+
+def lower_instruction(op: ir.Operation) -> None:
+    """Functions that are instructions, or a few, to LLVM; upstream calls libdevice for each lane of them."""
+    e = Emit.before(op)
+    operands = [e.wrap(v) for v in op.operands]
+    result = intrinsic(INSTRUCTIONS[op.name], len(operands))(*operands)
+    finish(op, 1.0 / result if op.name == "math.rsqrt" else result)
+
+
+INSTRUCTIONS = {
+    "arith.maxnumf": "llvm.maxnum", "arith.minnumf": "llvm.minnum", "math.absf": "llvm.fabs", "math.copysign": "llvm.copysign",
+    "math.floor": "llvm.floor", "math.ceil": "llvm.ceil", "math.trunc": "llvm.trunc", "math.round": "llvm.round",
+    "math.roundeven": "llvm.roundeven", "math.sqrt": "llvm.sqrt", "math.rsqrt": "llvm.sqrt",
+}  # fmt: skip
+
+
+def lower_product(op: ir.Operation) -> None:
+    """arith.mului_extended of i32 -> PTX's wide product. For LLVM it is one of i64, and all that is made of the halves would be
+    widened too; and ptxas does not always make one instruction of one for each half."""
+    e, of = Emit(ir.InsertionPoint(op), op.location), op.results[0].type
+    wide = isinstance(of, ir.VectorType)
+    pairs = zip(*(extracted(e, v) if wide else [e.wrap(v)] for v in op.operands), strict=True)
+    halves = [_halves(e, x, y) for x, y in pairs]
+    for i, old in enumerate(op.results):
+        lanes = [h[i] for h in halves]
+        old.replace_all_uses_with(e.op("vector.from_elements", [of], lanes).result if wide else lanes[0])
+    op.erase()
+
+
+def _halves(e: Emit, x: Num, y: Num) -> tuple[ir.Value, ir.Value]:
+    text = "{ .reg .b64 p; mul.wide.u32 p, $2, $3; mov.b64 {$0, $1}, p; }"
+    both = ir.Type.parse("!llvm.struct<(i32, i32)>")
+    attributes = {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get("=r,=r,r,r")}
+    made = e.op("llvm.inline_asm", [both], [x.value, y.value], **attributes)
+
+    def half(i: int) -> ir.Value:
+        return e.op("llvm.extractvalue", [x.value.type], [made.result], position=ir.DenseI64ArrayAttr.get([i])).result
+
+    return half(0), half(1)
+
+
+def lower_reduction(op: ir.Operation) -> None:
+    """vector.reduction -> scalar ops as a tree, neighbours first. LLVM's own expansion adds in order unless told `reassoc`, and
+    shuffles vectors that are scalars to the hardware."""
+    e = Emit(ir.InsertionPoint(op), op.location)
+    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    lanes = extracted(e, op.operands[0])
+    name = COMBINE.get(kind) or f"arith.{kind}{'f' if lanes[0].is_float else 'i'}"
+    while len(lanes) > 1:
+        pairs = zip(lanes[::2], lanes[1::2], strict=False)
+        lanes = [e.make(name, a.value.type, a, b) for a, b in pairs] + lanes[len(lanes) & ~1 :]
+    if len(op.operands) > 1:
+        lanes = [e.make(name, lanes[0].value.type, e.wrap(op.operands[1]), lanes[0])]
+    finish(op, lanes[0])
+
+
+COMBINE = {
+    "minimumf": "arith.minimumf", "maximumf": "arith.maximumf", "minnumf": "arith.minnumf", "maxnumf": "arith.maxnumf",
+    "minsi": "arith.minsi", "maxsi": "arith.maxsi", "minui": "arith.minui", "maxui": "arith.maxui",
+    "and": "arith.andi", "or": "arith.ori", "xor": "arith.xori",
+}  # fmt: skip

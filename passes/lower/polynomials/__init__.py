@@ -1,0 +1,34 @@
+"""math functions of f32 and f64 values as programs of arith and math.fma, for vectors and scalars alike.
+
+Every function is right for all finite inputs, infinities, NaN, signed zeros and denormals, with the error its docstring
+states in units of the last place (ulp) of the f32 result; test/unit/test_math.py measures that against float64.
+
+Method. Arguments are reduced as W. J. Cody and W. Waite do (Software Manual for the Elementary Functions, 1980): an
+integer times a constant held in two or three parts is taken off by fused multiply-adds. What remains is a polynomial;
+the coefficients are minimax fits (Remez exchange in 30 digits, weighted by the relative error of the result) rounded to f32.
+"""
+
+from collections.abc import Callable
+
+from ...ir.emit import Num
+from . import double
+from .error_function import erf
+from .exponential import exp, exp2, expm1
+from .hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from .integer import fpowi, ipowi, isinf
+from .inverse_trigonometric import acos, asin, atan, atan2
+from .logarithm import log, log1p, log2, log10
+from .power import powf, rsqrt
+from .trigonometric import cos, sin, tan
+
+F32: dict[str, Callable[..., Num]] = {
+    f"math.{function.__name__}": function
+    for function in (
+        acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, exp, exp2, expm1, log, log10, log1p, log2, powf, rsqrt,
+        sin, sinh, tan, tanh, fpowi,
+    )
+}  # fmt: skip
+F64: dict[str, Callable[..., Num]] = {
+    f"math.{function.__name__}": function for function in (double.exp, double.expm1, double.log, double.log1p, double.tanh, fpowi)
+}
+ANY: dict[str, Callable[..., Num]] = {f"math.{function.__name__}": function for function in (isinf, ipowi)}

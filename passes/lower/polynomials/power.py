@@ -1,0 +1,71 @@
+"""powf and rsqrt."""
+
+import operator
+from collections.abc import Callable
+
+from torch_mlir import ir
+
+from ...ir.emit import Num
+
+# log2((1 + s)/(1 - s)) = s*q(s*s) for |s| <= 1/5, relative error 2**-42.4
+LOG2 = (
+    0.29082448459387383, 0.319285747103062, 0.41222614672244395, 0.5770777560275221, 0.9617966948226141, 2.8853900817774294,
+)  # fmt: skip
+# 2**r for |r| <= 1/2, relative error 2**-34.5
+EXP2 = (
+    1.5201936617021e-05, 0.00015469291967717266, 0.0013333922487653383, 0.009618027250537103, 0.05550410353575055,
+    0.24022651198186645, 0.6931471807283714, 0.9999999999616798,
+)  # fmt: skip
+ROUND = 1.5 * 2.0**52
+
+
+def rsqrt(x: Num) -> Num:
+    """1/sqrt(x), at most 1.5 ulp."""
+    return 1.0 / x.sqrt()
+
+
+def powf(x: Num, y: Num, quotient: Callable[[Num, Num], Num] = operator.truediv) -> Num:
+    """x**y, at most 1 ulp: 2**(y * log2|x|) in f64, where every f32 is normal and the product loses nothing that counts.
+    Signs and special values are those of C's pow. `quotient` divides f64 values by ones near 2, to 2**-40 or better."""
+    e = x.at
+    a = x.abs()
+    power = y.cast("arith.extf", ir.F64Type.get()) * _log2(a.cast("arith.extf", ir.F64Type.get()), quotient)
+    value = _exp2(power).cast("arith.truncf", ir.F32Type.get())
+    one = e.f32(1.0)
+    value = one.where(a.compare("oeq", 1.0) & y.compare("ord", y), value)  # 0 * infinity above
+    whole = _truncated(y).compare("oeq", y)
+    half = y * 0.5
+    odd = whole & _truncated(half).compare("one", half)
+    negative = x.bits() < 0
+    value = (-value).where(negative & odd, value)
+    value = x.like(float("nan")).where((x < 0.0) & x.compare("one", float("-inf")) & (whole ^ 1), value)
+    value = (x + y).where(x.is_nan() | y.is_nan(), value)
+    return one.where(x.compare("oeq", 1.0) | y.compare("oeq", 0.0), value)
+
+
+def _truncated(x: Num) -> Num:
+    return x.at.make("math.trunc", x.value.type, x)
+
+
+def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
+    """Of a non-negative f64 that is no denormal; 0 and infinity give -inf and inf."""
+    e = x.at
+    exponent = (x.bits() - 0x3FE5555555555555) & -(1 << 52)
+    m = (x.bits() - exponent).as_float()
+    s = quotient(m - 1.0, m + 1.0)
+    # the exponent is a small integer in the upper half: it converts by way of 32 bits, for which every target has vectors
+    count = exponent.shr(52).cast("arith.trunci", ir.IntegerType.get_signless(32))
+    k = ((count << 20) >> 20).cast("arith.sitofp", x.element)
+    value = e.fma(e.horner(s * s, LOG2), s, k)
+    value = x.like(float("-inf")).where(x.compare("oeq", 0.0), value)
+    return x.where(x.compare("oeq", float("inf")), value)
+
+
+def _exp2(x: Num) -> Num:
+    """Of any f64, for a result that is then rounded to f32."""
+    e = x.at
+    x = x.like(200.0).where(x.like(200.0) < x, x)
+    x = x.like(-200.0).where(x.like(-200.0) > x, x)
+    whole = x + ROUND
+    r = x - (whole - ROUND)
+    return e.horner(r, EXP2) * ((whole.bits() + 1023) << 52).as_float()

@@ -1,0 +1,83 @@
+"""lamina-by-triton: tile programs go down through Triton's compiler."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.schedules.contraction import Config
+
+from ..infra.base import Pass
+from . import gpu_math
+from .expand_math import ExpandMath
+
+_THREADS_ALONE = ("tile.pack", "tile.cluster", "tile.teams", "tile.dependent", "tile.shared")
+WARP = 32
+_KNOWN = {f"math.{name}" for name in "absf absi ceil cos erf exp exp2 floor fma log log2 rsqrt sin sqrt tan tanh".split()}
+_KNOWN_F64 = _KNOWN - {"math.erf", "math.tanh"}
+
+
+@dataclass(frozen=True)
+class ByTriton(Pass):
+    """Have tile programs for GPUs printed as Triton kernels and compiled by Triton, not spread over threads by lamina-distribute.
+
+    They are the programs that lamina-tile has made, as text that a person can read, run and change (`--emit=triton`). Products of
+    matrices go that way in any case.
+
+    kernels  names of functions, separated by commas; empty for all
+    warps    of a CTA; 0: as many as lamina-tile gave the program
+
+    Math functions that Triton has no words for become formulas, as lamina-expand-math writes them for GPUs.
+
+    Before: functions with `tile.threads`, `tile.vec`, ... After: they have `tile.triton`, the schedule in Triton's words, and
+    `tile.ctas`; one CTA runs each program.
+    """
+
+    name: ClassVar[str] = "lamina-by-triton"
+    kernels: str = ""
+    warps: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        programs = {o.attributes["sym_name"].value: o.operation for o in module.body.operations if "tile.threads" in o.attributes}
+        wanted = [name for name in self.kernels.split(",") if name] or list(programs)
+        for name in wanted:
+            if name not in programs:
+                known = ", ".join(programs) or "none"
+                raise CompileError(f"there is no tile program @{name} for a GPU", remedy=f"there are {known}")
+            if "tile.triton" not in programs[name].attributes:
+                send(programs[name], self.warps)
+
+
+def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
+    """Marks a tile program for Triton. warps: 0 for as many as it has; stages: blocks that its loops have in flight."""
+    i64 = ir.IntegerType.get_signless(64)
+    parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
+    ctas = sum(_int(p, "tile.grid") for p in parts or [function])
+    warps = warps or max(1, _int((parts or [function])[0], "tile.threads") // WARP)
+    Config(warps=warps).check()
+    _expand(function)
+    for name in _THREADS_ALONE:
+        if name in function.attributes:
+            del function.attributes[name]
+    function.attributes["tile.triton"] = ir.StringAttr.get(f"triton{{warps={warps} stages={stages}}}")
+    for name, value in (("tile.grid", ctas), ("tile.ctas", ctas), ("tile.threads", warps * WARP)):
+        function.attributes[name] = ir.IntegerAttr.get(i64, value)
+
+
+def _expand(function: ir.Operation) -> None:
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith("math.") and op.name not in (_KNOWN_F64 if "f64" in str(op.results[0].type) else _KNOWN):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+    for op in found:
+        ExpandMath(target="nvvm").expand(op, gpu_math.F32, gpu_math.F64)
+
+
+def _int(op: ir.Operation, name: str) -> int:
+    value: int = ir.IntegerAttr(op.attributes[name]).value
+    return value

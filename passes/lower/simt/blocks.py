@@ -1,0 +1,161 @@
+"""Single ops of a block program, as one thread does them."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref, vector
+
+from ...ir.locations import leaves
+from . import scans, square, windows
+from .divisors import constant
+from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+WORKGROUP = "#gpu.address_space<workgroup>"
+
+
+def literal(k: "Kernel", op: ir.Operation) -> None:
+    value = op.attributes["value"]
+    if isinstance(op.results[0].type, ir.VectorType):
+        parts, vec = k.parts_of(op.results[0].type)
+        type_ = vector_type(vec, element_of(op.results[0].type))
+        value = ir.DenseElementsAttr.get_splat(type_, ir.DenseElementsAttr(value).get_splat_value())
+        part = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value}).results[0]
+        k.held[op.results[0]] = Spread((part,) * parts)
+    else:
+        k.scalar(op)
+
+
+def program_id(k: "Kernel", op: ir.Operation) -> None:
+    k.held[op.results[0]] = k.program
+
+
+def broadcast(k: "Kernel", op: ir.Operation) -> None:
+    parts, vec = k.parts_of(op.results[0].type)
+    part = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), k.uniform(op.operands[0]))
+    k.held[op.results[0]] = Spread((part,) * parts)
+    k.groups.visit(op, k.held)
+
+
+def step(k: "Kernel", op: ir.Operation) -> None:
+    steps = k.shape.vec
+    parts = [together([k.at.add(o, i) for i in range(steps)]) for o in k.offsets]
+    k.held[op.results[0]] = Spread(tuple(parts))
+
+
+def create_mask(k: "Kernel", op: ir.Operation) -> None:
+    shape, known = k.shape, constant(op.operands[0])
+    count = k.uniform(op.operands[0])
+    if k.divisors.of(op.operands[0]) % shape.vec:
+        k.held[op.results[0]] = windows.ending(k, count)
+        return
+    inside: list[ir.Value | None] = []
+    for c, o in enumerate(k.offsets):
+        last = (shape.cluster - 1) * shape.chunks + c + 1
+        whole = known is not None and last * shape.threads * shape.vec <= known
+        inside.append(None if whole else k.at.below(o, count))
+    k.groups.found[op.results[0]] = k.held[op.results[0]] = Bound(tuple(inside))
+
+
+def select(k: "Kernel", op: ir.Operation) -> None:
+    held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
+    if not isinstance(held, Bound | Window) or not has_blocks(op):
+        k.elementwise(op)
+        return
+    yes, no = k.spread(op.operands[1]), k.spread(op.operands[2])
+    conditions = held.inside if isinstance(held, Bound) else [cut.lanes if cut else None for cut in held.parts]
+    parts = [a if p is None else arith.select(p, a, b) for p, a, b in zip(conditions, yes.parts, no.parts, strict=True)]
+    k.held[op.results[0]] = Spread(tuple(parts))
+
+
+def read(k: "Kernel", op: ir.Operation) -> None:
+    source, *rest = op.operands
+    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    index, pad = rest[: segments[1]], rest[segments[1]]
+    mask = k.mask(rest[segments[1] + 1]) if segments[3] else None
+    buffer = k.uniform(source)
+    if len(index) == 2:  # a row of a square in shared memory, which is padded: single elements
+        row = k.uniform(index[0])
+        parts = [together([memref.load(buffer, [row, k.at.add(o, i)]) for i in range(k.shape.vec)]) for o in k.offsets]
+        k.held[op.results[0]] = Spread(tuple(parts))
+        return
+    first = k.uniform(index[0])
+    padded = mask is not None and rest[segments[1] + 1].owner.name not in ("vector.create_mask", "tile.window")
+    k.held[op.results[0]] = k.memory.read(
+        buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded
+    )  # fmt: skip
+
+
+def write(k: "Kernel", op: ir.Operation) -> None:
+    value, target, index, *mask = op.operands
+    k.memory.write(
+        k.spread(value), k.uniform(target), k.memory.places(k.uniform(index)), k.divisors.of(index),
+        k.mask(mask[0]) if mask else None,
+    )  # fmt: skip
+
+
+def store(k: "Kernel", op: ir.Operation) -> None:
+    value, target, *index = op.operands
+    k.memory.store_scalar(
+        k.uniform(value), k.uniform(target), [k.uniform(i) for i in index], k.leader
+    )  # fmt: skip
+
+
+def gather(k: "Kernel", op: ir.Operation) -> None:
+    source, index, mask, other = op.operands
+    k.held[op.results[0]] = k.memory.gather(
+        k.uniform(source), k.spread(index), k.mask(mask), k.spread(other)
+    )  # fmt: skip
+
+
+def check(k: "Kernel", op: ir.Operation) -> None:
+    """As in eager: an assertion of the device, which prints its message and ends the launch, and the context with it. It is one for
+    all lanes of a thread; the text names the model's line and the kernel."""
+    held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
+    wanted: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
+    if isinstance(held, Bound):
+        wanted = [p for p in dict.fromkeys(held.inside) if p is not None]
+    elif isinstance(held, Spread):
+        wanted = [e for part in dict.fromkeys(held.parts) for e in elements(part)]
+    if not wanted:
+        return
+    fine = reduce(arith.andi, wanted)
+    if k.memory.active is not None:
+        fine = arith.ori(fine, arith.xori(k.memory.active, k.at.number(1, ir.IntegerType.get_signless(1))))
+    line = next((leaf for leaf in leaves(op.location) if isinstance(leaf, ir.FileLineColLoc)), op.location)
+    with ir.Location.name(k.name, line):
+        ir.Operation.create("cf.assert", operands=[fine], attributes={"msg": op.attributes["message"]})
+
+
+def alloca(k: "Kernel", op: ir.Operation) -> None:
+    """Scratch memory of a program that its threads fill together: a square, padded against bank conflicts."""
+    type_ = ir.MemRefType(op.results[0].type)
+    rows, columns = type_.shape
+    item = type_.element_type.width // 8
+    padded = [rows, columns + square.padding(item)]
+    k.held[op.results[0]] = k.attribution(ir.MemRefType.get(padded, type_.element_type, None, ir.Attribute.parse(WORKGROUP)))
+
+
+def transpose(k: "Kernel", op: ir.Operation) -> None:
+    source, first, rows, columns, scratch = op.operands
+    buffer = k.uniform(source)
+    item = ir.MemRefType(buffer.type).element_type.width // 8
+    stride = ir.IntegerAttr(op.attributes["stride"]).value
+    divisor = 64
+    for n in (k.divisors.of(first), k.divisors.of(columns), stride, max(k.aligned[buffer] // item, 1)):
+        while divisor > 1 and n % divisor:
+            divisor //= 2
+    bounds = [k.uniform(v) for v in (first, rows, columns)]
+    square.fill(op, buffer, k.uniform(scratch), bounds, divisor, k.shape, k.memory, k.at, k.thread)
+
+
+HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
+    "arith.constant": literal, "arith.select": select, "tile.program_id": program_id, "vector.broadcast": broadcast,
+    "vector.step": step, "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write,
+    "memref.store": store, "tile.gather": gather, "tile.check": check, "memref.alloca": alloca, "tile.transpose": transpose,
+    "tile.window": windows.window, "tile.scan": scans.scan,
+}  # fmt: skip

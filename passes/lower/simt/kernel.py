@@ -1,0 +1,201 @@
+"""One block program as the code of one thread."""
+
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from lamina.core.errors import CompileError
+
+from ...ir.locations import where
+from . import blocks, control, online, random, runs
+from .cluster import start
+from .divisors import Divisors
+from .exchange import Exchange
+from .groups import Groups
+from .memory import Mask, Memory
+from .reductions import Reduction, reduce
+from .threads import Indices, Shape, block_id, thread_id
+from .values import Bound, Held, Spread, Window, as_spread, element_of, has_blocks, per_part, vector_type
+from .workgroup import Workgroup
+
+WORKGROUP = "#gpu.address_space<workgroup>"
+REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
+ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
+
+
+class Kernel:
+    """Fills the entry block of a gpu.func from a tile function, or a block in it from one of the function's parts.
+
+    first  the CTA that the part's programs begin with
+    """
+
+    def __init__(
+        self, tile: ir.Operation, entry: ir.Block, workgroup: Workgroup, warp: int, part: ir.Operation | None = None, first: int = 0
+    ) -> None:
+        source = part or tile
+        self.shape, self.entry, self.first = Shape.of(source, warp), entry, first
+        self.name = ir.StringAttr(tile.attributes["sym_name"]).value
+        self.held: dict[ir.Value, Held] = {}
+        self.divisors = Divisors()
+        self.at = Indices(entry)
+        self.attribution = workgroup.buffer
+        self.depth = 0
+        self.source = source.regions[0].blocks[0]
+        self.grid = ir.IntegerAttr(source.attributes["tile.grid"]).value
+        self.aligned: dict[ir.Value, int] = {}
+        olds = tile.regions[0].blocks[0].arguments
+        news = list(entry.arguments)[: len(olds)]  # without the shared memory of parts before
+        for old, new, align in zip(olds, news, tile.attributes["tile.align"], strict=True):
+            self.held[old] = new
+            self.aligned[new] = align
+
+    def emit(self) -> None:
+        """At the current insertion point."""
+        self._stand()
+        self.block(self.source)
+        self.exchange.meet()
+
+    def _stand(self) -> None:
+        """Which program and which lanes are this thread's."""
+        shape, at = self.shape, self.at
+        self.thread = thread_id()
+        lane = at.modulo(self.thread, shape.threads) if shape.cta > shape.threads else self.thread
+        program, active, self.rank = at.minus(block_id(), self.first), None, None
+        if shape.cluster > 1:
+            program, self.rank = at.over(program, shape.cluster), at.modulo(program, shape.cluster)
+            start()
+        if shape.pack > 1:
+            program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
+            if self.grid % shape.pack:
+                active = at.below(program, self.grid)
+                program = arith.minui(program, at.number(self.grid - 1))
+        self.program, self.team = program, at.over(self.thread, shape.threads) if shape.teams > 1 else None
+        first = arith.cmpi(arith.CmpIPredicate.eq, self.team, at.number(0)) if self.team is not None else None
+        own = at.times(lane, shape.vec)
+        if self.rank is not None:
+            own = at.add(own, at.times(self.rank, shape.chunks * shape.threads * shape.vec))
+        self.offsets = [at.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
+        self.leader = at.below(own, 1) if shape.threads > 1 else None
+        self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
+        held = any(op.operation.name in REDUCES for op in self.source.operations)  # all is loaded before anything is stored
+        self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
+        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
+
+    def shared(self, count: int, element: ir.Type) -> ir.Value:
+        return self.attribution(ir.MemRefType.get([count], element, None, ir.Attribute.parse(WORKGROUP)))
+
+    # -- ops in order
+
+    def block(self, block: ir.Block) -> None:
+        ops = [o.operation for o in block.operations]
+        skip = 0
+        for i, op in enumerate(ops):
+            if skip:
+                skip -= 1
+                continue
+            with op.location:
+                if op.name == "vector.reduction":
+                    skip = self._reductions(ops[i:]) - 1
+                else:
+                    self._op(op)
+
+    def _reductions(self, ops: list[ir.Operation]) -> int:
+        """Neighbours share a barrier; how many there are."""
+        run = []
+        for op in ops:
+            if op.name != "vector.reduction":
+                break
+            run.append(op)
+        wanted = [Reduction(self.spread(op.operands[0]), _kind(op)) for op in run]
+        self.exchange.repeated = self.depth > 0
+        for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
+            self.held[op.results[0]] = value
+        return len(run)
+
+    def _op(self, op: ir.Operation) -> None:
+        handler = _HANDLERS.get(op.name)
+        if handler is not None:
+            handler(self, op)
+        elif op.name.startswith(ELEMENTWISE) and not op.regions:
+            self.elementwise(op)
+        elif not has_blocks(op) and not op.regions:
+            self.scalar(op)
+        else:
+            raise CompileError(
+                f"lamina-distribute does not know {op.name} on blocks: {op}", where=where(op.location),
+                remedy="lower it before, or give it a rule in passes/distribution",
+            )  # fmt: skip
+
+    def scalar(self, op: ir.Operation) -> None:
+        new = ir.Operation.create(
+            op.name, results=[r.type for r in op.results], operands=[self.uniform(v) for v in op.operands],
+            attributes={a.name: a.attr for a in _attributes(op)},
+        )  # fmt: skip
+        self.held.update(zip(op.results, new.results, strict=True))
+        if op.name == "memref.reinterpret_cast":
+            self.aligned[new.results[0]] = self.aligned[new.operands[0]]
+
+    def elementwise(self, op: ir.Operation) -> None:
+        if not has_blocks(op):
+            self.scalar(op)
+            return
+        self.groups.visit(op, self.held)
+        attributes = {a.name: a.attr for a in _attributes(op)}
+        result = vector_type(self.parts_of(op.results[0].type)[1], element_of(op.results[0].type))
+        operands = [self.operand(v) for v in op.operands]
+
+        def make(*parts: ir.Value) -> ir.Value:
+            return ir.Operation.create(op.name, results=[result], operands=list(parts), attributes=attributes).results[0]
+
+        self.held[op.results[0]] = per_part(make, *operands)
+
+    def parts_of(self, type_: ir.VectorType) -> tuple[int, int]:
+        """How many vectors of how many elements a thread holds of a block, or of a vector with one element for each thread."""
+        return (self.shape.chunks, self.shape.vec) if type_.shape[0] == self.shape.lanes else (1, 1)
+
+    def operand(self, v: ir.Value) -> Spread:
+        held = self.held[v]
+        if isinstance(held, ir.Value):
+            return Spread((held,) * self.shape.chunks)
+        return as_spread(held, self.shape.vec) if isinstance(held, Bound | Window) else held
+
+    def spread(self, v: ir.Value) -> Spread:
+        held = self.operand(v)
+        assert isinstance(held, Spread)
+        return held
+
+    def uniform(self, v: ir.Value) -> ir.Value:
+        held = self.held[v]
+        assert isinstance(held, ir.Value), f"a block where one number is meant: {v}"
+        return held
+
+    def mask(self, v: ir.Value) -> Mask:
+        if _always(v):
+            return None
+        held = self.groups.found.get(v) or self.held[v]
+        assert not isinstance(held, ir.Value)
+        return held
+
+
+_HANDLERS = {
+    **blocks.HANDLERS, **control.HANDLERS, "tile.exp_sum": online.accumulate, "tile.exp_total": online.finish,
+    "tile.lanes": online.lanes, "random.bits": random.bits, "tile.read_runs": runs.read, "tile.write_runs": runs.write,
+    "tile.read_shared": runs.read_shared,
+}  # fmt: skip
+
+
+def _attributes(op: ir.Operation) -> list[Any]:
+    return [op.attributes[i] for i in range(len(op.attributes))]
+
+
+def _kind(op: ir.Operation) -> str:
+    return str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+
+
+def _always(v: ir.Value) -> bool:
+    """Whether a mask is the constant true."""
+    if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.constant":
+        return False
+    value = ir.DenseElementsAttr(v.owner.attributes["value"])
+    return value.is_splat and bool(ir.IntegerAttr(value.get_splat_value()).value)

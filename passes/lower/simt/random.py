@@ -1,0 +1,53 @@
+"""random.bits as one thread draws them: no more blocks of four words than its neighbouring elements lie in."""
+
+from math import gcd
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from ...ir.emit import Emit, Num
+from .. import philox
+from ..philox import WORDS
+from .values import Spread, has_blocks, per_part, together
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+def bits(k: "Kernel", op: ir.Operation) -> None:
+    neighbours = philox.neighbours(op) if has_blocks(op) else None
+    if neighbours is None:
+        k.held[op.results[0]] = _one_by_one(k, op)
+        return
+    e = Emit(ir.InsertionPoint.current, ir.Location.current)
+    seed, base = (e.wrap(k.uniform(v)) for v in neighbours)
+    divisor = gcd(k.divisors.of(neighbours[1]), k.shape.vec, WORDS)
+    parts = [_window(seed, base + e.wrap(offset), k.shape.vec, divisor) for offset in k.offsets]
+    k.held[op.results[0]] = Spread(tuple(together([word.value for word in words]) for words in parts))
+
+
+def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:
+    """The words of `count` elements from number `first` on, a multiple of `divisor`: 1, 2 or 4. Elements before the tensor,
+    of which there may be some in front of the others, have negative numbers."""
+    i64, whole = ir.IntegerType.get_signless(64), divisor == WORDS  # before the tensor are then all elements of a block, or none
+    number = first.cast("arith.index_castui", i64).shr(2) if whole else first.cast("arith.index_cast", i64) >> 2
+    blocks = -(-(WORDS - divisor + count) // WORDS)
+    words = [word for i in range(blocks) for word in philox.block(seed, number + i if i else number)]
+    for step, needed in ((1, count + 2), (2, count)):
+        if step >= divisor:
+            ahead = (first & step).compare("ne", 0)
+            words = [words[i + step].where(ahead, words[i]) for i in range(needed)]
+    return words[:count]
+
+
+def _one_by_one(k: "Kernel", op: ir.Operation) -> Spread | ir.Value:
+    """A block of words for every element, of which it takes one."""
+
+    def drawn(seed: ir.Value, index: ir.Value) -> ir.Value:
+        shape = index.type.shape if isinstance(index.type, ir.VectorType) else ()
+        e = Emit(ir.InsertionPoint.current, ir.Location.current, shape)
+        return philox.element(e.wrap(seed), e.wrap(index), philox.block).value
+
+    if not has_blocks(op):
+        return drawn(*map(k.uniform, op.operands))
+    return per_part(drawn, *map(k.spread, op.operands))

@@ -1,0 +1,147 @@
+"""tile.read_runs, tile.read_shared and tile.write_runs: lanes whose places jump from run to run.
+
+Where the runs' lengths are multiples of `vec`, no access crosses the end of one: a division for each access says where it is, and
+lanes that differ from run to run alone are one element. Where runs are as long as an access at least, these are one of two. Else
+every element has a place of its own.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref, vector
+
+from lamina.core.errors import CompileError
+
+from ...ir.locations import where
+from .memory import Mask
+from .values import Bound, Spread, Window, as_spread, element_of, elements, together, vector_type
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+def read(k: "Kernel", op: ir.Operation) -> None:
+    source, first, start, mask = op.operands
+    buffer, held = k.uniform(source), k.mask(mask)
+    along = ir.IntegerAttr(op.attributes["along"]).value
+    whole = _whole(k, op, start)
+    if not whole and not along and not isinstance(held, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
+        k.held[op.results[0]] = _of_two(k, op, held)
+        return
+    if not whole or isinstance(held, Spread | Window):
+        k.held[op.results[0]] = _elements(k, op, along, held)
+        return
+    if along:
+        places = [_place(k, op, along, own) for own in k.offsets]
+        k.held[op.results[0]] = k.memory.read(buffer, places, _divisor(k, op, first), held, _zero(buffer), padded=False)
+        return
+    parts = []
+    for own, wanted in zip(k.offsets, _wanted(k, held), strict=True):
+        one = _element(k, op, own, wanted)
+        parts.append(vector.broadcast(vector_type(k.shape.vec, one.type), one))
+    k.held[op.results[0]] = Spread(tuple(parts))
+
+
+def _wanted(k: "Kernel", mask: Bound | None) -> tuple[ir.Value | None, ...]:
+    return mask.inside if mask else (None,) * k.shape.chunks
+
+
+def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | None) -> ir.Value:
+    """What a lane's run has for all its lanes; zero where that is not wanted, which may be since it is outside of an image."""
+    place, buffer = _place(k, op, 0, own), k.uniform(op.operands[0])
+    if wanted is None:
+        return memref.load(buffer, [place])
+    return arith.select(wanted, memref.load(buffer, [arith.select(wanted, place, k.at.number(0))]), _zero(buffer))
+
+
+def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Spread:
+    """Accesses that meet two runs at most: those of their first and their last lane that counts."""
+    start, shortest = k.uniform(op.operands[2]), min(length for length, _ in _runs(op))
+    parts = []
+    wanted = (None,) * k.shape.chunks if isinstance(mask, Window) else _wanted(k, mask)
+    for c, own in enumerate(k.offsets):
+        first, last = own, k.at.add(own, k.shape.vec - 1)
+        if isinstance(mask, Window) and mask.parts[c] is not None:
+            top = arith.subi(mask.high, k.at.number(1))
+            first, last = arith.minsi(arith.maxsi(first, mask.low), top), arith.minsi(last, top)
+        end = k.at.times(k.at.add(k.at.over(arith.addi(first, start), shortest), 1), shortest)
+        here, there = _element(k, op, first, wanted[c]), _element(k, op, last, wanted[c])
+        lanes = [arith.addi(k.at.add(own, i), start) for i in range(k.shape.vec)]
+        before = [arith.cmpi(arith.CmpIPredicate.slt, lane, end) for lane in lanes]
+        parts.append(together([arith.select(p, here, there) for p in before]))
+    return Spread(tuple(parts))
+
+
+def read_shared(k: "Kernel", op: ir.Operation) -> None:
+    """tile.read_shared: one access, whose elements are converted once for all lanes of a thread."""
+    source, first, start, inside = op.operands
+    length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
+    if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
+    buffer, count, wanted = k.uniform(source), len(op.results), None if _is_true(inside) else k.uniform(inside)
+    shared: list[list[ir.Value]] = []
+    for own in k.offsets:
+        run = k.at.over(arith.addi(k.uniform(start), own), length)
+        place = arith.addi(k.uniform(first), arith.muli(run, k.at.number(jump)))
+        at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
+        read = k.memory.load(buffer, at, count, math.gcd(k.divisors.of(first), jump))
+        if wanted is not None:
+            read = arith.select(wanted, read, vector.broadcast(read.type, _zero(buffer)))
+        read = arith.extf(vector_type(count, element_of(op.results[0].type)), read)
+        shared.append([vector.broadcast(vector_type(k.shape.vec, e.type), e) for e in elements(read)])
+    k.held.update((result, Spread(parts)) for result, parts in zip(op.results, zip(*shared, strict=True), strict=True))
+
+
+def write(k: "Kernel", op: ir.Operation) -> None:
+    value, target, first, start, mask = op.operands
+    if not _whole(k, op, start):
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
+    places = [_place(k, op, 1, own) for own in k.offsets]
+    k.memory.write(k.spread(value), k.uniform(target), places, _divisor(k, op, first), k.mask(mask))
+
+
+def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
+    """Lanes read one by one."""
+    buffer = k.uniform(op.operands[0])
+    if isinstance(mask, Bound | Window):
+        mask = as_spread(mask, k.shape.vec)
+    vec = k.shape.vec
+    places = Spread(tuple(together([_place(k, op, along, k.at.add(own, i)) for i in range(vec)]) for own in k.offsets))
+    none = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), _zero(buffer))
+    return k.memory.gather(buffer, places, mask, Spread((none,) * k.shape.chunks))
+
+
+def _place(k: "Kernel", op: ir.Operation, along: int, own: ir.Value) -> ir.Value:
+    """Where a lane is in memory."""
+    *_, first, start, _ = op.operands
+    first, start = k.uniform(first), k.uniform(start)
+    place = arith.addi(first, own) if along else first
+    for length, jump in _runs(op):
+        run = k.at.over(arith.addi(own, start), length)
+        place = arith.addi(place, arith.muli(run, k.at.number(jump)))
+    return place
+
+
+def _runs(op: ir.Operation) -> list[tuple[int, int]]:
+    lengths, jumps = ([ir.IntegerAttr(n).value for n in op.attributes[name]] for name in ("lengths", "jumps"))
+    return list(zip(lengths, jumps, strict=True))
+
+
+def _whole(k: "Kernel", op: ir.Operation, start: ir.Value) -> bool:
+    return all(length % k.shape.vec == 0 for length, _ in _runs(op)) and k.divisors.of(start) % k.shape.vec == 0
+
+
+def _divisor(k: "Kernel", op: ir.Operation, first: ir.Value) -> int:
+    return math.gcd(k.divisors.of(first), *(jump for _, jump in _runs(op)))
+
+
+def _is_true(v: ir.Value) -> bool:
+    return (
+        isinstance(v, ir.OpResult) and v.owner.name == "arith.constant" and bool(ir.IntegerAttr(v.owner.attributes["value"]).value)
+    )
+
+
+def _zero(buffer: ir.Value) -> ir.Value:
+    type_ = ir.MemRefType(buffer.type).element_type
+    return arith.constant(type_, 0.0 if isinstance(type_, ir.FloatType) else 0)

@@ -1,0 +1,135 @@
+"""Where a thread stands: its program, its lanes, and short names for the index arithmetic that this takes."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from lamina.core.errors import CompileError
+
+from ...ir.index_ranges import Ranges
+from ...ir.locations import where
+
+MOST_THREADS = 1024  # of a CTA
+MOST_CTAS = 16  # of a cluster
+MOST_EACH = 4096  # elements of a block that a thread has
+_REMEDY = "lamina-tile for a GPU says how its programs are spread"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a program is spread, from the attributes of its function: lane l is element l % vec of access l // (threads * vec) of
+    thread l // vec % threads; in a cluster, each CTA has the `chunks` accesses after those of the one before.
+
+    warp  threads that run in step, and exchange values by shuffles
+    """
+
+    threads: int
+    vec: int
+    chunks: int
+    pack: int
+    teams: int
+    cluster: int
+    warp: int
+
+    @staticmethod
+    def of(function: ir.Operation, warp: int) -> "Shape":
+        def number(name: str) -> int:
+            key = f"tile.{name}"
+            if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
+                raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)
+            return int(ir.IntegerAttr(function.attributes[key]).value)
+
+        threads, vec, chunks, pack, teams, cluster = map(number, ("threads", "vec", "chunks", "pack", "teams", "cluster"))
+        shape = Shape(threads, vec, chunks, pack, teams, cluster, warp)
+        if (
+            min(vars(shape).values()) < 1
+            or shape.cta > MOST_THREADS
+            or shape.cluster > MOST_CTAS
+            or shape.vec * shape.chunks > MOST_EACH
+            or (threads > warp and threads % warp)
+            or warp & (warp - 1)
+        ):
+            raise CompileError(f"no GPU runs a program that is spread so: {shape}", where=where(function.location), remedy=_REMEDY)
+        return shape
+
+    @property
+    def cta(self) -> int:
+        """Threads of one CTA."""
+        return self.threads * self.pack * self.teams
+
+    @property
+    def lanes(self) -> int:
+        """Of one program."""
+        return self.threads * self.vec * self.chunks * self.cluster
+
+    def ctas(self, grid: int) -> int:
+        return -(-grid // self.pack) * self.cluster
+
+
+class Indices:
+    """Index arithmetic at the current insertion point; constants stand at the start of the kernel.
+
+    Sums, differences and products wrap neither as signed numbers nor, where they are of natural numbers, as unsigned ones. A place
+    before a tensor, as lanes in front of a padded row have, is negative: LLVM would take it for one of 2**32 elements."""
+
+    def __init__(self, entry: ir.Block) -> None:
+        self.entry, self.ranges = entry, Ranges()
+        self._constants: dict[tuple[int, str], ir.Value] = {}
+
+    def number(self, n: int, type_: ir.Type | None = None) -> ir.Value:
+        type_ = type_ or ir.IndexType.get()
+        key = (n, str(type_))
+        if key not in self._constants:
+            with ir.InsertionPoint.at_block_begin(self.entry):
+                self._constants[key] = arith.constant(type_, n)
+        return self._constants[key]
+
+    def i32(self, n: int) -> ir.Value:
+        return self.number(n, ir.IntegerType.get_signless(32))
+
+    def add(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        if isinstance(b, int):
+            if b == 0:
+                return a
+            b = self.number(b)
+        return arith.addi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
+
+    def times(self, a: ir.Value, n: int) -> ir.Value:
+        return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), n))
+
+    def minus(self, a: ir.Value, n: int) -> ir.Value:
+        return a if n == 0 else arith.subi(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), self._least(a) - n))
+
+    def over(self, a: ir.Value, n: int) -> ir.Value:
+        return a if n == 1 else arith.divui(a, self.number(n))
+
+    def modulo(self, a: ir.Value, n: int) -> ir.Value:
+        return self.number(0) if n == 1 else arith.remui(a, self.number(n))
+
+    def _least(self, a: ir.Value) -> float:
+        return self.ranges.of(a)[0]
+
+    def _no_wrap(self, *least: float) -> ir.Attribute:
+        return ir.Attribute.parse(f"#arith.overflow<{'nsw, nuw' if min(least) >= 0 else 'nsw'}>")
+
+    def below(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.ult, a, self.number(b) if isinstance(b, int) else b)
+
+
+def thread_id() -> ir.Value:
+    return _id("gpu.thread_id")
+
+
+def block_id() -> ir.Value:
+    return _id("gpu.block_id")
+
+
+def _id(name: str) -> ir.Value:
+    return ir.Operation.create(
+        name, results=[ir.IndexType.get()], attributes={"dimension": ir.Attribute.parse("#gpu<dim x>")}
+    ).results[0]
+
+
+def barrier() -> None:
+    ir.Operation.create("gpu.barrier")

@@ -1,0 +1,112 @@
+"""`lamina-tile-to-cpu`: tile programs become functions with the native kernel ABI."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from ..infra.base import Pass
+from ..ir.by_name import by_name
+from ..ir.emit import Emit
+from .cpu import abi, arithmetic, bf16, memory, scans
+from .cpu.transfers import Transfers, guard_streaming
+
+CHECKS = "cpu.checks"
+Rewrite = Callable[[ir.Operation], None]
+
+
+@dataclass(frozen=True)
+class TileToCpu(Pass):
+    """Tile programs to functions `name(bufs, lo, hi)` that run programs lo..hi-1, in upstream dialects only.
+
+    Before: `func.func @f(%x: memref<..>, ..) attributes {tile.grid = ..}`. After: `@f.body` with the loop over programs and
+    `@f` that loads the pointers; bf16 conversions in integers, divisions that cannot trap, strided transfers as gathers.
+    `tile.alias` (a unit attribute or the numbers of the arguments concerned) says that arguments may share memory.
+    A failed `tile.check` stores its number + 1 in the int64 that the entry after the last operand in `bufs` points at; the
+    module's attribute `cpu.checks` holds the messages by number.
+
+        func.func @f(%x: memref<8xf32>) attributes {tile.grid = 1 : i64} { ... }
+    ->  func.func private @f.body(%x: memref<8xf32> {llvm.noalias}, %lo: index, %hi: index) { scf.for ... }
+        func.func @f(%bufs: !llvm.ptr, %lo: i64, %hi: i64) { ... }
+    """
+
+    name: ClassVar[str] = "lamina-tile-to-cpu"
+
+    def run(self, module: ir.Module) -> None:
+        messages: list[str] = []
+        with module.context:
+            for op in list(module.body.operations):
+                if "tile.grid" in op.operation.attributes:
+                    _lower(op.operation, messages)
+            module.operation.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(m) for m in messages])
+
+
+def _lower(function: ir.Operation, messages: list[str]) -> None:
+    ops = by_name(function)
+    for name, rewrite in REWRITES.items():
+        for op in ops.get(name, ()):
+            rewrite(op)
+    if bf16.uses(function):
+        bf16.store_as_integers(function)
+    checks = ops.get("tile.check", [])
+    slot = abi.outline(function, ops, bool(checks))
+    for op in checks:
+        _check(op, slot, messages)
+    transfers = Transfers()
+    for op in [*ops.get("vector.transfer_read", ()), *ops.get("vector.transfer_write", ())]:
+        transfers.lower(op)
+    transfers.finish()
+    guard_streaming(function, ops.get("vector.store", []))
+
+
+def _check(op: ir.Operation, slot: ir.Value | None, messages: list[str]) -> None:
+    message = ir.StringAttr(op.attributes["message"]).value
+    if message not in messages:
+        messages.append(message)
+    ok = op.operands[0]
+    e = Emit(ir.InsertionPoint(op), op.location)
+    i1 = ir.IntegerType.get_signless(1)
+    if isinstance(ok.type, ir.VectorType):
+        if ok.type.rank > 1:
+            count = 1
+            for extent in ok.type.shape:
+                count *= extent
+            ok = e.op("vector.shape_cast", [ir.VectorType.get([count], i1)], [ok]).result
+        ok = e.op("vector.reduction", [i1], [ok], kind=ir.Attribute.parse("#vector.kind<and>")).result
+    failed = e.wrap(ok) ^ 1
+    branch = ir.Operation.create("scf.if", [], [failed.value], regions=2, loc=op.location, ip=e.ip)
+    inner = Emit(ir.InsertionPoint(branch.regions[0].blocks.append()), op.location)
+    number = inner.constant(messages.index(message) + 1, ir.IntegerType.get_signless(64))
+    at = inner.constant(0, ir.IndexType.get())
+    inner.op("memref.store", [], [number.value, slot, at.value])
+    inner.op("scf.yield", [], [])
+    op.erase()
+
+
+def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
+    """`rewrite` where the operand or the result ("from", "to") has one of the half types."""
+
+    def apply(op: ir.Operation) -> None:
+        of = (op.operands[0] if side == "from" else op.results[0]).type
+        if isinstance(of.element_type if isinstance(of, ir.VectorType) else of, half):
+            rewrite(op)
+
+    return apply
+
+
+HALF = (ir.F16Type, ir.BF16Type)
+REWRITES: dict[str, Rewrite] = {
+    "tile.scan": scans.lower_scan,
+    "tile.gather": memory.lower_gather,
+    "arith.extf": _where((ir.BF16Type,), "from", arithmetic.extend_bf16),
+    "arith.truncf": _where(HALF, "to", arithmetic.truncate_half),
+    "arith.sitofp": _where(HALF, "to", arithmetic.integer_to_half),
+    "arith.uitofp": _where(HALF, "to", arithmetic.integer_to_half),
+    "arith.fptosi": _where(HALF, "from", arithmetic.half_to_integer),
+    "arith.fptoui": _where(HALF, "from", arithmetic.half_to_integer),
+    "arith.maximumf": arithmetic.lower_extremum,
+    "arith.minimumf": arithmetic.lower_extremum,
+    "vector.reduction": arithmetic.lower_reduction,
+    "vector.multi_reduction": arithmetic.lower_reduction,
+} | dict.fromkeys((f"arith.{d}" for d in arithmetic.DIVISIONS), arithmetic.guard_division)

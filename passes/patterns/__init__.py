@@ -1,4 +1,0 @@
-"""The library of patterns: pairs of Python functions of torch ops, and what they became in linalg (`.mlir` beside them).
-
-`python -m lamina.passes.patterns.trace` traces the functions and writes the files again; a test holds the two together.
-"""

@@ -1,0 +1,57 @@
+"""Which outputs of a kernel may be written over one of its inputs.
+
+Safe is an output of which every element depends on the input's element at the same place and on no other, when nothing else
+that leaves the kernel depends on that input, and when all the kernel's ops walk the same index space, so that each element is
+read, computed and written once. A kernel that computes an element again after writing it (overlapping windows for tails) breaks
+this, so the tiling of a kernel marked `graph.inplace` must not.
+"""
+
+from torch_mlir import ir
+
+from ..ir.views import is_identity, shape_of
+
+_HARMLESS = ("tensor.empty", "arith.constant")
+
+
+def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:
+    """(argument, result) positions of a kernel function on tensors for which the result may take the argument's memory."""
+    block = kernel.regions[0].blocks[0]
+    *ops, end = [op.operation for op in block.operations]
+    yielded = list(end.operands)
+    generics = [op for op in ops if op.name not in _HARMLESS]
+    if not generics or not all(_is_parallel(op) for op in generics):
+        return set()
+    if len({shape_of(result) for op in generics for result in op.results}) != 1:
+        return set()
+    pairs = set()
+    for position, argument in enumerate(block.arguments):
+        reached = _reached(generics, argument)
+        hits = [i for i, value in enumerate(yielded) if value in reached]
+        if len(hits) == 1 and yielded[hits[0]] != argument and yielded[hits[0]].type == argument.type:
+            pairs.add((position, hits[0]))
+    return pairs
+
+
+def _is_parallel(op: ir.Operation) -> bool:
+    """A linalg.generic that computes every element of its results once, from elements its maps name."""
+    if op.name != "linalg.generic" or any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
+        return False
+    if any(inner.operation.name == "tensor.extract" for inner in op.regions[0].blocks[0].operations):
+        return False
+    return all(is_identity(m) for m in _maps(op)[-len(op.results) :])
+
+
+def _reached(generics: list[ir.Operation], argument: ir.Value) -> set[ir.Value]:
+    """Values computed from `argument`, when all of them are element by element; else nothing."""
+    reached = {argument}
+    for op in generics:
+        used = [m for value, m in zip(op.operands, _maps(op), strict=True) if value in reached]
+        if not all(is_identity(m) for m in used):
+            return set()
+        if used:
+            reached.update(op.results)
+    return reached
+
+
+def _maps(op: ir.Operation) -> list[ir.AffineMap]:
+    return [m.value for m in op.attributes["indexing_maps"]]

@@ -1,0 +1,238 @@
+"""Which strides a value's users would like it to have, seen through the views and the kernels between.
+
+A collapse of a transposed value needs a copy unless the value was stored transposed in the first place; a result of the call
+must have the strides that eager gives it; a library computes best on one order of dimensions. Walking @main backwards carries such
+wishes from the views to what makes the value, and from a kernel's result to its images: a kernel that writes channels last reads
+best what has them last.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from lamina.core.layout import Layout
+
+from ..families.conv.layout import CONVOLUTIONS, channels_last
+from ..families.gemm.products import PRODUCTS
+from ..ir.views import groups, is_view, shape_of, view_layout, walked_dims
+from ..space.direct_convolution import WINDOW
+
+Strides = tuple[int, ...]
+
+_ATTENTION = "aten._scaled_dot_product_cudnn_attention.default"
+_HEADS = "_scaled_dot_product_"  # routines that take heads whose elements are neighbours alone, as eager gives them
+
+
+@dataclass
+class Wants:
+    """Wishes per value: those of the call's results bind, the others count."""
+
+    bound: dict[ir.Value, Strides] = field(default_factory=dict)
+    wished: dict[ir.Value, Counter[Strides]] = field(default_factory=dict)
+
+    def has(self, value: ir.Value) -> bool:
+        """Whether a value's users, or the caller, care how it lies."""
+        return value in self.bound or bool(self.wished.get(value))
+
+    def layout(self, value: ir.Value, default: Layout | None = None) -> Layout:
+        """The layout to make a value in: `default` (row-major) unless its users are better served by another dense one."""
+        default = default or Layout.row_major(shape_of(value))
+        wishes = self.wished.get(value, Counter())
+        best = max(wishes, key=lambda s: (wishes[s], s == default.strides), default=default.strides)
+        wanted = Layout.of(default.shape, self.bound.get(value, best))
+        return wanted if wanted.is_dense else default
+
+
+def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides | None]]) -> Wants:
+    """`results`: the values returned, with the strides asked for."""
+    found = Wants()
+    for value, strides in results:
+        if strides is not None:
+            found.bound.setdefault(value, strides)
+    for op in reversed(ops):
+        if op.name == "graph.extern":
+            for operand, wish in _library_wishes(op):
+                found.wished.setdefault(operand, Counter())[wish] += 1
+        if op.name == "graph.group":
+            for operand, wish in _kernel_wishes(op, found):
+                found.wished.setdefault(operand, Counter())[wish] += 1
+        if len(op.results) != 1 or not is_view(op):
+            continue
+        out, source = op.results[0], op.operands[0]
+        if (
+            op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out)
+        ):  # what libraries wish lies so, too
+            found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
+        if out in found.bound and (strides := _before(op, found.bound[out])) is not None:
+            found.bound.setdefault(source, strides)
+        for wish, count in found.wished.get(out, Counter()).items():
+            if (strides := _before(op, wish)) is not None:
+                found.wished.setdefault(source, Counter())[strides] += count
+    return found
+
+
+def _images(op: ir.Operation) -> list[ir.Value]:
+    """The image and the weight of a convolution that gives its result with the channels last, and takes them so best (see
+    lamina-layout)."""
+    if ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS or len(shape_of(op.results[0])) != 4:
+        return []
+    last = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(shape_of(op.results[0]))
+    return list(op.operands)[:2] if last else []
+
+
+def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
+    if "needs" in op.attributes:
+        return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
+    if images := _images(op):
+        return [(image, channels_last(shape_of(image))) for image in images]
+    callee = ir.StringAttr(op.attributes["callee"]).value
+    if callee != _ATTENTION:
+        return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if _HEADS in callee else []
+    # cuDNN's attention gives its result the order of dimensions that the query has: the one that was declared saves a copy.
+    order = order_of(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
+    return [(operand, in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
+
+
+def _base(value: ir.Value) -> ir.Value:
+    """What a value is a view of."""
+    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
+        value = value.owner.operands[0]
+    return value
+
+
+def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
+    """What a kernel's operands should look like: as the largest result that its users care for, where that is transposed and the
+    kernel itself does not. Strips have their channels last."""
+    if _only_copies(op):
+        return []
+    if WINDOW in op.attributes:
+        return [(v, channels_last(shape_of(v))) for v in op.operands if len(shape_of(v)) == 4]
+    result = max((v for v in op.results if found.has(v)), key=bytes_of, default=op.results[0])
+    order = order_of(found.layout(result).strides)
+    if order == tuple(range(len(order))) or not keeps_order(op, len(order)) or _reduces_rows(op, order):
+        return []
+    like = [v for v in op.operands if len(shape_of(v)) == len(order)]
+    return [(v, in_order(shape_of(v), order)) for v in like]
+
+
+def _only_copies(op: ir.Operation) -> bool:
+    """Whether a kernel yields what it reads: it is there to transpose."""
+    inner = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name not in ("tensor.empty", "graph.yield")]
+    return len(inner) == 1 and inner[0].name == "linalg.generic" and len(list(inner[0].regions[0].blocks[0].operations)) == 1
+
+
+def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
+    """Whether a kernel reduces neighbours in row-major memory, which are none in this order of dimensions: it reads rows best."""
+    last = len(order) - 1
+    if order[-1] == last:
+        return False
+    for inner in (o.operation for o in op.regions[0].blocks[0].operations):
+        if inner.name != "linalg.generic" or "reduction" not in str(inner.attributes["iterator_types"]):
+            continue
+        kinds = ["reduction" in str(kind) for kind in ir.ArrayAttr(inner.attributes["iterator_types"])]
+        maps = [list(m.value.results) for m in ir.ArrayAttr(inner.attributes["indexing_maps"])]
+        ends = [dims[-1] for dims in maps if len(dims) == len(order)]
+        if any(isinstance(d, ir.AffineDimExpr) and kinds[d.position] for d in ends):
+            return True
+    return False
+
+
+def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:
+    """The layouts of a kernel's results, those that nobody cares for (None) in the order of dimensions in which most bytes that it
+    reads and writes lie, if the kernel itself does not transpose."""
+    return [layout or _like_most(op, result, layouts, operands) for result, layout in zip(op.results, layouts, strict=True)]
+
+
+def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> Layout:
+    shape = shape_of(result)
+    plain = Layout.row_major(shape)
+    orders: Counter[tuple[int, ...]] = Counter()
+    for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
+        if layout is not None and shape_of(value) == shape and layout.is_dense:
+            orders[order_of(layout.strides)] += bytes_of(value)
+    if not orders or not keeps_order(op, len(shape)):
+        return plain
+    return Layout.of(shape, in_order(shape, max(orders, key=orders.__getitem__)))
+
+
+def bytes_of(value: ir.Value) -> int:
+    """The bytes of a tensor's elements."""
+    return math.prod(shape_of(value)) * max(8, int(getattr(ir.RankedTensorType(value.type).element_type, "width", 64))) // 8
+
+
+def keeps_order(op: ir.Operation, rank: int) -> bool:
+    """Whether a kernel reads tensors of this rank dimension by dimension as it gives its results."""
+    return all(_keeps_order(o.operation, rank) for o in op.regions[0].blocks[0].operations)
+
+
+def _keeps_order(op: ir.Operation, rank: int) -> bool:
+    """Whether an op of a kernel's body reads tensors of this rank dimension by dimension as it gives its result."""
+    if not any(isinstance(v.type, ir.RankedTensorType) and v.type.rank == rank for v in op.operands):
+        return True
+    if op.name != "linalg.generic":
+        return op.name not in ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
+    maps = [m.value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    dims = [[d.position for d in m.results if isinstance(d, ir.AffineDimExpr)] for m in maps]
+    return all(d == sorted(d) for d in dims)
+
+
+def order_of(strides: Strides) -> tuple[int, ...]:
+    """The dimensions from the outermost in memory to the innermost."""
+    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+
+
+def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
+    """The dense strides of a tensor whose dimensions lie in this order in memory."""
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d], step = step, step * shape[d]
+    return tuple(strides)
+
+
+def _is_free(value: ir.Value) -> bool:
+    """Whether a view of what a kernel makes needs no copy where the kernel makes it row-major: products read it as it lies then."""
+    if not _feeds_products(value):
+        return False
+    views: list[ir.Operation] = []
+    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
+        views.append(value.owner)
+        value = value.owner.operands[0]
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "graph.group":
+        return False
+    layout: Layout | None = Layout.row_major(shape_of(value))
+    for view in reversed(views):
+        layout = view_layout(view, layout) if layout is not None else None
+    return layout is not None
+
+
+def _feeds_products(value: ir.Value) -> bool:
+    """Whether products alone read a value, or views of it."""
+    users = [use.owner.operation for use in value.uses]
+    return bool(users) and all(
+        _feeds_products(user.results[0])
+        if user.name != "linalg.generic" and len(user.results) == 1 and is_view(user)
+        else user.name == "graph.extern" and ir.StringAttr(user.attributes["callee"]).value in PRODUCTS
+        for user in users
+    )
+
+
+def _before(op: ir.Operation, strides: Strides) -> Strides | None:
+    """The strides of a view's source that give its result these strides; None when there are none."""
+    shape, source_shape = shape_of(op.results[0]), shape_of(op.operands[0])
+    layout = Layout.of(shape, strides)
+    if op.name == "tensor.cast":
+        return strides
+    if op.name == "tensor.collapse_shape":
+        return layout.expanded(groups(op), source_shape).strides
+    if op.name == "tensor.expand_shape":
+        collapsed = layout.collapsed(groups(op))
+        return None if collapsed is None else collapsed.strides
+    if op.name == "tensor.extract_slice":
+        return None
+    dims = walked_dims(op)
+    if sorted(d for d in dims if d is not None) != list(range(len(source_shape))):
+        return None
+    return tuple(layout.strides[dims.index(d)] for d in range(len(source_shape)))

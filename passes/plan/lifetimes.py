@@ -1,0 +1,75 @@
+"""When each value is alive, and which values take turns in one stretch of the arena."""
+
+from collections.abc import Callable
+
+from .model import ALIGN, GroupStep, Model, Root, Slot
+
+Pairs = Callable[[GroupStep], set[tuple[int, int]]]
+
+
+def lifetimes(model: Model, pairs: Pairs) -> list[Slot]:
+    """Sets first, last and slot of every root; returns the arena's slots. A step's inputs and outputs are alive together,
+    except where the step writes in place: `pairs` says which inputs each output may be written over."""
+    roots = _uses(model)
+    slots: list[Slot] = []
+    written: dict[int, GroupStep] = {n: step for n, step in enumerate(model.steps) if isinstance(step, GroupStep)}
+    for root in sorted((r for r in roots if r.kind == "arena"), key=lambda r: r.first):
+        slot = _in_place(root, written[root.first], root.first, pairs) if root.first in written and root.bytes else None
+        if slot is None:
+            slot = Slot(root.first, root.last, -(-root.bytes // ALIGN) * ALIGN)
+            slots.append(slot)
+        slot.last = root.last
+        root.slot = slot
+    return slots
+
+
+def _uses(model: Model) -> list[Root]:
+    roots: dict[Root, None] = {}
+    for number, step in enumerate(model.steps):
+        for root in [place.root for place in step.ins] + step.outs:
+            roots.setdefault(root)
+            root.last = max(root.last, number)
+    for root in reversed(list(roots)):
+        for kept in root.keeps:
+            kept.kept, kept.last = True, max(kept.last, root.last)
+    return list(roots)
+
+
+def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> Slot | None:
+    """The slot of a dying input that `root`, an output of the step, may be written over."""
+    if root not in step.outs:
+        return None
+    out = step.outs.index(root)
+    candidates = [
+        i
+        for i, place in enumerate(step.ins)
+        if place.root.kind == "arena"
+        and place.root.last == number
+        and not place.root.kept
+        and place.root.slot is not None
+        and place.root.slot.last == number
+        and place.layout == place.root.layout == root.layout
+        and place.root.dtype == root.dtype
+        and sum(other.root is place.root for other in step.ins) == 1
+    ]
+    if not candidates:
+        return None
+    safe = pairs(step)
+    for i in candidates:
+        if (i, out) in safe and all(i != taken for taken, _ in step.inplace):
+            step.inplace.append((i, len(step.ins) + out))
+            return step.ins[i].root.slot
+    return None
+
+
+def live_bytes(slots: list[Slot]) -> int:
+    """The most bytes alive at one step: a lower bound of the arena."""
+    changes: dict[int, int] = {}
+    for slot in slots:
+        changes[slot.first] = changes.get(slot.first, 0) + slot.bytes
+        changes[slot.last + 1] = changes.get(slot.last + 1, 0) - slot.bytes
+    live = peak = 0
+    for number in sorted(changes):
+        live += changes[number]
+        peak = max(peak, live)
+    return peak

@@ -1,0 +1,153 @@
+"""Groups become functions; groups that do the same share one."""
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ..ir.locations import fused, model_ops, op_word
+from .model import GroupStep
+
+
+@dataclass(frozen=True)
+class Outlined:
+    """How a group is launched: its function, its own name and where its ops come from."""
+
+    kernel: ir.Operation
+    label: str
+    location: ir.Location
+
+    @property
+    def name(self) -> str:
+        return str(self.kernel.attributes["sym_name"].value)
+
+
+# What compiled code may call: a kernel of that name would be called instead.
+_C_LIBRARY = set(
+    """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs floor fma fmax fmin
+    fmod frexp ldexp lgamma log log10 log1p log2 memcpy memmove memset nearbyint pow remainder rint round roundeven sin sincos
+    sinh sqrt tan tanh tgamma trunc""".split()
+)
+# What the text of Triton kernels has a meaning for: a model's own op may have any name.
+_TRITON = {*keyword.kwlist, "erf_beside_one", "erf_gelu", "float", "range", "tl", "triton"}
+_ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty")
+_OWN = ("sym_name", "graph.strides")
+
+
+def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep, list[ir.Type]]) -> dict[GroupStep, Outlined]:
+    """Moves every group's region into a private function with the attribute `graph.kernel`.
+
+    Groups share a function when their bodies are equal up to locations and so are the memrefs `types` they are launched on.
+    """
+    taken = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes}
+    taken |= _C_LIBRARY | _TRITON
+    kernels: dict[tuple[str, ...], ir.Operation] = {}
+    outlined: dict[GroupStep, Outlined] = {}
+    for step in steps:
+        location = _location(step.op)
+        label = _label(step.op, location)
+        function = _function(module, step.op)
+        key = (function.get_asm(use_local_scope=True, assume_verified=True), *map(str, types[step]))
+        if key in kernels:
+            function.erase()
+        else:
+            function.attributes["sym_name"] = ir.StringAttr.get(_unique(label, taken))
+            kernels[key] = function
+        outlined[step] = Outlined(kernels[key], label, location)
+    return outlined
+
+
+def mark_in_place(outlined: Mapping[GroupStep, Outlined]) -> None:
+    """`graph.inplace` on a kernel is the union of what its launches do in place: it must be right for all of them."""
+    pairs: dict[ir.Operation, set[tuple[int, int]]] = {}
+    for step, how in outlined.items():
+        if step.inplace:
+            pairs.setdefault(how.kernel, set()).update(step.inplace)
+    for kernel, found in pairs.items():
+        kernel.attributes["graph.inplace"] = pairs_attribute(sorted(found))
+
+
+def pairs_attribute(pairs: Sequence[tuple[int, int]]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(pair)) for pair in pairs])
+
+
+def _location(group: ir.Operation) -> ir.Location:
+    """The group's own location when it names ops, else the locations of those inside."""
+    if isinstance(group.location, ir.FusedLoc | ir.NameLoc):
+        return group.location
+    ops = [op.operation for op in group.regions[0].blocks[0].operations]
+    return fused([op.location for op in ops if op.name.startswith(("linalg.", "tensor."))] or [group.location])
+
+
+def _label(group: ir.Operation, location: ir.Location) -> str:
+    """The group's name, else one made of the ops it holds: "add_relu_mul"."""
+    if name := group.attributes["sym_name"].value:
+        return str(name)
+    found = dict.fromkeys(map(op_word, model_ops(location)))
+    return "_".join(list(found)[:4]) or "kernel"
+
+
+def _unique(label: str, taken: set[str]) -> str:
+    """A symbol that C and LLVM accept, and nobody has."""
+    base = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "kernel"
+    if base[0].isdigit():
+        base = f"k_{base}"
+    name, number = base, 1
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
+    """A function with the group's body and, as yet, no name."""
+    block = group.regions[0].blocks[0]
+    _arrange(block)
+    end = block.operations[len(block.operations) - 1].operation
+    signature = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in end.operands])
+    kept = {key: group.attributes[key] for key in group.attributes if key not in _OWN}
+    function = ir.Operation.create(
+        "func.func",
+        attributes={
+            "sym_name": ir.StringAttr.get(""),
+            "function_type": ir.TypeAttr.get(signature),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "graph.kernel": ir.UnitAttr.get(),
+            **kept,
+        },
+        regions=1,
+        loc=group.location,
+        ip=ir.InsertionPoint(module.body),
+    )
+    with ir.InsertionPoint(end):
+        ir.Operation.create("func.return", operands=list(end.operands), loc=end.location)
+    end.erase()
+    block.append_to(function.regions[0])
+    return function
+
+
+def _arrange(block: ir.Block) -> None:
+    """Puts constants and what results begin with in front of their first use, as equal groups may have them anywhere."""
+    *ops, end = [op.operation for op in block.operations]
+    left = {op for op in ops if op.name in _ANYWHERE}
+
+    def place(used: ir.Operation, user: ir.Operation) -> None:
+        left.discard(used)
+        used.move_before(user)
+        uses(used, used)
+
+    def uses(op: ir.Operation, user: ir.Operation) -> None:
+        for v in op.operands:
+            if not isinstance(v, ir.BlockArgument) and v.owner in left:
+                place(v.owner, user)
+        for region in op.regions:
+            for inner in region.blocks[0].operations:
+                uses(inner.operation, user)
+
+    for op in (*ops, end):
+        if not left:
+            return
+        if op not in left:
+            uses(op, op)

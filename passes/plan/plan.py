@@ -1,0 +1,73 @@
+"""Every value between groups gets a buffer and an offset."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+
+from ..infra.base import Pass
+from .arena import place
+from .in_place import pointwise_pairs
+from .lifetimes import lifetimes, live_bytes
+from .model import GroupStep
+from .outline import mark_in_place, outline
+from .read import read
+from .write import Emitter, step_types
+
+
+@dataclass(frozen=True)
+class Plan(Pass):
+    """Every value between groups gets a buffer and an offset: @main becomes a plan.program.
+
+    Before: @main on tensors at the graph level, only groups, externs, views, constants and the return. Argument attribute
+    `graph.strides` gives strides where an argument is not contiguous; the same on a result asks for strides; `graph.shares = j` on
+    a result allows it to be the memory of result j, `graph.fresh` forbids it to be an argument's; `graph.dtype` tells u8 from i8.
+    `graph.align` on an argument: the bytes that it starts at a multiple of, where these are not 16.
+
+        func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
+          %0 = "graph.group"(%x) ({...}) {sym_name = "relu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+          %t = linalg.transpose ins(%0) outs(%e) permutation = [1, 0]
+          return %t
+        }
+
+    After: one private function per different group body and layout, and the program. Values not returned share one arena; its
+    bytes stand beside `sum_bytes` (without reuse) and `lower_bound` (the most alive at one step).
+
+        "plan.program"() ({
+          %x = "plan.input"() {index = 0} : () -> memref<4x8xf32>
+          %o = "plan.output"() {index = 0} : () -> memref<4x8xf32>
+          "plan.launch"(%x, %o) {kernel = @relu, label = "relu", n_out = 1} : ...
+          %t = "plan.view"(%o) {offset = 0} : (memref<4x8xf32>) -> memref<8x4xf32, strided<[1, 8]>>
+          "plan.return"(%t)
+        }) {sym_name = "main", arena_bytes = 0, sum_bytes = 0, lower_bound = 0}
+        func.func private @relu(tensor<4x8xf32>) -> tensor<4x8xf32> attributes {graph.kernel}
+
+    `inplace = [[i, o]]` on a launch: operand o is written over operand i; on a kernel: some launch of it does that.
+    """
+
+    name: ClassVar[str] = "lamina-plan"
+
+    def run(self, module: ir.Module) -> None:
+        with module.context, ir.Location.unknown():
+            main = _main(module)
+            model = read(main)
+            groups = [step for step in model.steps if isinstance(step, GroupStep)]
+            outlined = outline(module, groups, {step: step_types(step) for step in groups})
+            pairs = cache(pointwise_pairs)
+            slots = lifetimes(model, lambda step: pairs(outlined[step].kernel))
+            mark_in_place(outlined)
+            bound = live_bytes(slots)
+            sizes = {"arena_bytes": place(slots, bound), "sum_bytes": sum(r.bytes for r in model.arena), "lower_bound": bound}
+            Emitter(model, main, sizes).emit(outlined, main.location)
+            main.erase()
+
+
+def _main(module: ir.Module) -> ir.Operation:
+    functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+    for function in functions:
+        if function.attributes["sym_name"].value == "main" and len(function.regions[0].blocks) == 1:
+            return function
+    raise CompileError("no function @main to plan", remedy="lamina-plan takes a module at the graph level, after lamina-fuse")

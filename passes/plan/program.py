@@ -1,0 +1,256 @@
+"""A planned and tiled module as a `core.program.Program`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
+from lamina.core.program import (
+    ALIGNED,
+    ITEM_BYTES,
+    Arg,
+    Buffer,
+    BufferKind,
+    Call,
+    Constant,
+    Device,
+    Launch,
+    Program,
+    Ref,
+    Step,
+    TensorSpec,
+)
+
+from ..families.conv.layout import CONVOLUTIONS, channels_last
+from ..ir.dense_bytes import dense_bytes
+from ..ir.locations import model_ops, sources, where
+from .read import DTYPES
+
+
+def program_from(module: ir.Module, device: Device = "cpu") -> Program:
+    """The program of a module whose kernels carry `tile.grid`, `tile.bytes` and `tile.flops` (i64), as lamina-tile leaves them.
+
+    For a GPU they also carry `tile.threads`, threads of one tile program, and where they are not 1 and 0 `tile.pack`, tile programs
+    of a block, `tile.cluster`, blocks that work on one tile program, and `tile.shared`, bytes of dynamic shared memory of a block.
+    """
+    ops = [op.operation for op in module.body.operations]
+    programs = [op for op in ops if op.name == "plan.program"]
+    if len(programs) != 1:
+        raise CompileError(f"{len(programs)} plan.program ops in the module, not one", remedy="run lamina-plan first")
+    functions = {op.attributes["sym_name"].value: op for op in ops if op.name == "func.func"}
+    return _Program(programs[0], functions, device).build()
+
+
+class _Program:
+    def __init__(self, program: ir.Operation, functions: dict[str, ir.Operation], device: Device) -> None:
+        self.program = program
+        self.device: Device = device
+        self.functions = functions
+        self.refs: dict[ir.Value, Ref] = {}
+        self.buffers: list[Buffer] = []
+        self.inputs: dict[int, TensorSpec] = {}
+        self.constants: list[Constant] = []
+        self.steps: list[Step] = []
+        self.owned = 0
+
+    def build(self) -> Program:
+        returned: tuple[Ref, ...] = ()
+        for op in self.program.regions[0].blocks[0].operations:
+            operation = op.operation
+            if operation.name == "plan.return":
+                returned = tuple(self.refs[value] for value in operation.operands)
+            else:
+                self._op(operation)
+        for ref in returned:
+            self.buffers[ref.buffer] = replace(self.buffers[ref.buffer], last=-1)
+        return Program(
+            arena_bytes=_int(self.program, "arena_bytes"),
+            sum_bytes=_int(self.program, "sum_bytes"),
+            lower_bound=_int(self.program, "lower_bound"),
+            inputs=tuple(self.inputs[i] for i in range(len(self.inputs))),
+            buffers=tuple(self.buffers),
+            constants=tuple(self.constants),
+            steps=tuple(self.steps),
+            outputs=returned,
+            name=self.program.attributes["sym_name"].value,
+            device=self.device,
+        )
+
+    def _op(self, op: ir.Operation) -> None:
+        match op.name:
+            case "plan.input":
+                ref = self._buffer("input", op.result, _dtype(op), index=_int(op, "index"))
+                self.inputs[_int(op, "index")] = TensorSpec(ref.dtype, ref.shape, ref.strides, self._align(op))
+            case "plan.alloc":
+                self._buffer("arena", op.result, _dtype(op), offset=_int(op, "offset"))
+            case "plan.output":
+                self._buffer("output", op.result, _dtype(op), index=_int(op, "index"))
+            case "plan.constant":
+                ref = self._buffer("constant", op.result, _dtype(op), index=len(self.constants))
+                self.constants.append(Constant(ref.dtype, _layout(op.result).shape, dense_bytes(op.attributes["value"])))
+            case "plan.view":
+                source = self.refs[op.operands[0]]
+                layout = _layout(op.result)
+                offset = source.offset + _int(op, "offset") * ITEM_BYTES[source.dtype]
+                self.refs[op.result] = Ref(source.buffer, offset, source.dtype, layout.shape, layout.strides)
+            case "plan.launch":
+                self._launch(op)
+            case "plan.call":
+                self._call(op)
+            case _:
+                raise CompileError(f"{op.name} in a plan.program", where=where(op.location))
+
+    def _align(self, op: ir.Operation) -> int:
+        """What an input's memory starts at a multiple of, where all that uses it are kernels that were made for that."""
+        if "align" not in op.attributes:
+            return ALIGNED
+        waiting = [op.result]
+        while waiting:
+            for use in waiting.pop().uses:
+                user = use.owner.operation
+                if user.name == "plan.view":
+                    waiting.append(user.result)
+                elif user.name != "plan.launch" or "tile.align" not in self.functions[user.attributes["kernel"].value].attributes:
+                    return ALIGNED
+        return _int(op, "align")
+
+    def _buffer(self, kind: BufferKind, value: ir.Value, dtype: str, *, index: int = 0, offset: int = 0) -> Ref:
+        layout = _layout(value)
+        self.buffers.append(Buffer(kind, index, offset, layout.span * ITEM_BYTES[dtype], len(self.steps)))
+        self.refs[value] = Ref(len(self.buffers) - 1, 0, dtype, layout.shape, layout.strides)
+        return self.refs[value]
+
+    def _used(self, values: Sequence[ir.Value]) -> tuple[Ref, ...]:
+        refs = tuple(self.refs[value] for value in values)
+        for ref in refs:
+            self.buffers[ref.buffer] = replace(self.buffers[ref.buffer], last=len(self.steps))
+        return refs
+
+    def _launch(self, op: ir.Operation) -> None:
+        kernel = op.attributes["kernel"].value
+        function = self.functions.get(kernel)
+        if function is None or "tile.grid" not in function.attributes:
+            raise CompileError(f"the kernel @{kernel} is not tiled", where=where(op.location), remedy="run lamina-tile first")
+        inplace = op.attributes.get("inplace", [])
+        grid, threads, cluster, shared = _geometry(function, self.device)
+        self.steps.append(
+            Launch(
+                kernel=kernel,
+                args=self._used(op.operands),
+                n_out=_int(op, "n_out"),
+                grid=grid,
+                threads=threads,
+                cluster=cluster,
+                shared=shared,
+                dependent="tile.dependent" in function.attributes,
+                bytes=_int(function, "tile.bytes"),
+                flops=_int(function, "tile.flops"),
+                name=op.attributes["label"].value if "label" in op.attributes else kernel,
+                where=tuple(sources(op.location)),
+                ops=tuple(model_ops(op.location)),
+                inplace=tuple((pair[0], pair[1]) for pair in inplace),
+            )
+        )
+
+    def _call(self, op: ir.Operation) -> None:
+        refs = self._used(op.operands)
+        n_out = _int(op, "n_out")
+        ins = iter(_told_apart(op, refs[: len(refs) - n_out]))
+        args = tuple(_arg(a, ins) for a in op.attributes["args"])
+        kwargs = tuple((named.name, _arg(named.attr, ins)) for named in op.attributes["kwargs"])
+        owned: list[Ref | None] = []
+        dtypes = [d.value for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [_element(r) for r in op.results]
+        results = iter(zip(op.results, dtypes, strict=True))
+        tensors = list(op.attributes["tensors"]) if "tensors" in op.attributes else [True] * len(op.results)
+        for tensor in tensors:
+            if not tensor:
+                owned.append(None)
+                continue
+            value, dtype = next(results)
+            owned.append(self._buffer("owned", value, dtype, index=self.owned))
+            self.owned += 1
+        self.steps.append(
+            Call(
+                callee=op.attributes["callee"].value,
+                reason=op.attributes["reason"].value,
+                args=args,
+                kwargs=kwargs,
+                outs=refs[len(refs) - n_out :],
+                owned=tuple(owned),
+                name=op.attributes["callee"].value.split(".")[1],
+                where=tuple(sources(op.location)),
+            )
+        )
+
+
+def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
+    """What a call takes; for a convolution of channels last, its image and weight with the strides that torch knows such by. One
+    image, and a weight of 1x1 pixels, may have others as well, and torch would compute with the channels first, and copy."""
+    taken = list(call.operands)[:2]
+    if call.attributes["callee"].value not in CONVOLUTIONS or not all(_is_last(v) for v in (*call.results, *taken)):
+        return refs
+    return [*(replace(r, strides=channels_last(_layout(v).shape)) for r, v in zip(refs, taken, strict=False)), *refs[2:]]
+
+
+def _is_last(value: ir.Value) -> bool:
+    """Whether a tensor of four dimensions may be read as one with its channels last."""
+    layout = _layout(value)
+    if len(layout.shape) != 4:
+        return False
+    return Layout.of(layout.shape, layout.strides) == Layout.of(layout.shape, channels_last(layout.shape))
+
+
+def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, int]:
+    """Grid, threads, cluster and shared memory of a launch."""
+    programs = _int(function, "tile.grid")
+    if device == "cpu":
+        return programs, 0, 1, 0
+    if "tile.ctas" in function.attributes:  # walks over its programs by itself
+        return _int(function, "tile.ctas"), _int(function, "tile.threads"), 1, 0
+    pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
+    threads = _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1)
+    return -(-programs // pack) * cluster, threads, cluster, _int(function, "tile.shared", 0)
+
+
+def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
+    """One argument of a call (see graph.Extern), taking tensors in order."""
+    match attribute:
+        case ir.UnitAttr():
+            return next(tensors)
+        case ir.TypeAttr():
+            return None
+        case ir.ArrayAttr():
+            return tuple(_arg(a, tensors) for a in attribute)
+        case ir.BoolAttr():
+            return bool(attribute.value)
+        case ir.IntegerAttr():
+            return bool(attribute.value) if attribute.type == ir.IntegerType.get_signless(1) else int(attribute.value)
+        case ir.FloatAttr():
+            return float(attribute.value)
+        case ir.StringAttr():
+            return str(attribute.value)
+    raise CompileError(f"an external call's argument {attribute} has no form in a program")
+
+
+def _layout(value: ir.Value) -> Layout:
+    memref = ir.MemRefType(value.type)
+    strides, _ = memref.get_strides_and_offset()
+    return Layout(tuple(memref.shape), tuple(strides), 0)
+
+
+def _element(value: ir.Value) -> str:
+    return DTYPES[str(ir.MemRefType(value.type).element_type)]
+
+
+def _dtype(op: ir.Operation) -> str:
+    return op.attributes["dtype"].value if "dtype" in op.attributes else _element(op.result)
+
+
+def _int(op: ir.Operation, name: str, default: int | None = None) -> int:
+    if name not in op.attributes and default is not None:
+        return default
+    if name not in op.attributes:
+        raise CompileError(f"{op.name} lacks the attribute {name}", where=where(op.location))
+    return int(op.attributes[name].value)

@@ -1,0 +1,269 @@
+"""Reads @main at the graph level: gives every value a place in memory and lists the steps. Where no strides serve, it copies."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
+from lamina.core.program import ITEM_BYTES
+from lamina.kernels.library import may_alias, writes_in_place
+
+from ..families.conv.layout import channels_last
+from ..families.surroundings import CHOICE, product_on, strides_of
+from ..ir.locations import where
+from ..ir.reading import Untraceable
+from ..ir.views import is_view, shape_of, view_layout
+from ..space.contraction import Unfit
+from ..space.direct_convolution import WINDOW
+from .copies import copy_call, copy_group
+from .layout_preferences import Strides, Wants, like_siblings, wants
+from .model import CallStep, GroupStep, Kind, Model, Place, Root, Step
+
+DTYPES = {
+    "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
+    "complex<f32>": "c64", "complex<f64>": "c128", "f8E4M3FN": "f8e4m3fn", "f8E5M2": "f8e5m2",
+}  # fmt: skip
+
+
+def read(main: ir.Operation) -> Model:
+    """The model of a function on tensors. @main gains copy groups; otherwise it is left as it is."""
+    return _Reader(main).read()
+
+
+class _Reader:
+    def __init__(self, main: ir.Operation) -> None:
+        self.main = main
+        self.block = main.regions[0].blocks[0]
+        self.places: dict[ir.Value, Place] = {}
+        self.constants: dict[ir.Attribute, Root] = {}
+        self.copies: dict[ir.Value, Place] = {}
+        self.steps: list[Step] = []
+        self.wants = Wants()
+
+    def read(self) -> Model:
+        ops = [op.operation for op in self.block.operations]
+        results = list(zip(ops[-1].operands, self._attributes("res_attrs", len(ops[-1].operands)), strict=True))
+        self.wants = wants(ops, [(value, _strides(attributes)) for value, attributes in results])
+        inputs = []
+        for index, attributes in enumerate(self._attributes("arg_attrs", len(self.block.arguments))):
+            inputs.append(self._input(index, self.block.arguments[index], attributes))
+        for op in ops[:-1]:
+            self._op(op)
+        returned = self._returns(ops[-1], [attributes for _, attributes in results])
+        name = self.main.attributes["sym_name"].value
+        return Model(name, inputs, list(self.constants.values()), self.steps, returned)
+
+    def _attributes(self, name: str, count: int) -> list[dict[str, ir.Attribute]]:
+        if name not in self.main.attributes:
+            return [{} for _ in range(count)]
+        return [{named.name: named.attr for named in d} for d in self.main.attributes[name]]
+
+    def _input(self, index: int, value: ir.Value, attributes: dict[str, ir.Attribute]) -> Root:
+        shape = _static_shape(value, self.main)
+        layout = Layout.of(shape, _strides(attributes) or Layout.row_major(shape).strides)
+        root = self._root("input", value, layout, attributes)
+        root.index = index
+        if "graph.align" in attributes:
+            root.align = ir.IntegerAttr(attributes["graph.align"]).value
+        return root
+
+    def _root(self, kind: Kind, value: ir.Value, layout: Layout, attributes: dict[str, ir.Attribute] | None = None) -> Root:
+        """Memory for a value, which becomes its place."""
+        element = ir.RankedTensorType(value.type).element_type
+        if str(element) not in DTYPES:
+            raise CompileError(f"tensors of {element} have no form in memory", where=where(self.main.location))
+        dtype = DTYPES[str(element)]
+        if attributes and "graph.dtype" in attributes:
+            dtype = attributes["graph.dtype"].value
+        memory = ir.IntegerType.get_signless(8) if dtype == "bool" else element
+        root = Root(kind, layout, memory, dtype, layout.span * ITEM_BYTES[dtype])
+        self.places[value] = Place(root, layout)
+        return root
+
+    def _op(self, op: ir.Operation) -> None:
+        for result in op.results:
+            if isinstance(result.type, ir.RankedTensorType):
+                _static_shape(result, op)
+        if op.name == "graph.group":
+            self._group(op)
+        elif op.name == "graph.extern":
+            self._extern(op)
+        elif op.name == "arith.constant":
+            _sink(op)
+            if isinstance(op.results[0].type, ir.RankedTensorType):
+                self._constant(op)
+        elif op.name == "tensor.empty":
+            _sink(op)
+            self._root("arena", op.results[0], self.wants.layout(op.results[0])).first = len(self.steps)
+        elif is_view(op):
+            self._view(op)
+        else:
+            raise CompileError(
+                f"{op.name} outside a group cannot be planned",
+                where=where(op.location),
+                remedy="run lamina-fuse before lamina-plan",
+            )
+
+    def _constant(self, op: ir.Operation) -> None:
+        value, data = op.results[0], op.attributes["value"]
+        if data in self.constants:
+            root = self.constants[data]
+            self.places[value] = Place(root, root.layout)
+            return
+        root = self._root("constant", value, Layout.row_major(shape_of(value)))
+        root.index, root.data = len(self.constants), data
+        self.constants[data] = root
+
+    def _view(self, op: ir.Operation) -> None:
+        source = self.places[op.operands[0]]
+        layout = view_layout(op, source.layout)
+        if layout is None:
+            copied = self._copied(op.operands[0], op)
+            layout = view_layout(op, copied.layout)
+            assert layout is not None, "a row-major value has every view"
+            source = copied
+        self.places[op.results[0]] = Place(source.root, layout)
+
+    def _copied(self, value: ir.Value, before: ir.Operation) -> Place:
+        """A row-major copy of a value, made once."""
+        if value not in self.copies:
+            self.copies[value] = self._copy(value, before, Layout.row_major(shape_of(value)))
+        return self.copies[value]
+
+    def _copy(self, value: ir.Value, before: ir.Operation, layout: Layout) -> Place:
+        source = self.places[value]
+        if source.root.dtype in ("c64", "c128"):
+            call = copy_call(value, before, layout.strides)
+            root = self._root("owned", call.results[0], layout)
+            self._step(CallStep(call, [source], [root], False))
+            return Place(root, layout)
+        group = copy_group(value, before)
+        root = self._root("arena", group.results[0], layout)
+        root.dtype = source.root.dtype
+        self._step(GroupStep(group, [source], [root]))
+        return Place(root, layout)
+
+    def _group(self, op: ir.Operation) -> None:
+        ins = [self._place(value, op) for value in op.operands]
+        wanted = [self.wants.layout(result) if self.wants.has(result) else None for result in op.results]
+        layouts = like_siblings(op, wanted, [place.layout for place in ins])
+        if CHOICE in op.attributes and WINDOW not in op.attributes:
+            ins, layouts = self._for_product(op, ins, layouts)
+        if WINDOW in op.attributes:
+            for i, image in enumerate(op.operands):
+                if len(shape_of(image)) == 4:
+                    ins[i] = self._with_strides(image, channels_last(shape_of(image)), op)
+            layouts = [Layout.of(x.shape, channels_last(x.shape)) if len(x.shape) == 4 else x for x in layouts]
+        outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
+        self._step(GroupStep(op, ins, outs))
+
+    def _for_product(self, op: ir.Operation, ins: list[Place], outs: list[Layout]) -> tuple[list[Place], list[Layout]]:
+        """What a product with what follows it reads and writes: in layouts that leave its rows one axis, and its columns, as those
+        do that lamina-choose has looked at."""
+        plain = [Layout.row_major(layout.shape) for layout in outs]
+        for layouts in (outs, plain):
+            with suppress(Unfit, Untraceable):
+                product_on(op, [p.layout.strides for p in ins], [layout.strides for layout in layouts])
+                return ins, layouts
+        return [self._with_strides(value, strides_of(value), op) for value in op.operands], plain
+
+    def _extern(self, op: ir.Operation) -> None:
+        callee = op.attributes["callee"].value
+        strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
+        declared = [Layout.of(shape_of(result), list(s)) for result, s in zip(op.results, strides, strict=True)]
+        wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
+        layouts = next((choice for choice in (wanted, declared) if writes_in_place(callee, choice)), None)
+        if op.attributes["reason"].value == "custom":  # written for these strides, or for any
+            layouts = declared if "needs" in op.attributes else wanted
+        dtypes = [{"graph.dtype": d} for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [{} for _ in op.results]
+        outs = [
+            self._root("owned" if layouts is None else "arena", result, layout, attributes)
+            for result, layout, attributes in zip(op.results, layouts or declared, dtypes, strict=True)
+        ]
+        ins = [self._place(value, op) for value in op.operands]
+        if "needs" in op.attributes:
+            ins = [self._with_strides(*pair, op) for pair in zip(op.operands, op.attributes["needs"], strict=True)]
+        if layouts is None and may_alias(callee):
+            for root in outs:
+                root.keeps = [place.root for place in ins]
+        self._step(CallStep(op, ins, outs, layouts is not None))
+
+    def _with_strides(self, value: ir.Value, strides: Sequence[int], user: ir.Operation) -> Place:
+        """A value in a layout that its user counts on, copied if it is in another."""
+        place = self._place(value, user)
+        needed = Layout.of(place.layout.shape, tuple(strides))
+        if place.layout.strides == needed.strides:
+            return place
+        if not needed.is_injective:
+            raise CompileError(f"{user.name} needs strides {needed.strides}, whose elements overlap", where=where(user.location))
+        return self._copy(value, user, needed)
+
+    def _place(self, value: ir.Value, user: ir.Operation) -> Place:
+        if value not in self.places:
+            raise CompileError(f"{user.name} uses a value that is not a tensor", where=where(user.location))
+        return self.places[value]
+
+    def _step(self, step: Step) -> None:
+        for root in step.outs:
+            root.first = len(self.steps)
+        self.steps.append(step)
+
+    def _returns(self, op: ir.Operation, attributes: Sequence[dict[str, ir.Attribute]]) -> list[Place]:
+        """Results, each in memory that may leave the call: an argument's unless it has to be fresh (`graph.fresh`), another
+        result's if it may be (`graph.shares`), else its own."""
+        returned: list[Place] = []
+        groups: list[int] = []  # by result: the first of those whose memory they may share
+        for number, (value, wishes) in enumerate(zip(op.operands, attributes, strict=True)):
+            place = self._place(value, op)
+            layout = Layout.of(place.layout.shape, _strides(wishes) or place.layout.strides)
+            groups.append(groups[wishes["graph.shares"].value] if "graph.shares" in wishes else number)
+            if place.root.kind == "input":
+                foreign = "graph.fresh" in wishes
+            else:  # a tensor of the caller's has a storage of its own
+                others = zip(returned, groups, strict=False)
+                taken = any(other.root is place.root and group != groups[-1] for other, group in others)
+                foreign = taken or place.root.kind == "constant" or bool(place.root.keeps)
+            if foreign or layout.strides != place.layout.strides:
+                place = self._copy(value, op, self._fresh(layout, wishes, op))
+            if place.root.kind == "arena":
+                place.root.kind = "output"
+            if "graph.dtype" in wishes:
+                place.root.dtype = wishes["graph.dtype"].value
+            returned.append(place)
+        return returned
+
+    def _fresh(self, layout: Layout, wishes: dict[str, ir.Attribute], op: ir.Operation) -> Layout:
+        """The layout of a copy: as asked for, else without gaps."""
+        if "graph.strides" not in wishes:
+            return layout if layout.is_dense else Layout.row_major(layout.shape)
+        if not layout.is_injective:
+            raise CompileError(f"a result with strides {layout.strides}, whose elements overlap", where=where(op.location))
+        return layout
+
+
+def _sink(constant: ir.Operation) -> None:
+    """Gives every group that uses a constant of @main (canonicalisation hoists them) a copy of its own."""
+    inside: dict[ir.Operation, list[ir.OpOperand]] = {}
+    for use in constant.results[0].uses:
+        owner = use.owner.operation
+        while owner.block != constant.block:
+            owner = owner.parent.operation
+        if owner != use.owner.operation:
+            inside.setdefault(owner, []).append(use)
+    for group, uses in inside.items():
+        copy = constant.clone(ip=ir.InsertionPoint.at_block_begin(group.regions[0].blocks[0]))
+        for use in uses:
+            use.owner.operation.operands[use.operand_number] = copy.results[0]
+
+
+def _strides(attributes: dict[str, ir.Attribute]) -> Strides | None:
+    return tuple(attributes["graph.strides"]) if "graph.strides" in attributes else None
+
+
+def _static_shape(value: ir.Value, op: ir.Operation) -> tuple[int, ...]:
+    tensor = value.type
+    if not isinstance(tensor, ir.RankedTensorType) or not tensor.has_static_shape:
+        raise CompileError(f"{tensor} has no static shape", where=where(op.location), remedy="compile per concrete size")
+    return tuple(tensor.shape)

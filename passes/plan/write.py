@@ -1,0 +1,125 @@
+"""Writes a planned model as `plan.program`."""
+
+from torch_mlir import ir
+
+from lamina.core.layout import Layout
+from lamina.core.program import ALIGNED
+from lamina.dialects.plan import Alloc, Call, Constant, Input, Launch, Output, Program, Return, View
+
+from .model import CallStep, GroupStep, Model, Place, Root
+from .outline import Outlined, pairs_attribute
+
+
+def memref(root: Root, layout: Layout) -> ir.Type:
+    """The memref type of a tensor in a root's memory; contiguous ones carry no layout, and none an offset."""
+    strided = None if layout.is_row_major else ir.StridedLayoutAttr.get(0, list(layout.strides))
+    return ir.MemRefType.get(list(layout.shape), root.element, layout=strided)
+
+
+def step_types(step: GroupStep) -> list[ir.Type]:
+    return [memref(place.root, place.layout) for place in step.ins] + [memref(root, root.layout) for root in step.outs]
+
+
+class Emitter:
+    """Buffers and views appear in front of their first use."""
+
+    def __init__(self, model: Model, before: ir.Operation, sizes: dict[str, int]) -> None:
+        self.model = model
+        self.roots: dict[Root, ir.Value] = {}
+        self.views: dict[Place, ir.Value] = {}
+        self.outputs = 0
+        program = ir.Operation.create(
+            Program.OPERATION_NAME,
+            attributes={"sym_name": ir.StringAttr.get(model.name), **{k: _i64(v) for k, v in sizes.items()}},
+            regions=1,
+            loc=before.location,
+            ip=ir.InsertionPoint(before),
+        )
+        self.ip = ir.InsertionPoint(ir.Block.create_at_start(program.regions[0]))
+
+    def emit(self, outlined: dict[GroupStep, Outlined], end: ir.Location) -> None:
+        for root in self.model.inputs:
+            self._root(root, end)
+        for step in self.model.steps:
+            if isinstance(step, GroupStep):
+                self._launch(step, outlined[step])
+            else:
+                self._call(step)
+        self._create(Return.OPERATION_NAME, [], [self._place(p, end) for p in self.model.returned], {}, end)
+
+    def _create(
+        self, name: str, results: list[ir.Type], operands: list[ir.Value], attributes: dict[str, ir.Attribute], loc: ir.Location
+    ) -> ir.Operation:
+        return ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=loc, ip=self.ip)
+
+    def _root(self, root: Root, loc: ir.Location) -> ir.Value:
+        if root in self.roots:
+            return self.roots[root]
+        attributes: dict[str, ir.Attribute] = {}
+        if _is_named(root):
+            attributes["dtype"] = ir.StringAttr.get(root.dtype)
+        if root.kind == "input":
+            name, attributes["index"] = Input.OPERATION_NAME, _i64(root.index)
+            if root.align < ALIGNED:
+                attributes["align"] = _i64(root.align)
+        elif root.kind == "constant":
+            assert root.data is not None
+            name, attributes["value"] = Constant.OPERATION_NAME, root.data
+        elif root.kind == "output":
+            name, attributes["index"] = Output.OPERATION_NAME, _i64(self.outputs)
+            self.outputs += 1
+        else:
+            assert root.slot is not None, "an owned root is the result of its call"
+            name = Alloc.OPERATION_NAME
+            attributes |= {"offset": _i64(root.slot.offset), "bytes": _i64(root.bytes)}
+        self.roots[root] = self._create(name, [memref(root, root.layout)], [], attributes, loc).result
+        return self.roots[root]
+
+    def _place(self, place: Place, loc: ir.Location) -> ir.Value:
+        if place.layout == place.root.layout:
+            return self._root(place.root, loc)
+        if place not in self.views:
+            source, view = self._root(place.root, loc), memref(place.root, place.layout)
+            attributes = {"offset": _i64(place.layout.offset)}
+            self.views[place] = self._create(View.OPERATION_NAME, [view], [source], attributes, loc).result
+        return self.views[place]
+
+    def _launch(self, step: GroupStep, how: Outlined) -> None:
+        loc = how.location
+        operands = [self._place(place, loc) for place in step.ins] + [self._root(root, loc) for root in step.outs]
+        attributes = {
+            "kernel": ir.FlatSymbolRefAttr.get(how.name),
+            "n_out": _i64(len(step.outs)),
+            "label": ir.StringAttr.get(how.label),
+        }
+        if step.inplace:
+            attributes["inplace"] = pairs_attribute(step.inplace)
+        self._create(Launch.OPERATION_NAME, [], operands, attributes, loc)
+
+    def _call(self, step: CallStep) -> None:
+        loc = step.op.location
+        operands = [self._place(place, loc) for place in step.ins]
+        results = []
+        if step.in_place:
+            operands += [self._root(root, loc) for root in step.outs]
+        else:
+            results = [memref(root, root.layout) for root in step.outs]
+        attributes = {key: step.op.attributes[key] for key in step.op.attributes if key not in ("strides", "dtypes", "needs")}
+        attributes["n_out"] = _i64(len(step.outs) if step.in_place else 0)
+        if not step.in_place and any(map(_is_named, step.outs)):
+            attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(root.dtype) for root in step.outs])
+        tensors = [not isinstance(s, ir.TypeAttr) for s in step.op.attributes["strides"]]
+        if not all(tensors):
+            attributes["tensors"] = ir.DenseBoolArrayAttr.get(tensors)
+        call = self._create(Call.OPERATION_NAME, results, operands, attributes, loc)
+        if not step.in_place:
+            self.roots.update(zip(step.outs, call.results, strict=True))
+
+
+def _is_named(root: Root) -> bool:
+    """Whether its element type leaves its dtype open."""
+    return str(root.element) == "i8" or root.dtype == "u64"
+
+
+def _i64(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -1,0 +1,123 @@
+"""Dead code on tensors."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
+
+from ..infra.base import Pass
+from ..ir.rewriting import (
+    Generic,
+    Reader,
+    covers,
+    empty,
+    erase_dead,
+    external_functions,
+    has_effect,
+    producer,
+    rebuild,
+    tensor_blocks,
+    unused,
+)
+
+_REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", "tm_tensor.")
+_CALLS = ("func.call", "graph.extern")
+
+
+@dataclass(frozen=True)
+class Dce(Pass):
+    """Removes what no result needs: unused ops, results, operands and initial values of generics, private functions.
+
+    torch-mlir computes amax together with argmax. When only the maximum is used
+
+        %m:2 = linalg.generic {...} ins(%x) outs(%low, %zero) { ... linalg.yield %max, %index } -> (tensor<3xf32>, tensor<3xi64>)
+
+    becomes
+
+        %m = linalg.generic {...} ins(%x) outs(%lowest) { ... linalg.yield %max } -> tensor<3xf32>
+
+    External calls with `graph.effect` (they advance a random state) and generics that check indices (cf.assert) stay.
+    Upstream's canonicalize and symbol-dce know none of these three: results of a generic, its inputs that the body does not
+    read, and calls of external functions.
+    """
+
+    name: ClassVar[str] = "lamina-dce"
+
+    def run(self, module: ir.Module) -> None:
+        externs, reader = external_functions(module), Reader()
+        for block in list(tensor_blocks(module)):
+            for op in reversed([o.operation for o in block.operations]):
+                if unused(op) and _removable(op, externs):
+                    op.erase()
+                elif op.name == "linalg.generic":
+                    _trim(reader, op)
+        if len(module.body.operations) > 1:
+            PassManager.parse("builtin.module(symbol-dce)", module.context).run(module.operation)
+
+
+def _removable(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
+    if op.name == "linalg.generic":
+        return not _checks(op)
+    if op.name in _CALLS:
+        return not has_effect(op, externs)
+    return op.name == "graph.group" or op.name.startswith(_REMOVABLE)
+
+
+def _checks(op: ir.Operation) -> bool:
+    return any(inner.operation.name == "cf.assert" for inner in op.regions[0].blocks[0].operations)
+
+
+def _trim(reader: Reader, op: ir.Operation) -> None:
+    """Drops the parts of a generic that nobody needs."""
+    generic = reader.generic(op)
+    results = list(range(len(generic.outs)))
+    if len(results) > 1:
+        results = _needed_results(generic)
+        if not covers(
+            generic.maps[: len(generic.ins)] + [generic.maps[len(generic.ins) + i] for i in results], len(generic.reduction)
+        ):
+            results = list(range(len(generic.outs)))
+    if len(results) < len(generic.outs):
+        op = rebuild(reader, generic, range(len(generic.ins)), results=results)
+        generic = reader.generic(op)
+    erase_dead(generic.block)
+    _trim_operands(reader, generic)
+
+
+def _needed_results(generic: Generic) -> list[int]:
+    """Positions of the used results, and of those whose accumulator a used one reads."""
+    accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
+    used = [i for i, result in enumerate(generic.op.results) if next(iter(result.uses), None) is not None]
+    kept, seen = set(used), set()
+    if len(kept) == len(accumulators) or _checks(generic.op):
+        return list(accumulators.values())
+    values = [generic.yielded[i] for i in used]
+    while values:
+        value = values.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in accumulators:
+            i = accumulators[value]
+            if i not in kept:
+                kept.add(i)
+                values.append(generic.yielded[i])
+        elif (op := producer(value)) is not None and op.block == generic.block:
+            values += op.operands
+    return sorted(kept)
+
+
+def _trim_operands(reader: Reader, generic: Generic) -> None:
+    n_in = len(generic.ins)
+    used = [next(iter(arg.uses), None) is not None for arg in generic.args]
+    keep = [i for i in range(n_in) if used[i]]
+    if len(keep) < n_in and not covers([generic.maps[i] for i in keep] + generic.maps[n_in:], len(generic.reduction)):
+        keep = list(range(n_in))
+    inits = {}
+    for i, value in enumerate(generic.outs):
+        maker = producer(value)
+        if not used[n_in + i] and (maker is None or maker.name != "tensor.empty"):
+            inits[i] = empty(value.type, generic.op)
+    if len(keep) < n_in or inits:
+        rebuild(reader, generic, keep, inits=inits)

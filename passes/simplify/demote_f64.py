@@ -1,0 +1,246 @@
+"""f64 that the model never asked for becomes f32."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from torch_mlir import ir
+
+from ..infra.base import Pass
+from ..ir.rewriting import attributes_of, producer, tensor_blocks
+from .evaluate import array_of, attribute_of
+
+_FREE = ("arith.constant", "tensor.empty")  # made again in f32 for whoever needs that
+_FROM_INT = ("arith.sitofp", "arith.uitofp")
+_TO_INT = ("arith.fptosi", "arith.fptoui", "arith.cmpf", "math.isnan", "math.isinf", "math.isfinite")
+_KNOWN = ("arith.", "math.", "linalg.", "tensor.")
+ASKED = "graph.f64"  # on a private function: its calls return their operand, which stays f64
+_TINY, _HUGE = float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class DemoteF64(Pass):
+    """f64 that the model never asked for becomes f32.
+
+    torch-mlir computes variances, some means and the scalars of models in f64:
+
+        %2 = arith.extf %in : f32 to f64
+        %3 = arith.mulf %2, %cst : f64          (%cst = 1.0e-01 : f64)
+        %4 = arith.truncf %3 : f64 to f32
+
+    becomes `arith.mulf %in, %cst : f32`, the constant rounded once. The f64 values that flow into each other are demoted
+    together, across generics and tensors, or not at all: they stay f64 where one is an argument or a result of the
+    function or of an external call, where an integer comes in and an integer or a comparison goes out (floor division
+    has to stay exact), and where a constant has no f32 of its size (1.0e+300).
+
+    What the model makes f64 itself, the importer passes through a call, which pins it and is removed here:
+
+        %1 = call @f64_0(%0) : (tensor<8xf64>) -> tensor<8xf64>
+        func.func private @f64_0(tensor<8xf64>) -> tensor<8xf64> attributes {graph.f64}
+    """
+
+    name: ClassVar[str] = "lamina-demote-f64"
+
+    def run(self, module: ir.Module) -> None:
+        with module.context, ir.Location.unknown():
+            flow = _Flow()
+            for block in tensor_blocks(module):
+                for arg in block.arguments:
+                    if flow.is_f64(arg):
+                        flow.pinned.add(flow.find(arg))
+                for op in block.operations:
+                    flow.visit(op.operation)
+            if flow.values or flow.rounded:
+                _Rewrite(flow).run()
+            remove_calls(module)
+
+
+def remove_calls(module: ir.Module) -> None:
+    """Replaces the calls of functions marked ASKED by their operands."""
+    asked = {f.attributes["sym_name"].value: f for f in module.body.operations if ASKED in f.operation.attributes}
+    for block in tensor_blocks(module) if asked else ():
+        for op in list(block.operations):
+            if op.operation.name == "func.call" and op.operation.attributes["callee"].value in asked:
+                op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
+                op.operation.erase()
+    for function in asked.values():
+        function.erase()
+
+
+@dataclass
+class _Flow:
+    """Which f64 values flow into each other (a union-find), and which of these sets have to stay."""
+
+    parent: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    pinned: set[ir.Value] = field(default_factory=set)
+    from_int: list[ir.Value] = field(default_factory=list)
+    to_int: list[ir.Value] = field(default_factory=list)
+    values: list[ir.Value] = field(default_factory=list)
+    ops: list[tuple[ir.Operation, ir.Value]] = field(default_factory=list)
+    free: list[tuple[ir.Operation, int, ir.Value]] = field(default_factory=list)
+    rounded: list[ir.Operation] = field(default_factory=list)
+    _f64: dict[ir.Type, bool] = field(default_factory=dict)
+
+    def is_f64(self, value: ir.Value) -> bool:
+        type_ = value.type
+        known = self._f64.get(type_)
+        if known is None:
+            element = type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
+            known = self._f64[type_] = isinstance(element, ir.F64Type)
+        return known
+
+    def find(self, value: ir.Value) -> ir.Value:
+        if value not in self.parent:
+            self.parent[value] = value
+            self.values.append(value)
+        root = value
+        while self.parent[root] != root:
+            root = self.parent[root]
+        while self.parent[value] != root:
+            self.parent[value], value = root, self.parent[value]
+        return root
+
+    def join(self, values: Iterable[ir.Value]) -> ir.Value | None:
+        """Puts values into one set; its name."""
+        first: ir.Value | None = None
+        for value in values:
+            root = self.find(value)
+            if first is None:
+                first = root
+            elif root != first:
+                self.parent[root] = first
+        return first
+
+    def visit(self, op: ir.Operation) -> None:
+        name = op.name
+        if name in _FREE:
+            return
+        operands = [(i, v) for i, v in enumerate(op.operands) if self.is_f64(v)]
+        results = [r for r in op.results if self.is_f64(r)]
+        nested = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
+        if name == "linalg.generic":
+            self._generic(op, nested)
+        elif operands or results:
+            free = [(i, v) for i, v in operands if _is_free(v)]
+            held = [v for i, v in operands if not _is_free(v)] + results
+            if name.startswith("linalg.") and nested:  # a named op's region follows its operands
+                held += [a for a in op.regions[0].blocks[0].arguments if self.is_f64(a)]
+            self._hold(op, held, free)
+            if not held:
+                if name == "arith.truncf":
+                    self.rounded.append(op)
+            elif not name.startswith(_KNOWN) or (nested and not name.startswith("linalg.")):
+                self.pinned.add(self.find(held[0]))
+            elif name in _FROM_INT and _bits(op.operands[0].type) > 1:
+                self.from_int.append(held[0])
+            elif name in _TO_INT:
+                self.to_int.append(held[0])
+        if name.startswith("linalg."):
+            for inner in nested:
+                if inner.name != "linalg.yield":
+                    self.visit(inner)
+
+    def _generic(self, op: ir.Operation, nested: list[ir.Operation]) -> None:
+        block, operands = op.regions[0].blocks[0], list(op.operands)
+        n_in, last = len(operands) - len(op.results), nested[-1]
+        for i, (arg, tensor) in enumerate(zip(block.arguments, operands, strict=True)):
+            if not self.is_f64(arg):
+                continue
+            ends = [arg] if i < n_in else [arg, op.results[i - n_in]]
+            free = []
+            if i >= n_in and not _is_free(last.operands[i - n_in]):
+                ends.append(last.operands[i - n_in])
+            elif i >= n_in:
+                self.free.append((last, i - n_in, arg))
+            if _is_free(tensor):
+                free.append((i, tensor))
+            else:
+                ends.append(tensor)
+            self._hold(op, ends, free)
+
+    def _hold(self, op: ir.Operation, held: list[ir.Value], free: list[tuple[int, ir.Value]]) -> None:
+        root = self.join(held)
+        if root is None:
+            return
+        self.ops.append((op, root))
+        for i, value in free:
+            self.free.append((op, i, root))
+            if not _fits(value):
+                self.pinned.add(root)
+
+    def staying(self) -> set[ir.Value]:
+        """The sets (by their names) that stay f64."""
+        exact = {self.find(v) for v in self.from_int} & {self.find(v) for v in self.to_int}
+        return {self.find(v) for v in self.pinned} | exact
+
+
+def _is_free(value: ir.Value) -> bool:
+    maker = producer(value)
+    return maker is not None and maker.name in _FREE
+
+
+def _fits(value: ir.Value) -> bool:
+    """Has this constant an f32 of its size?"""
+    maker = producer(value)
+    if maker is None or maker.name != "arith.constant":
+        return True
+    x = array_of(maker.attributes["value"])
+    if x is None:
+        return False
+    size = np.abs(x[np.isfinite(x) & (x != 0)])
+    return bool(np.all((size >= _TINY) & (size <= _HUGE)))
+
+
+def _bits(type_: ir.Type) -> int:
+    return type_.width if isinstance(type_, ir.IntegerType) else 64
+
+
+class _Rewrite:
+    """Changes the types of the demoted sets in place, and gives their ops constants in f32."""
+
+    def __init__(self, flow: _Flow) -> None:
+        self.flow, self.staying = flow, flow.staying()
+        self.f32 = ir.F32Type.get()
+        self.made: dict[ir.Value, ir.Value] = {}
+
+    def goes(self, value: ir.Value) -> bool:
+        return self.flow.find(value) not in self.staying
+
+    def run(self) -> None:
+        flow = self.flow
+        for op, i, root in flow.free:
+            if self.goes(root):
+                op.operands[i] = self.single(op.operands[i])
+        for value in flow.values:
+            if self.goes(value):
+                value.set_type(self.demoted(value.type))
+        for op, root in flow.ops:
+            cast = op.name in ("arith.extf", "arith.truncf") and self.goes(root)
+            if cast and op.operands[0].type == op.results[0].type:
+                op.results[0].replace_all_uses_with(op.operands[0])
+                op.erase()
+        for op in flow.rounded:
+            if isinstance(op.results[0].type, ir.F32Type) and _fits(op.operands[0]):
+                op.results[0].replace_all_uses_with(self.single(op.operands[0]))
+                op.erase()
+
+    def demoted(self, type_: ir.Type) -> ir.Type:
+        return ir.RankedTensorType.get(type_.shape, self.f32) if isinstance(type_, ir.RankedTensorType) else self.f32
+
+    def single(self, value: ir.Value) -> ir.Value:
+        """The f32 twin of a constant or of a tensor.empty, made once, in front of it."""
+        if value not in self.made:
+            op, type_ = producer(value), self.demoted(value.type)
+            assert op is not None
+            attributes = attributes_of(op)
+            if op.name == "arith.constant":
+                x = array_of(attributes["value"])
+                assert x is not None
+                if isinstance(type_, ir.F32Type):
+                    attributes["value"] = ir.FloatAttr.get(type_, float(np.float32(x)))
+                else:
+                    attributes["value"] = attribute_of(x.astype(np.float32), self.f32, tuple(type_.shape))
+            new = ir.Operation.create(op.name, [type_], list(op.operands), attributes, loc=op.location, ip=ir.InsertionPoint(op))
+            self.made[value] = new.results[0]
+        return self.made[value]

@@ -1,0 +1,163 @@
+"""Constant subgraphs become constants."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from torch_mlir import ir
+
+from ..infra.base import Pass
+from ..ir.rewriting import constant, fill, tensor_blocks, unused
+from .evaluate import NotEvaluable, array_of, attribute_of, bits_equal, evaluate_op, evaluate_splat, scalar_attribute
+
+_VIEWS = {
+    "linalg.transpose", "linalg.broadcast", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "tensor.cast",
+}  # fmt: skip
+_FOLDED = ("linalg.", "tensor.", "arith.", "math.")
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Constant subgraphs become constants: aranges, fills, masks, scalars, small tensors through any known op.
+
+    A tensor larger than max-bytes stays computed, and so does what needs it. A splat of any size
+    folds to a splat: `linalg.fill` where it is large, a dense splat where it is small. An arange stays computed, being
+    cheaper than the memory it would be read from.
+
+        %0 = linalg.generic {...} outs(%e : tensor<2x3xi1>) { %i = linalg.index 0, %j = linalg.index 1, cmpi sge ... }
+
+    becomes `arith.constant dense<[[true, false, false], [true, true, false]]> : tensor<2x3xi1>`.
+
+    An argument of @main with the attribute `graph.constant = dense<...>` takes part as that value; what is computed from
+    it may be as large as it is. Values are those of IEEE arithmetic in the ops' own types; transcendental functions are
+    rounded once from f64. Ops that would trap or are undefined on these values stay.
+
+    max_bytes  bound on every folded tensor
+    """
+
+    name: ClassVar[str] = "lamina-fold-constants"
+    max_bytes: int = 16384
+
+    def run(self, module: ir.Module) -> None:
+        with module.context, ir.Location.unknown():
+            for block in tensor_blocks(module):
+                if block.owner.operation.name == "func.func":
+                    _Folder(self.max_bytes).run(block)
+
+
+@dataclass
+class _Folder:
+    """known: values of constants, None where undefined (tensor.empty); allowed: bytes of dense data behind a value."""
+
+    max_bytes: int
+    known: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
+    allowed: dict[ir.Value, int] = field(default_factory=dict)
+    folded: list[ir.Operation] = field(default_factory=list)
+
+    def run(self, block: ir.Block) -> None:
+        self.weights(block)
+        for op in [o.operation for o in block.operations]:
+            self.visit(op)
+        folded = set(self.folded)
+        for op in reversed(self.folded):
+            for result in op.results:
+                if any(user.owner.operation not in folded for user in result.uses):
+                    self.materialise(op, result)
+            if unused(op):
+                op.erase()
+            else:
+                folded.discard(op)
+
+    def weights(self, block: ir.Block) -> None:
+        attributes = block.owner.operation.attributes
+        if "arg_attrs" not in attributes:
+            return
+        for arg, given in zip(block.arguments, attributes["arg_attrs"], strict=True):
+            if "graph.constant" in given and (x := array_of(given["graph.constant"])) is not None:
+                self.known[arg], self.allowed[arg] = x, x.nbytes
+
+    def visit(self, op: ir.Operation) -> None:
+        operands, results = list(op.operands), list(op.results)
+        name = op.name
+        if not results or not name.startswith(_FOLDED) or any(v not in self.known for v in operands):
+            return
+        xs = [self.known[v] for v in operands]
+        allowed = max((self.allowed.get(v, 0) for v in operands), default=0)
+        try:
+            values = self.evaluate(op, xs, max(self.max_bytes, allowed))
+        except NotEvaluable:
+            return
+        for result, x in zip(results, values, strict=True):
+            self.known[result] = x
+            self.allowed[result] = x.nbytes if name == "arith.constant" and x is not None else allowed
+        if name not in ("arith.constant", "tensor.empty", "linalg.fill"):
+            self.folded.append(op)
+
+    def evaluate(self, op: ir.Operation, xs: Sequence[np.ndarray | None], bound: int) -> Sequence[np.ndarray | None]:
+        if op.name == "linalg.fill" or op.name in _VIEWS:
+            x = xs[0]
+            if x is None:
+                raise NotEvaluable("a view of undefined elements")
+            if _is_splat(x):
+                return [_spread(x, op.results[0])]
+        elif op.name == "linalg.generic" and all(x is None or _is_splat(x) for x in xs):
+            try:
+                return [_spread(x, r) for x, r in zip(evaluate_splat(op, xs, self.captured), op.results, strict=True)]
+            except NotEvaluable:
+                pass  # not the same everywhere: by element, if it is small
+        if op.name not in ("arith.constant", "tensor.empty") and any(_bytes(r) > bound for r in op.results):
+            raise NotEvaluable("larger than max-bytes")
+        return evaluate_op(op, xs, self.captured)
+
+    def captured(self, value: ir.Value) -> np.ndarray | None:
+        if value not in self.known:
+            raise NotEvaluable("a body uses a value that is not constant")
+        return self.known[value]
+
+    def materialise(self, op: ir.Operation, result: ir.Value) -> None:
+        """Puts the value of `result` where it was computed, unless computing it is the better way."""
+        x, type_ = self.known[result], result.type
+        if x is None:
+            return
+        ip, tensor = ir.InsertionPoint(op), isinstance(type_, ir.RankedTensorType)
+        element = type_.element_type if tensor else type_
+        if tensor and not (splat := bits_equal(x)) and _is_arange(x):
+            return
+        if tensor and splat and _bytes(result) > self.max_bytes:
+            value = constant(scalar_attribute(x[(0,) * x.ndim], element), ip, op.location)
+            new = fill(value, type_, op)
+        else:
+            attribute = attribute_of(x, element, tuple(type_.shape)) if tensor else scalar_attribute(x, element)
+            new = constant(attribute, ip, op.location)
+        result.replace_all_uses_with(new)
+
+
+def _bytes(value: ir.Value) -> int:
+    type_ = value.type
+    if not isinstance(type_, ir.RankedTensorType):
+        return 8
+    element = type_.element_type
+    width = element.width if isinstance(element, ir.IntegerType | ir.FloatType) else 64
+    return int(np.prod(type_.shape, dtype=np.int64)) * max(1, width // 8)
+
+
+def _is_splat(x: np.ndarray) -> bool:
+    """One value without memory behind it (`array_of` and np.broadcast_to make such arrays)."""
+    return x.size == 1 or (x.size > 0 and all(s == 0 or n == 1 for s, n in zip(x.strides, x.shape, strict=True)))
+
+
+def _spread(x: np.ndarray, like: ir.Value) -> np.ndarray:
+    return np.broadcast_to(x.reshape(-1)[0] if x.size == 1 else x[(0,) * x.ndim], tuple(ir.ShapedType(like.type).shape))
+
+
+def _is_arange(x: np.ndarray) -> bool:
+    """start + step * i along one axis, the same along the others."""
+    axes = [d for d, n in enumerate(x.shape) if n > 1]
+    for axis in axes:
+        line = x[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]
+        if x.dtype == np.bool_ or not np.array_equal(np.broadcast_to(line, x.shape), x):
+            continue
+        flat = line.reshape(-1)
+        return len(flat) > 2 and bool(np.array_equal(flat, flat[0] + (flat[1] - flat[0]) * np.arange(len(flat))))
+    return False

@@ -1,0 +1,271 @@
+"""Puts a replacement where a pattern was found."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from ...ir.rewriting import ZERO, Map, attributes_of, constant, empty, fill, map_attribute
+from ..scalars import Node, Ref
+from ..scope import Scope
+from .forms import Reduction
+from .match import Bound, Env
+from .pattern import COLUMNS, Function
+
+_MARK = "graph.pattern"
+
+
+class CannotPlace(Exception):
+    """A parameter of the pattern is bound to a scalar that no tensor holds."""
+
+
+class Emitter:
+    """Writes the scalar ops of a replacement in front of `root`, reductions and what is per row as generics of their own.
+
+    Halves compute in f32, f64 in f64. What only depends on a row is computed once a row.
+    """
+
+    def __init__(self, s: Scope, replacement: Function, env: Env, root: ir.Operation, name: str, loc: ir.Location) -> None:
+        self.s, self.function, self.forms, self.env = s, replacement, replacement.forms, env
+        self.root, self.name, self.loc = root, name, loc
+        self.type = root.results[0].type if isinstance(root.results[0].type, ir.F64Type) else ir.F32Type.get()
+        self.loops = dict(env.loops)
+        self.tensors: dict[Ref, Ref] = {}
+        self._free: dict[Ref, frozenset[int]] = {}
+        self._fresh = 100000
+
+    def run(self) -> ir.Value:
+        """The value that replaces the root."""
+        top = self.forms.strip(self.function.root)
+        value = self._write(top, _InBody(self, frozenset(self.function.root.index)))
+        return _cast(value, self.root.results[0].type, ir.InsertionPoint(self.root), self.loc)
+
+    def free(self, at: Ref) -> frozenset[int]:
+        """The replacement's loops that a scalar depends on."""
+        at = self.forms.strip(at)
+        if at not in self._free:
+            if self.function.position(at) is not None:
+                self._free[at] = frozenset(d for d in at.index if d != ZERO)
+            elif (found := self.forms.reduction(at)) is not None:
+                self._free[at] = self.free(found.inner) - set(found.loops)
+            else:
+                node = self.forms.look(at)[1]
+                self._free[at] = frozenset(d for a in node.args for d in self.free(a)) if node else frozenset()
+        return self._free[at]
+
+    def _write(self, at: Ref, body: "_Body") -> ir.Value:
+        """A scalar of the replacement as a value of `body`."""
+        at = self.forms.strip(at)
+        if at in body.known:
+            return body.known[at]
+        body.known[at] = value = self._new(at, body)
+        return value
+
+    def _new(self, at: Ref, body: "_Body") -> ir.Value:
+        if (position := self.function.position(at)) is not None:
+            return self._parameter(position, at.index, body)
+        if (number := self.forms.number(at)) is not None:
+            return body.constant(float(self.env.size or number) if number == COLUMNS else number)
+        node = self.forms.look(at)[1]
+        inside = at in body.own  # what this body was made for
+        if not inside and (node is None or (self.free(at) and self.free(at) < body.space)):
+            return body.read(self._tensor(at))
+        if node is None:
+            raise CannotPlace
+        return body.op(node, [self._write(a, body) for a in node.args])
+
+    def _parameter(self, position: int, index: Map, body: "_Body") -> ir.Value:
+        bound = self.env.vars.get(position)
+        if bound is None:
+            raise CannotPlace
+        if bound.number is not None:
+            return body.constant(bound.number)
+        return body.parameter(bound, index)
+
+    def _tensor(self, at: Ref) -> Ref:
+        """A tensor that holds `at`, at the root's loops: computed by a generic in front of the root's."""
+        if at not in self.tensors:
+            found = self.forms.reduction(at)
+            space = tuple(sorted(self.free(at)))
+            if found is not None:
+                self.loops[found.loops[0]] = self._columns(found)
+            self.tensors[at] = self._generic(at, space, found)
+        return self.tensors[at]
+
+    def _columns(self, found: Reduction) -> Map:
+        """Loop numbers for a reduction of the replacement: it runs over as many as the rows have columns."""
+        last = self.loops[max(self.function.root.index)]
+        self._fresh += len(last)
+        return tuple(range(self._fresh - len(last), self._fresh))
+
+    def _generic(self, at: Ref, space: Map, found: Reduction | None) -> Ref:
+        order = [*space, *(found.loops if found else ())]
+        loops = [i for d in order for i in self.loops[d]]
+        rows = [i for d in space for i in self.loops[d]]
+        body = _InGeneric(self, frozenset(order), loops)
+        target = self.forms.strip(found.inner) if found else at
+        body.own = {target}
+        last = self._write(target, body)
+        return Ref(body.close(last, rows, found), tuple(rows))
+
+    def at_loops(self, ref: Ref, index: Map) -> Ref:
+        """A tensor that was met at some loops, at the ones that the replacement reads it at."""
+        taken = iter([i for d in index for i in self.loops[d]])
+        if sum(1 for at in ref.index if at != ZERO) != sum(len(self.loops[d]) for d in index):
+            raise CannotPlace
+        return Ref(ref.value, tuple(ZERO if at == ZERO else next(taken) for at in ref.index))
+
+
+class _Body:
+    """Where scalar ops go: `space` are the replacement's loops it runs over, `own` what it was made to compute."""
+
+    def __init__(self, emitter: Emitter, space: frozenset[int]) -> None:
+        self.emitter, self.space = emitter, space
+        self.known: dict[Ref, ir.Value] = {}
+        self.own: set[Ref] = set()
+
+    def ip(self) -> ir.InsertionPoint:
+        raise NotImplementedError
+
+    def read(self, ref: Ref) -> ir.Value:
+        raise NotImplementedError
+
+    def parameter(self, bound: Bound, index: Map) -> ir.Value:
+        raise NotImplementedError
+
+    def constant(self, number: float) -> ir.Value:
+        e = self.emitter
+        return constant(ir.FloatAttr.get(e.type, number), ir.InsertionPoint(e.s.generic.op), e.loc)
+
+    def op(self, node: Node, operands: Sequence[ir.Value]) -> ir.Value:
+        old = node.op.results[0].type
+        type_ = self.emitter.type if isinstance(old, ir.FloatType) else old
+        return ir.Operation.create(
+            node.name, [type_], operands, attributes_of(node.op), loc=self.emitter.loc, ip=self.ip()
+        ).results[0]
+
+
+class _InBody(_Body):
+    """The body of the generic that holds the root."""
+
+    def __init__(self, emitter: Emitter, space: frozenset[int]) -> None:
+        super().__init__(emitter, space)
+        self.own = {emitter.forms.strip(emitter.function.root)}
+
+    def ip(self) -> ir.InsertionPoint:
+        return ir.InsertionPoint(self.emitter.root)
+
+    def read(self, ref: Ref) -> ir.Value:
+        e = self.emitter
+        value = e.s.read(ref)
+        assert value is not None
+        return _cast(value, e.type, self.ip(), e.loc)
+
+    def parameter(self, bound: Bound, index: Map) -> ir.Value:
+        e = self.emitter
+        if e.env.loops:
+            return self.read(e.at_loops(tensor_of(e.s, bound), index))
+        for ref in (narrow(e.s, bound), bound.given):
+            value = e.s.use(ref, e.root) if ref is not None else None
+            if value is not None:
+                return _cast(value, e.type, self.ip(), e.loc)
+        raise CannotPlace
+
+
+class _InGeneric(_Body):
+    """The body of a new generic; its operands are collected first and the op is made at the end."""
+
+    def __init__(self, emitter: Emitter, space: frozenset[int], loops: Sequence[int]) -> None:
+        super().__init__(emitter, space)
+        self.number = {loop: d for d, loop in enumerate(loops)}
+        self.inputs: list[tuple[ir.Value, Map]] = []
+        self.extents = [1] * len(self.number)
+        # A block needs a region to stand in until the generic is made, when all its operands are known.
+        self.holder = ir.Operation.create("builtin.module", regions=1, loc=emitter.loc)
+        self.block = ir.Block.create_at_start(self.holder.regions[0], [], [])
+
+    def ip(self) -> ir.InsertionPoint:
+        return ir.InsertionPoint(self.block)
+
+    def read(self, ref: Ref) -> ir.Value:
+        map_ = tuple(ZERO if at == ZERO else self.number[at] for at in ref.index)
+        for d, n in zip(map_, ref.value.type.shape, strict=True):
+            if d != ZERO:
+                self.extents[d] = n
+        if (ref.value, map_) in self.inputs:
+            arg: ir.Value = self.block.arguments[self.inputs.index((ref.value, map_))]
+        else:
+            self.inputs.append((ref.value, map_))
+            arg = self.block.add_argument(ref.value.type.element_type, self.emitter.loc)
+        return _cast(arg, self.emitter.type, self.ip(), self.emitter.loc)
+
+    def parameter(self, bound: Bound, index: Map) -> ir.Value:
+        e = self.emitter
+        return self.read(e.at_loops(tensor_of(e.s, bound), index))
+
+    def close(self, value: ir.Value, rows: Sequence[int], found: Reduction | None) -> ir.Value:
+        """Makes the generic; its result over `rows`."""
+        e, at = self.emitter, self.emitter.s.generic.op
+        out_map = tuple(self.number[loop] for loop in rows)
+        type_ = ir.RankedTensorType.get([self.extents[d] for d in out_map], e.type)
+        arg = self.block.add_argument(e.type, e.loc)
+        kinds = ["#linalg.iterator_type<parallel>"] * len(self.number)
+        into = empty(type_, at)
+        if found is not None:
+            for d in range(len(rows), len(kinds)):
+                kinds[d] = "#linalg.iterator_type<reduction>"
+            neutral = constant(ir.FloatAttr.get(e.type, _NEUTRAL[found.name]), ir.InsertionPoint(at), e.loc)
+            into = fill(neutral, type_, at)
+            value = ir.Operation.create(found.name, [e.type], [value, arg], loc=e.loc, ip=self.ip()).results[0]
+        ir.Operation.create("linalg.yield", operands=[value], loc=e.loc, ip=self.ip())
+        attributes = {
+            "indexing_maps": ir.ArrayAttr.get(
+                [map_attribute(m, len(kinds), at.context) for m in [m for _, m in self.inputs] + [out_map]]
+            ),
+            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in kinds]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(self.inputs), 1]),
+            _MARK: ir.StringAttr.get(e.name),
+        }
+        operands = [tensor for tensor, _ in self.inputs] + [into]
+        op = ir.Operation.create("linalg.generic", [type_], operands, attributes, regions=1, loc=e.loc, ip=ir.InsertionPoint(at))
+        self.block.append_to(op.regions[0])
+        return op.results[0]
+
+
+_NEUTRAL = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf")}
+
+
+def _cast(value: ir.Value, to: ir.Type, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:
+    if value.type == to:
+        return value
+    name = "arith.extf" if value.type.width < to.width else "arith.truncf"
+    return ir.Operation.create(name, [to], [value], loc=loc, ip=ip).results[0]
+
+
+def narrow(s: Scope, bound: Bound) -> Ref | None:
+    """What a parameter was bound to, before casts that widen: a half tensor is read as it is."""
+    ref = bound.given
+    while ref is not None:
+        at = s.scalars.resolve(ref)
+        node = s.scalars.node(at)
+        if node is None or node.name != "arith.extf":
+            return ref
+        ref = node.args[0]
+    return None
+
+
+def tensor_of(s: Scope, bound: Bound) -> Ref:
+    """A tensor that holds what a parameter was bound to."""
+    for ref in (narrow(s, bound), bound.given):
+        found = ref and _held(s, ref)
+        if found:
+            return found
+    raise CannotPlace
+
+
+def _held(s: Scope, ref: Ref) -> Ref | None:
+    while ref is not None and not isinstance(ref.value.type, ir.RankedTensorType):
+        further = s.scalars.step(ref) if isinstance(ref.value.owner, ir.Block) else s.yielded(ref)
+        if further is None:
+            return None
+        ref = further
+    return ref

@@ -1,0 +1,204 @@
+"""Scalars as products, sums and reductions: the normal form in which expressions are compared.
+
+x * 0.5 / y is the product 0.5 * x^1 * y^-1 however it is bracketed; sqrt and powers with constant exponents are
+exponents; subtraction is addition with a sign. Casts between floating-point types are looked through.
+"""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ...ir.rewriting import ZERO, producer
+from ..scalars import Node, Ref, Scalars
+
+_PRODUCT = {"arith.mulf", "arith.divf", "arith.negf", "math.powf", "math.fpowi", "math.sqrt", "math.rsqrt"}
+_SUM = {"arith.addf", "arith.subf"}
+_CASTS = {"arith.extf", "arith.truncf"}
+_NEUTRAL = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -math.inf, "arith.minimumf": math.inf}
+NONE: frozenset[ir.Value] = frozenset()
+MOST = 32  # scalars that a product or sum is put together from: patterns have a few, and what is left over is taken as it is
+
+
+@dataclass(frozen=True)
+class Product:
+    """coefficient * size**sizes * prod(factor ** exponent); `seen`: the scalars it was put together from, outermost first."""
+
+    coefficient: float
+    sizes: int
+    factors: dict[Ref, float]
+    seen: tuple[Ref, ...]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """constant + sum(sign * term); `seen` as in Product."""
+
+    constant: float
+    terms: tuple[tuple[Ref, float], ...]
+    seen: tuple[Ref, ...]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """`name` over `loops` (numbers that stand for this reduction's loops inside `inner`), `size` iterations in all."""
+
+    name: str
+    inner: Ref
+    loops: tuple[int, ...]
+    size: int
+    op: ir.Operation
+
+
+class Forms:
+    """Reads forms and remembers what it resolved; good until the module changes.
+
+    size  the constant that stands for the size of a reduction, in a pattern (None in programs)
+    """
+
+    def __init__(self, scalars: Scalars, size: float | None = None) -> None:
+        self.scalars, self.size = scalars, size
+        self._stripped: dict[Ref, tuple[Ref, Node | None]] = {}
+        self._loops: dict[Hashable, tuple[int, ...]] = {}
+        self._products: dict[tuple[Ref, frozenset[ir.Value]], Product] = {}
+        self._sums: dict[tuple[Ref, frozenset[ir.Value]], Sum] = {}
+        self._fresh = 1000  # above any loop of a generic
+
+    def look(self, ref: Ref) -> tuple[Ref, Node | None]:
+        """The scalar behind block arguments, views and casts, and the op that makes it."""
+        known = self._stripped.get(ref)
+        if known is None:
+            at = self.scalars.resolve(ref)
+            node = self.scalars.node(at)
+            while node is not None and node.name in _CASTS:
+                at = self.scalars.resolve(node.args[0])
+                node = self.scalars.node(at)
+            at = self._without_units(at)
+            if node is not None:
+                node = Node(node.op, node.name, tuple(Ref(a.value, at.index) for a in node.args))
+            known = self._stripped[ref] = (at, node)
+        return known
+
+    def _without_units(self, at: Ref) -> Ref:
+        """Loops and dimensions of one iteration are at ZERO, so that all ways to the same scalar end in equal Refs."""
+        if isinstance(at.value.type, ir.RankedTensorType):
+            index = tuple(ZERO if n == 1 else i for i, n in zip(at.index, at.value.type.shape, strict=True))
+            return at if index == at.index else Ref(at.value, index)
+        owner = at.value.owner
+        op = (owner if isinstance(owner, ir.Block) else owner.operation.block).owner.operation
+        if not at.index or op.name != "linalg.generic":
+            return at
+        extents = self.scalars.reader.generic(op).extents
+        index = tuple(ZERO if extents.get(d) == 1 else i for d, i in enumerate(at.index))
+        return at if index == at.index else Ref(at.value, index)
+
+    def strip(self, ref: Ref) -> Ref:
+        return self.look(ref)[0]
+
+    def number(self, ref: Ref) -> float | None:
+        at, node = self.look(ref)
+        number = self.scalars.number(at) if node is None else None
+        return None if number is None else float(number)
+
+    def kind(self, ref: Ref) -> str:
+        """ "product", "sum", or the name of the op (None for leaves is "")."""
+        node = self.look(ref)[1]
+        if node is None:
+            return ""
+        if node.name in ("math.powf", "math.fpowi") and self.number(node.args[1]) is None:
+            return node.name
+        return "product" if node.name in _PRODUCT else "sum" if node.name in _SUM else node.name
+
+    def product(self, ref: Ref, opaque: frozenset[ir.Value] = NONE) -> Product:
+        """`ref` as a product; scalars in `opaque` are not taken apart."""
+        if (ref, opaque) not in self._products:
+            self._products[ref, opaque] = self._product(ref, opaque)
+        return self._products[ref, opaque]
+
+    def sum(self, ref: Ref, opaque: frozenset[ir.Value] = NONE) -> Sum:
+        """`ref` as a sum; scalars in `opaque` are not taken apart."""
+        if (ref, opaque) not in self._sums:
+            self._sums[ref, opaque] = self._sum(ref, opaque)
+        return self._sums[ref, opaque]
+
+    def _product(self, ref: Ref, opaque: frozenset[ir.Value]) -> Product:
+        coefficient, sizes, factors, seen = 1.0, 0, dict[Ref, float](), []
+        waiting = [(ref, 1.0)]
+        while waiting:
+            given, e = waiting.pop()
+            at, node = self.look(given)
+            seen.append(at)
+            number = None if node is not None or at.value in opaque else self.scalars.number(at)
+            if number is not None and number == self.size and e == int(e):
+                sizes += int(e)
+            elif number is not None and (number > 0 or (number < 0 and e == int(e))):
+                coefficient *= number**e
+            elif len(seen) > MOST or at.value in opaque or node is None or e != int(e) or node.name not in _PRODUCT:
+                factors[at] = factors.get(at, 0.0) + e
+            elif node.name == "arith.mulf":
+                waiting += [(node.args[1], e), (node.args[0], e)]
+            elif node.name == "arith.divf":
+                waiting += [(node.args[1], -e), (node.args[0], e)]
+            elif node.name == "arith.negf":
+                coefficient *= (-1.0) ** e
+                waiting.append((node.args[0], e))
+            elif node.name in ("math.sqrt", "math.rsqrt"):
+                waiting.append((node.args[0], 0.5 * e if node.name == "math.sqrt" else -0.5 * e))
+            elif (power := self.number(node.args[1])) is not None:
+                waiting.append((node.args[0], power * e))
+            else:
+                factors[at] = factors.get(at, 0.0) + e
+        return Product(coefficient, sizes, {f: e for f, e in factors.items() if e}, tuple(seen))
+
+    def _sum(self, ref: Ref, opaque: frozenset[ir.Value]) -> Sum:
+        constant, terms, seen = 0.0, [], []
+        waiting = [(ref, 1.0)]
+        while waiting:
+            given, sign = waiting.pop()
+            at, node = self.look(given)
+            seen.append(at)
+            number = None if node is not None or at.value in opaque else self.scalars.number(at)
+            if number is not None:
+                constant += sign * number
+            elif len(seen) > MOST or at.value in opaque or node is None or node.name not in (*_SUM, "arith.negf"):
+                terms.append((at, sign))
+            elif node.name == "arith.negf":
+                waiting.append((node.args[0], -sign))
+            else:
+                waiting += [(node.args[1], -sign if node.name == "arith.subf" else sign), (node.args[0], sign)]
+        return Sum(constant, tuple(terms), tuple(seen))
+
+    def reduction(self, ref: Ref) -> Reduction | None:
+        """`ref` as a reduction by one commutative op from its neutral element; None when it is something else."""
+        at = self.strip(ref)
+        op = producer(at.value)
+        if op is None or op.name != "linalg.generic":
+            return None
+        generic = self.scalars.reader.generic(op)
+        number, n_in = at.value.result_number, len(generic.ins)
+        combine, map_ = producer(generic.yielded[number]), generic.maps[n_in + number]
+        accumulator = generic.args[n_in + number]
+        if combine is None or combine.name not in _NEUTRAL or map_ is None or len(list(accumulator.uses)) != 1:
+            return None
+        operands = list(combine.operands)
+        if accumulator not in operands or self.number(Ref(generic.outs[number], at.index)) != _NEUTRAL[combine.name]:
+            return None
+        term = operands[1] if operands[0] == accumulator else operands[0]
+        loops = dict(zip(map_, at.index, strict=True))
+        fresh = self._numbers((op, at.index), sum(generic.reduction))
+        inner, taken = [], iter(fresh)
+        for d, reduced in enumerate(generic.reduction):
+            inner.append(next(taken) if reduced else loops.get(d))
+        extents = generic.extents
+        if None in inner or any(d not in extents for d in range(len(inner))):
+            return None
+        size = math.prod(extents[d] for d, reduced in enumerate(generic.reduction) if reduced)
+        return Reduction(combine.name, Ref(term, tuple(i for i in inner if i is not None)), fresh, size, op)
+
+    def _numbers(self, key: Hashable, count: int) -> tuple[int, ...]:
+        """Loop numbers of a reduction, the same whenever the same one is met."""
+        if key not in self._loops:
+            self._loops[key] = tuple(range(self._fresh, self._fresh + count))
+            self._fresh += count
+        return self._loops[key]

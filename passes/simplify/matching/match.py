@@ -1,0 +1,249 @@
+"""Does an expression match a pattern? Search with backtracking over commutative operands."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from torch_mlir import ir
+
+from ...ir.rewriting import ZERO, Map
+from ..scalars import Ref
+from .forms import Forms
+from .pattern import Add, Call, Num, Prod, Reduce, Term, Var, detail_of
+
+_COMMUTATIVE = {"arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a parameter stands for: a scalar (`at` behind casts, `given` as it was met) or a number."""
+
+    at: Ref | None
+    given: Ref | None
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Env:
+    """vars: parameter -> Bound; loops: pattern loop -> loops of the program; size of the reduction."""
+
+    vars: dict[int, Bound] = field(default_factory=dict)
+    loops: dict[int, Map] = field(default_factory=dict)
+    size: int | None = None
+
+    def opaque(self) -> frozenset[ir.Value]:
+        return frozenset(b.at.value for b in self.vars.values() if b.at is not None)
+
+
+class Matcher:
+    """Matches one pattern.
+
+    scalars    parameters that may be numbers
+    rows       whether the pattern reduces rows: then its loops have to correspond to the program's
+    tolerance  relative, on constants
+    """
+
+    def __init__(self, forms: Forms, pattern: Term, scalars: frozenset[int], rows: bool, tolerance: float) -> None:
+        self.forms, self.pattern, self.scalars, self.rows, self.tolerance = forms, pattern, scalars, rows, tolerance
+
+    def find(self, root: Ref) -> Env | None:
+        return next(self.match(self.pattern, root, 1.0, Env()), None)
+
+    def near(self, a: float, b: float) -> bool:
+        return a == b or abs(a - b) <= self.tolerance * max(abs(a), abs(b))
+
+    def match(self, p: Term, ref: Ref, scale: float, env: Env) -> Iterator[Env]:
+        """Ways in which scale * ref is p."""
+        if isinstance(p, Prod):
+            yield from self._product(p, ref, scale, env)
+        elif isinstance(p, Num):
+            number = self.forms.number(ref)
+            if number is not None and self.near(number * scale, p.value):
+                yield env
+        elif scale != 1:
+            yield from self._product(Prod(1.0, 0, ((p, 1.0),)), ref, scale, env)
+        elif isinstance(p, Var):
+            yield from self._bind(p, ref, env)
+        elif isinstance(p, Add):
+            yield from self._sum(p, ref, env)
+        elif isinstance(p, Call):
+            yield from self._call(p, ref, env)
+        else:
+            yield from self._reduce(p, ref, env)
+
+    def _bind(self, p: Var, ref: Ref, env: Env) -> Iterator[Env]:
+        bound, at = env.vars.get(p.position), self.forms.strip(ref)
+        if p.position in self.scalars and (number := self.forms.number(ref)) is not None:
+            yield from self._bind_number(p, number, env)
+            return
+        if self.rows:
+            loops = _unify(p.index, at.index, env.loops)
+            if loops is None or (bound is not None and (bound.at is None or bound.at.value != at.value)):
+                return
+            yield replace(env, loops=loops, vars=env.vars if bound else env.vars | {p.position: Bound(at, ref)})
+        elif bound is None:
+            yield replace(env, vars=env.vars | {p.position: Bound(at, ref)})
+        elif bound.at == at:
+            yield env
+
+    def _bind_number(self, p: Var, number: float, env: Env) -> Iterator[Env]:
+        bound = env.vars.get(p.position)
+        if bound is None:
+            yield replace(env, vars=env.vars | {p.position: Bound(None, None, number)})
+        elif bound.number is not None and self.near(bound.number, number):
+            yield env
+
+    def _call(self, p: Call, ref: Ref, env: Env) -> Iterator[Env]:
+        node = self.forms.look(ref)[1]
+        if node is None or node.name != p.name or len(node.args) != len(p.args) or detail_of(node.op) != p.detail:
+            return
+        orders = [p.args, p.args[::-1]] if p.name in _COMMUTATIVE else [p.args]
+        for order in orders:
+            yield from self._all(list(zip(order, node.args, strict=True)), env)
+
+    def _all(self, pairs: list[tuple[Term, Ref]], env: Env) -> Iterator[Env]:
+        if not pairs:
+            yield env
+            return
+        (p, ref), *rest = pairs
+        for found in self.match(p, ref, 1.0, env):
+            yield from self._all(rest, found)
+
+    def _reduce(self, p: Reduce, ref: Ref, env: Env) -> Iterator[Env]:
+        found = self.forms.reduction(ref)
+        if found is None or found.name != p.name or len(p.loops) != 1 or env.size not in (None, found.size):
+            return
+        inside = replace(env, size=found.size, loops=env.loops | {p.loops[0]: found.loops})
+        yield from self.match(p.inner, found.inner, 1.0, inside)
+
+    def _product(self, p: Prod, ref: Ref, scale: float, env: Env) -> Iterator[Env]:
+        """Factors that are not parameters first: they bind parameters, which then are opaque."""
+        parts = [(f, e) for f, e in p.factors if not isinstance(f, Var)]
+        variables = [(f, e) for f, e in p.factors if isinstance(f, Var)]
+        for matched, taken in self._factors(parts, ref, env, ()):
+            for bound in self._unbound(variables, ref, matched):
+                if self._adds_up(p, ref, scale, taken, variables, bound):
+                    yield self._numbers(variables, p, ref, scale, bound)
+
+    def _factors(
+        self, parts: Sequence[tuple[Term, float]], ref: Ref, env: Env, taken: tuple[Ref, ...]
+    ) -> Iterator[tuple[Env, tuple[Ref, ...]]]:
+        if not parts:
+            yield env, taken
+            return
+        (p, e), *rest = parts
+        for factor, exponent in self.forms.product(ref, env.opaque()).factors.items():
+            if exponent == e and factor not in taken:
+                for found in self.match(p, factor, 1.0, env):
+                    yield from self._factors(rest, ref, found, (*taken, factor))
+
+    def _unbound(self, variables: Sequence[tuple[Term, float]], ref: Ref, env: Env) -> Iterator[Env]:
+        """Binds the parameters that nothing has bound yet, each to one of the scalars the product was made of.
+
+        In patterns with rows a parameter that is bound still has to say which loops it is read at here.
+        """
+        if not variables:
+            yield env
+            return
+        (v, _), *rest = variables
+        assert isinstance(v, Var)
+        bound = env.vars.get(v.position)
+        if v.position in self.scalars or (bound is not None and not self.rows):
+            yield from self._unbound(rest, ref, env)
+            return
+        product = self.forms.product(ref, env.opaque())
+        for candidate in dict.fromkeys(product.seen):
+            if self.forms.number(candidate) is None:
+                for found in self._bind(v, candidate, env):
+                    yield from self._unbound(rest, ref, found)
+
+    def _adds_up(
+        self, p: Prod, ref: Ref, scale: float, taken: tuple[Ref, ...], variables: Sequence[tuple[Term, float]], env: Env
+    ) -> bool:
+        product = self.forms.product(ref, env.opaque())
+        left = dict(product.factors)
+        for f, e in p.factors:
+            if not isinstance(f, Var):
+                continue
+            bound = env.vars.get(f.position)
+            if bound is None or bound.number is not None:
+                continue
+            at = self._here(f, bound, env)
+            if at is None or left.pop(at, None) != e:
+                return False
+        for factor in taken:
+            if left.pop(factor, None) is None:
+                return False
+        if left or (p.sizes and env.size is None):
+            return False
+        want = p.coefficient * float(env.size or 1) ** p.sizes
+        free = [v for v, _ in variables if isinstance(v, Var) and v.position in self.scalars]
+        return bool(free) or self.near(product.coefficient * scale, want)
+
+    def _here(self, f: Var, bound: Bound, env: Env) -> Ref | None:
+        """The scalar that parameter `f` is at the loops where the pattern reads it."""
+        assert bound.at is not None
+        if not self.rows:
+            return bound.at
+        loops = [at for d in f.index for at in env.loops.get(d, ())]
+        taken = iter(loops)
+        count = sum(1 for at in bound.at.index if at != ZERO)
+        if len(loops) != count:
+            return None
+        return Ref(bound.at.value, tuple(ZERO if at == ZERO else next(taken) for at in bound.at.index))
+
+    def _numbers(self, variables: Sequence[tuple[Term, float]], p: Prod, ref: Ref, scale: float, env: Env) -> Env:
+        """Gives the coefficient to a parameter that is a number."""
+        for v, e in variables:
+            if isinstance(v, Var) and v.position in self.scalars and v.position not in env.vars:
+                want = p.coefficient * float(env.size or 1) ** p.sizes
+                rest = self.forms.product(ref, env.opaque()).coefficient * scale / want
+                env = replace(env, vars=env.vars | {v.position: Bound(None, None, math.copysign(abs(rest) ** (1 / e), rest))})
+        return env
+
+    def _sum(self, p: Add, ref: Ref, env: Env) -> Iterator[Env]:
+        numbers = [t for t in p.terms if isinstance(t, Var) and t.position in self.scalars]
+        parts = [t for t in p.terms if t not in numbers]
+        parts.sort(key=lambda t: isinstance(t, Var))
+        for found in self._terms(parts, ref, env, ()):
+            constant = self.forms.sum(ref, found.opaque()).constant
+            if numbers:
+                assert isinstance(numbers[0], Var)
+                yield from self._bind_number(numbers[0], constant - p.constant, found)
+            elif self.near(constant, p.constant):
+                yield found
+
+    def _terms(self, parts: list[Term], ref: Ref, env: Env, taken: tuple[Ref, ...]) -> Iterator[Env]:
+        total = self.forms.sum(ref, env.opaque())
+        if not parts:
+            if {at for at, _ in total.terms} == set(taken) and len(total.terms) == len(taken):
+                yield env
+            return
+        p, *rest = parts
+        candidates = list(total.terms)
+        if isinstance(p, Var) and p.position not in env.vars:
+            candidates += [(at, 1.0) for at in total.seen[1:] if (at, 1.0) not in candidates]
+        for term, sign in candidates:
+            if term not in taken:
+                for found in self.match(p, term, sign, env):
+                    yield from self._terms(rest, ref, found, (*taken, term))
+
+
+def _unify(pattern: Map, index: Map, loops: dict[int, Map]) -> dict[int, Map] | None:
+    """Extends `loops` so that the pattern's index becomes the program's; its first dimension may stand for several."""
+    at = tuple(i for i in index if i != ZERO)
+    if not pattern:
+        return loops if not at else None
+    split = len(at) - len(pattern) + 1
+    if split < 0:
+        return None
+    parts = [at[:split], *((i,) for i in at[split:])]
+    for d, part in zip(pattern, parts, strict=True):
+        known = loops.get(d)
+        if known is None:
+            if any(set(part) & set(other) for other in loops.values()):
+                return None
+            loops = loops | {d: part}
+        elif known != part:
+            return None
+    return loops

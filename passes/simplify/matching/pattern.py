@@ -1,0 +1,136 @@
+"""Patterns: expressions in normal form, read from functions on tensors.
+
+A pattern is traced with `ROWS` rows of `COLUMNS` elements. The constant COLUMNS stands for the size of the reduction,
+whatever it is where the pattern is found.
+"""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ...ir.rewriting import Map, Reader
+from ..scalars import Ref, Scalars
+from .forms import Forms
+
+ROWS, COLUMNS = 1013, 1000003
+
+
+@dataclass(frozen=True)
+class Var:
+    """Parameter `position`, at the pattern's loops `index`."""
+
+    position: int
+    index: Map
+
+
+@dataclass(frozen=True)
+class Num:
+    value: float
+
+
+@dataclass(frozen=True)
+class Prod:
+    """coefficient * size**sizes * prod(factor ** exponent)."""
+
+    coefficient: float
+    sizes: int
+    factors: tuple[tuple["Term", float], ...]
+
+
+@dataclass(frozen=True)
+class Add:
+    """constant + sum(terms)."""
+
+    constant: float
+    terms: tuple["Term", ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Any other op; `detail` tells apart ops of one name (a comparison's predicate)."""
+
+    name: str
+    detail: int
+    args: tuple["Term", ...]
+
+
+@dataclass(frozen=True)
+class Reduce:
+    name: str
+    inner: "Term"
+    loops: tuple[int, ...]
+
+
+Term = Var | Num | Prod | Add | Call | Reduce
+
+
+def detail_of(op: ir.Operation) -> int:
+    return int(op.attributes["predicate"].value) if "predicate" in op.attributes else -1
+
+
+class Function:
+    """A traced function: its parameters, its result, and a view of the scalars inside."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        self.op, block = op, op.regions[0].blocks[0]
+        self.params: list[ir.Value] = list(block.arguments)
+        self.forms = Forms(Scalars(Reader()), float(COLUMNS))
+        result = block.operations[len(block.operations) - 1].operands[0]
+        self.root = Ref(result, tuple(range(len(result.type.shape))))
+
+    def term(self) -> Term:
+        """The whole function in normal form."""
+        return self._read(self.root, {})
+
+    def position(self, ref: Ref) -> int | None:
+        """Which parameter `ref` reads, if it is one."""
+        return self.params.index(ref.value) if ref.value in self.params else None
+
+    def _read(self, ref: Ref, known: dict[Ref, Term]) -> Term:
+        at = self.forms.strip(ref)
+        if at not in known:
+            known[at] = self._make(at, known)
+        return known[at]
+
+    def _make(self, at: Ref, known: dict[Ref, Term]) -> Term:
+        forms = self.forms
+        if (position := self.position(at)) is not None:
+            return Var(position, at.index)
+        if (number := forms.number(at)) is not None:
+            return Num(number)
+        if (found := forms.reduction(at)) is not None:
+            return Reduce(found.name, self._read(found.inner, known), found.loops)
+        kind = forms.kind(at)
+        if kind == "product":
+            product = forms.product(at)
+            factors = tuple((self._read(f, known), e) for f, e in product.factors.items())
+            return Prod(product.coefficient, product.sizes, factors)
+        if kind == "sum":
+            total = forms.sum(at)
+            return Add(total.constant, tuple(_signed(self._read(t, known), sign) for t, sign in total.terms))
+        node = forms.look(at)[1]
+        if node is None:
+            raise ValueError(f"{at.value} is neither an argument, a constant, a sum over rows nor made of scalar ops")
+        return Call(node.name, detail_of(node.op), tuple(self._read(a, known) for a in node.args))
+
+
+def _signed(term: Term, sign: float) -> Term:
+    if sign == 1:
+        return term
+    if isinstance(term, Prod):
+        return Prod(-term.coefficient, term.sizes, term.factors)
+    return Prod(-1.0, 0, ((term, 1.0),))
+
+
+def walk(term: Term) -> list[Term]:
+    """`term` and all below it."""
+    below: tuple[Term, ...] = ()
+    if isinstance(term, Prod):
+        below = tuple(f for f, _ in term.factors)
+    elif isinstance(term, Add):
+        below = term.terms
+    elif isinstance(term, Call):
+        below = term.args
+    elif isinstance(term, Reduce):
+        below = (term.inner,)
+    return [term] + [t for child in below for t in walk(child)]

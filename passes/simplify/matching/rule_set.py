@@ -1,0 +1,239 @@
+"""Rules read from text, and where to try them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ...ir.rewriting import Reader, producer
+from ..scalars import Ref, Scalars
+from ..scope import Scope
+from .emit import CannotPlace, Emitter
+from .forms import Forms
+from .match import Env, Matcher
+from .pattern import Add, Call, Function, Prod, Reduce, Term, walk
+
+_MARK = "graph.pattern"
+_RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
+_ROOTS = ("math.rsqrt", "math.sqrt", "math.powf")
+_THROUGH = {
+    "tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose", "linalg.broadcast", "arith.extf", "arith.truncf",
+}  # fmt: skip
+_TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A rule in normal form. `anchors` are ops of which a match holds at least one; `scalars` may match numbers."""
+
+    name: str
+    term: Term
+    replacement: Function | None
+    scalars: frozenset[int]
+    anchors: frozenset[str]
+    reach: int  # ops between an anchor and the root at most
+    rows: bool
+
+    @staticmethod
+    def of(pattern: ir.Operation, replacement: ir.Operation | None) -> "Loaded":
+        term = Function(pattern).term()
+        scalars = frozenset(pattern.attributes["scalars"])
+        name = pattern.attributes["rule"].value
+        anchors = _anchors(term)
+        rows = any(isinstance(t, Reduce) for t in walk(term))
+        return Loaded(name, term, Function(replacement) if replacement else None, scalars, anchors, _reach(term, anchors), rows)
+
+    def root_is(self, kind: str) -> bool:
+        wanted = {Prod: "product", Add: "sum"}.get(type(self.term)) or (self.term.name if isinstance(self.term, Call) else "")
+        return kind == wanted
+
+
+def _anchors(term: Term) -> frozenset[str]:
+    """The rarest ops that every match of the pattern has one of."""
+    terms = walk(term)
+    names = {t.name for t in terms if isinstance(t, Call)}
+    for rare in _RARE:
+        if rare in names:
+            return frozenset([rare])
+    if any(isinstance(t, Prod) and any(e != int(e) for _, e in t.factors) for t in terms):
+        return frozenset(_ROOTS)
+    if names:
+        return frozenset([min(names)])
+    if any(isinstance(t, Reduce) for t in terms):
+        return frozenset(["arith.divf", "arith.mulf", "arith.addf"])
+    return frozenset(["arith.mulf", "arith.divf"]) if isinstance(term, Prod) else frozenset(["arith.addf", "arith.subf"])
+
+
+def _reach(term: Term, anchors: frozenset[str]) -> int:
+    """How many binary ops may lie between an anchor and the top of `term`; -1 when there is no anchor in it."""
+    if isinstance(term, Call):
+        own = 0 if term.name in anchors else -1
+        below = max((_reach(a, anchors) for a in term.args), default=-1)
+        return max(own, below + 1 if below >= 0 else -1)
+    if isinstance(term, Reduce):
+        below = _reach(term.inner, anchors)
+        return below + 1 if below >= 0 else -1
+    if not isinstance(term, Prod | Add):
+        return -1
+    parts = [f for f, _ in term.factors] if isinstance(term, Prod) else list(term.terms)
+    below = max((_reach(part, anchors) for part in parts), default=-1)
+    if isinstance(term, Prod):
+        root = any(e != int(e) for _, e in term.factors) and bool(anchors & set(_ROOTS))
+        own = root or bool(anchors & {"arith.mulf", "arith.divf"})
+    else:
+        own = "arith.addf" in anchors
+    below = max(below, 0 if own else -1)
+    return below + len(parts) + 1 if below >= 0 else -1
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """Rules in the order they are tried. `module` keeps their ops alive."""
+
+    module: ir.Module
+    rules: tuple[Loaded, ...]
+
+    @staticmethod
+    def parse(text: str) -> "RuleSet":
+        module = ir.Module.parse(text)
+        functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations}
+        patterns = [name for name in functions if name.startswith("pattern_")]
+        pairs = [(functions[name], functions.get(name.replace("pattern", "replacement"))) for name in patterns]
+        return RuleSet(module, tuple(Loaded.of(pattern, replacement) for pattern, replacement in pairs))
+
+    def only(self, names: set[str]) -> "RuleSet":
+        return RuleSet(self.module, tuple(rule for rule in self.rules if rule.name in names))
+
+    def apply(self, block: ir.Block) -> None:
+        wanted = frozenset(name for rule in self.rules for name in rule.anchors)
+        anchors = [(hash(op), op) for op in _scalar_ops(block) if op.name in wanted]
+        forms = Forms(Scalars(Reader()))
+        for rule in self.rules:
+            gone: set[int] = set()  # by hash: an op that was erased must not be touched, not even compared
+            for key, anchor in anchors:
+                if key not in gone and anchor.name in rule.anchors:
+                    replaced = _try(rule, anchor, forms)
+                    if replaced:
+                        gone |= {key} | replaced
+                        forms = Forms(forms.scalars)  # what it remembers may be gone
+            anchors = [(key, anchor) for key, anchor in anchors if key not in gone]
+
+
+def _scalar_ops(block: ir.Block) -> list[ir.Operation]:
+    generics = (view.operation for view in block.operations if view.operation.name == "linalg.generic")
+    return [inner.operation for op in generics for inner in op.regions[0].blocks[0].operations]
+
+
+def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
+    """Applies a rule to the first op downstream of `anchor` that matches; hashes of the body ops that are used up then."""
+    for root in list(_downstream(anchor, rule.reach)):
+        op = root.block.owner.operation
+        generic = forms.scalars.reader.generic(op)
+        ref = Ref(root.results[0], generic.loops)
+        if not generic.parallel or _MARK in op.attributes or not rule.root_is(forms.kind(ref)):
+            continue
+        tolerance = _TOLERANCE.get(str(root.results[0].type), 5e-5)
+        env = Matcher(forms, rule.term, rule.scalars, rule.rows, tolerance).find(ref)
+        if env is None:
+            continue
+        matched = _matched(forms, ref, env)
+        if not _escapes(matched, root):
+            return {hash(anchor)} | _replace(rule, Scope(forms.scalars, generic, frozenset(), set()), env, root, matched)
+    return set()
+
+
+def _replace(rule: Loaded, s: Scope, env: Env, root: ir.Operation, matched: list[ir.Operation]) -> set[int]:
+    loc = ir.Location.fused(list(dict.fromkeys(op.location for op in reversed(matched))))
+    gone = {hash(view.operation) for view in s.generic.block.operations}
+    if rule.replacement is None:
+        s.generic.op.attributes[_MARK] = ir.StringAttr.get(rule.name)
+        return set()
+    try:
+        value = Emitter(s, rule.replacement, env, root, rule.name, loc).run()
+    except CannotPlace:
+        s.close()
+        return gone
+    root.results[0].replace_all_uses_with(value)
+    s.close(loc).attributes[_MARK] = ir.StringAttr.get(rule.name)
+    return gone
+
+
+def _downstream(op: ir.Operation, reach: int) -> Iterator[ir.Operation]:
+    """Scalar ops that use the result of `op`, nearest first, through generics and views, `reach` ops far."""
+    now, seen = [op.results[0]], {op}
+    yield op
+    for _ in range(reach):
+        further = []
+        for value in now:
+            for user in _users(value):
+                if user not in seen:
+                    seen.add(user)
+                    further.append(user.results[0])
+                    yield user
+        now = further
+
+
+def _users(value: ir.Value) -> Iterator[ir.Operation]:
+    """Scalar ops that use a value; generics are entered and left, views and casts passed."""
+    for use in value.uses:
+        user = use.owner.operation
+        if user.name == "linalg.generic":
+            yield from _users(user.regions[0].blocks[0].arguments[use.operand_number])
+        elif user.name == "linalg.yield":
+            yield from _users(user.block.owner.operation.results[use.operand_number])
+        elif user.name in _THROUGH:
+            yield from _users(user.results[0])
+        elif len(user.results) == 1 and user.name.startswith(("arith.", "math.")):
+            yield user
+
+
+def _matched(forms: Forms, root: Ref, env: Env) -> list[ir.Operation]:
+    """The ops between the root and what the parameters are bound to, root first."""
+    stops = env.opaque()
+    found: dict[ir.Operation, None] = {}
+    waiting = [root]
+    while waiting:
+        at = forms.scalars.resolve(waiting.pop(0))
+        node = forms.scalars.node(at)
+        if at.value in stops:
+            continue
+        if node is not None:
+            found[node.op] = None
+            waiting += node.args
+        elif (reduction := forms.reduction(at)) is not None:
+            combine = producer(forms.scalars.reader.generic(reduction.op).yielded[at.value.result_number])
+            assert combine is not None
+            found[combine] = None
+            waiting.append(reduction.inner)
+    return list(found)
+
+
+def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:
+    """Does anything costly inside the match have uses outside of it?"""
+    inside = set(matched)
+    for op in matched:
+        costly = op.name.startswith("math.") or op.name == "arith.divf" or _reduces(op)
+        if costly and op != root and not _stays(op.results[0], inside):
+            return True
+    return False
+
+
+def _stays(value: ir.Value, inside: set[ir.Operation]) -> bool:
+    for use in value.uses:
+        user = use.owner.operation
+        if user.name == "linalg.generic":
+            if not _stays(user.regions[0].blocks[0].arguments[use.operand_number], inside):
+                return False
+        elif user.name == "linalg.yield":
+            if not _stays(user.block.owner.operation.results[use.operand_number], inside):
+                return False
+        elif user.name in _THROUGH:
+            if not _stays(user.results[0], inside):
+                return False
+        elif user not in inside:
+            return False
+    return True
+
+
+def _reduces(op: ir.Operation) -> bool:
+    return any("parallel" not in str(kind) for kind in op.block.owner.operation.attributes["iterator_types"])

@@ -1,0 +1,193 @@
+"""lamina-merge-views: reshapes and transposes in a row that merge dimensions only to split them again."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import tensor
+
+from ..infra.base import Pass
+from ..ir.generics import empty
+from ..ir.reading import producer, shape_of
+from ..ir.rewriting import tensor_blocks
+from ..ir.views import groups
+
+_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose")
+
+
+@dataclass(frozen=True)
+class MergeViews(Pass):
+    """Replaces reshapes and transposes in a row by one split, one transpose and one merge, where these merge fewer dimensions.
+
+    Heads of attention are often merged with the batch, transposed and split again, as nn.MultiheadAttention does. No strides
+    express the merged tensor, so that it would be copied:
+
+        %m = tensor.collapse_shape %x [[0, 1], [2], [3]] : tensor<32x12x197x64xf32> into tensor<384x197x64xf32>
+        %t = linalg.transpose ins(%m) outs(%e) permutation = [1, 0, 2]
+        %r = tensor.expand_shape %t [[0], [1, 2], [3]] output_shape [197, 32, 12, 64]
+     -> %r = linalg.transpose ins(%x) outs(%f) permutation = [2, 0, 1, 3]
+
+    Each dimension is followed as the factors that reshapes split it into. Chains whose reshapes cut through factors stay.
+    """
+
+    name: ClassVar[str] = "lamina-merge-views"
+
+    def run(self, module: ir.Module) -> None:
+        for block in list(tensor_blocks(module)):
+            ops = [o.operation for o in block.operations]
+            for op in ops:
+                if op.name in _VIEWS and any(use.owner.operation.name not in _VIEWS for use in op.results[0].uses):
+                    _merge(op)
+            for op in reversed(ops):
+                if op.name in _VIEWS and not list(op.results[0].uses):
+                    op.erase()
+
+
+class _Uneven(Exception):
+    """A reshape splits a dimension where none of its factors ends."""
+
+
+class _Factors:
+    """The factors of the dimensions of a tensor, by number, and where they went."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.sizes = list(shape)
+        self.base = [[i] if n > 1 else [] for i, n in enumerate(shape)]
+        self.dims = [list(d) for d in self.base]
+        self.merges = 0
+
+    def apply(self, op: ir.Operation) -> None:
+        """Follows one op. Raises _Uneven."""
+        if op.name == "linalg.transpose":
+            self.dims = [self.dims[i] for i in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
+        elif op.name == "tensor.collapse_shape":
+            merged = [[f for d in group for f in self.dims[d]] for group in groups(op)]
+            self.merges += sum(max(sum(bool(self.dims[d]) for d in group) - 1, 0) for group in groups(op))
+            self.dims = merged
+        else:
+            shape = shape_of(op.results[0])
+            self.dims = [part for d, group in enumerate(groups(op)) for part in self._split(d, [shape[i] for i in group])]
+
+    def _split(self, d: int, sizes: Sequence[int]) -> list[list[int]]:
+        waiting, parts = list(self.dims[d]), []
+        for n in sizes:
+            part: list[int] = []
+            while n > 1:
+                factor = waiting.pop(0)
+                if n % self.sizes[factor]:
+                    if self.sizes[factor] % n:
+                        raise _Uneven
+                    waiting.insert(0, self._cut(factor, n))
+                part.append(factor)
+                n //= self.sizes[factor]
+            parts.append(part)
+        return parts
+
+    def _cut(self, factor: int, n: int) -> int:
+        """Makes a factor its first `n` and another of what is left of it, which is returned."""
+        new = len(self.sizes)
+        self.sizes.append(self.sizes[factor] // n)
+        self.sizes[factor] = n
+        for dims in (self.base, self.dims):
+            for part in dims:
+                if factor in part:
+                    part.insert(part.index(factor) + 1, new)
+        return new
+
+    def join(self) -> None:
+        """Makes factors one that stayed side by side."""
+        behind = {a: b for part in self.base for a, b in itertools.pairwise(part)}
+        for part in self.dims:
+            for a, b in reversed(list(itertools.pairwise(part))):
+                if behind.get(a) == b:
+                    self.sizes[a] *= self.sizes[b]
+                    part.remove(b)
+                    next(p for p in self.base if b in p).remove(b)
+                    if b in behind:
+                        behind[a] = behind.pop(b)
+                    else:
+                        del behind[a]
+
+
+def _merge(op: ir.Operation) -> None:
+    chain = [op]
+    while (before := producer(chain[-1].operands[0])) is not None and before.name in _VIEWS:
+        chain.append(before)
+    source = chain[-1].operands[0]
+    if not all(n > 0 for n in shape_of(source)):
+        return
+    factors = _Factors(shape_of(source))
+    try:
+        for each in reversed(chain):
+            factors.apply(each)
+    except _Uneven:
+        return
+    factors.join()
+    if sum(max(len(part) - 1, 0) for part in factors.dims) >= factors.merges:
+        return
+    with op.location, ir.InsertionPoint(op):
+        op.results[0].replace_all_uses_with(_emit(source, factors, shape_of(op.results[0])))
+
+
+def _emit(source: ir.Value, factors: _Factors, shape: Sequence[int]) -> ir.Value:
+    """Splits the source into its factors, transposes these, and merges them."""
+    before = [f for part in factors.base for f in part]
+    after = [f for part in factors.dims for f in part]
+    split = _expanded(_without_ones(source), [factors.sizes[f] for f in before])
+    if before != after:
+        type_ = ir.RankedTensorType.get([factors.sizes[f] for f in after], ir.RankedTensorType(source.type).element_type)
+        order = ir.DenseI64ArrayAttr.get([before.index(f) for f in after])
+        split = _transposed(split, type_, order)
+    merged = [math.prod(factors.sizes[f] for f in part) for part in factors.dims if part]
+    return _expanded(_collapsed(split, merged), shape)
+
+
+def _transposed(v: ir.Value, type_: ir.RankedTensorType, order: ir.Attribute) -> ir.Value:
+    op = ir.Operation.create(
+        "linalg.transpose", results=[type_], operands=[v, empty(type_)], attributes={"permutation": order}, regions=1
+    )
+    element = type_.element_type
+    block = op.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
+    return op.results[0]
+
+
+def _without_ones(v: ir.Value) -> ir.Value:
+    return _collapsed(v, [n for n in shape_of(v) if n > 1])
+
+
+def _collapsed(v: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """`v` with neighbouring dimensions merged to `shape`."""
+    if tuple(shape) == shape_of(v):
+        return v
+    type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(v.type).element_type)
+    result: ir.Value = tensor.collapse_shape(type_, v, _reassociation(shape_of(v), shape))
+    return result
+
+
+def _expanded(v: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """`v` with dimensions split to `shape`, which may have ones in it."""
+    if tuple(shape) == shape_of(v):
+        return v
+    type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(v.type).element_type)
+    result: ir.Value = tensor.expand_shape(type_, v, _reassociation(shape, shape_of(v)), [], list(shape))
+    return result
+
+
+def _reassociation(fine: Sequence[int], coarse: Sequence[int]) -> list[list[int]]:
+    """The dimensions of `fine` that each of `coarse`, which has no ones, is made of. Ones go with what is before them."""
+    found: list[list[int]] = []
+    at = 0
+    for n in coarse:
+        group: list[int] = []
+        while math.prod(fine[d] for d in group) < n:
+            group.append(at)
+            at += 1
+        found.append(group)
+    if found:
+        found[-1] += range(at, len(fine))
+    return found

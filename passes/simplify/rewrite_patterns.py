@@ -1,0 +1,70 @@
+"""Patterns of scalar ops are replaced by better ones."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+
+from ..infra.base import Pass
+from ..ir.rewriting import tensor_blocks
+from .matching.rule_set import RuleSet
+
+_LIBRARY = Path(__file__).with_name("patterns")
+FAMILIES = ("gelu", "norms", "silu")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern and its replacement, two Python functions of torch ops with the same parameters.
+
+    Parameters are f32 tensors of two dimensions, rows and columns; one annotated `float` also matches numbers. Where
+    nothing is reduced, the tensors may have any rank and broadcast; sums over the last dimension match sums over the last
+    dimension, with any number of dimensions before it. Without a replacement a rule only names what it finds.
+    """
+
+    pattern: Callable[..., Any]
+    replacement: Callable[..., Any] | None
+    name: str
+
+
+@dataclass(frozen=True)
+class RewritePatterns(Pass):
+    """Patterns of scalar ops are replaced by better ones: GELU in both forms, SiLU, RMSNorm, and rules of your own.
+
+    The pieces of x * 0.5 * (1 + erf(x / sqrt(2))), each a generic as torch-mlir leaves it, become
+
+        %0 = linalg.generic {..., graph.pattern = "gelu_erf"} ins(%x) { ... math.erf ... } loc(fused[...])
+
+    A match looks through generics, casts between floats, transposes and broadcasts; the order of factors and terms does
+    not matter, nor whether a constant divides or multiplies, nor pow(x, 3) against x*x*x; constants may differ by 5e-5
+    (0.8% where the program computes in bf16). A result used outside the pattern keeps it from matching when it is costly
+    to compute twice. The new generic carries `graph.pattern`, the rule's name, and the locations of what it replaces.
+
+    rules  names of the library's rules to use, all by default
+    extra  rules of your own (from Python), tried first
+    """
+
+    name: ClassVar[str] = "lamina-rewrite-patterns"
+    rules: tuple[str, ...] = ()
+    extra: tuple[Rule, ...] = ()
+
+    def run(self, module: ir.Module) -> None:
+        with module.context, ir.Location.unknown():
+            sets = []
+            if self.extra:
+                from .patterns.trace import traced
+
+                sets.append(RuleSet.parse(traced(self.extra)))
+            sets += [RuleSet.parse((_LIBRARY / f"{family}.mlir").read_text()) for family in FAMILIES]
+            known = {rule.name for rules in sets for rule in rules.rules}
+            for name in self.rules:
+                if name not in known:
+                    raise CompileError(f"no rule {name!r} among the patterns", remedy=f"one of {', '.join(sorted(known))}")
+            wanted = set(self.rules) or known
+            for block in list(tensor_blocks(module)):
+                for rules in sets:
+                    rules.only(wanted).apply(block)

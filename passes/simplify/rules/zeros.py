@@ -1,0 +1,108 @@
+"""When is the sign of a zero of no consequence?"""
+
+import math
+
+from torch_mlir import ir
+
+from ...ir.rewriting import producer
+from ..scalars import Ref
+from ..scope import Scope
+
+_POSITIVE = {"math.exp", "math.exp2", "math.absf", "math.erfc", "math.cosh", "arith.uitofp"}
+_KEEP_SIGN = {"math.sqrt", "math.rsqrt", "arith.extf", "math.log1p", "math.tanh", "math.erf", "math.expm1"}
+_ODD = _KEEP_SIGN | {"arith.negf", "arith.truncf", "math.sin", "math.tan", "math.floor", "math.ceil", "math.trunc"}
+_EVEN = {"math.exp", "math.exp2", "math.absf", "math.cosh", "math.cos", "math.erfc", "arith.cmpf", "math.log", "arith.fptosi"}
+
+
+def never_negative_zero(s: Scope, ref: Ref, depth: int = 5) -> bool:
+    """Is `ref` known not to be -0.0?"""
+    number = s.number(ref)
+    if number is not None:
+        return number != 0 or math.copysign(1.0, number) > 0
+    node = s.node(ref)
+    if node is None or depth == 0:
+        return False
+    if sign_clear(s, ref, depth):
+        return True
+    name, args = node.name, node.args
+    if name == "arith.sitofp":
+        return True
+    if name == "arith.addf":  # only -0.0 + -0.0 is -0.0
+        return any(never_negative_zero(s, a, depth - 1) for a in args)
+    if name == "arith.subf":  # only -0.0 - 0.0 is
+        return never_negative_zero(s, args[0], depth - 1)
+    if name == "arith.select":
+        return all(never_negative_zero(s, a, depth - 1) for a in args[1:])
+    if name in ("arith.maximumf", "arith.minimumf"):
+        return all(never_negative_zero(s, a, depth - 1) for a in args)
+    return False
+
+
+def sign_clear(s: Scope, ref: Ref, depth: int = 5) -> bool:
+    """Is the sign bit of `ref` known to be clear (or `ref` NaN)?"""
+    number = s.number(ref)
+    if number is not None:
+        return math.copysign(1.0, number) > 0
+    node = s.node(ref)
+    if node is None or depth == 0:
+        return False
+    name, args = node.name, node.args
+    if name in _POSITIVE:
+        return True
+    if name == "arith.mulf" and s.same(*args):
+        return True
+    if name in ("arith.mulf", "arith.divf", "arith.addf", "arith.minimumf") or name in _KEEP_SIGN or name == "arith.truncf":
+        return all(sign_clear(s, a, depth - 1) for a in args)
+    if name == "arith.maximumf":
+        return any(sign_clear(s, a, depth - 1) for a in args)
+    return name == "arith.select" and all(sign_clear(s, a, depth - 1) for a in args[1:])
+
+
+def sign_of_zero_ignored(s: Scope, value: ir.Value, depth: int = 6) -> bool:
+    """Does every use of `value`, a scalar of a body, give the same for 0.0 and -0.0 (as far as results are seen)?"""
+    return depth > 0 and all(_ignores(s, value, use.owner.operation, use.operand_number, depth) for use in value.uses)
+
+
+def _ignores(s: Scope, value: ir.Value, user: ir.Operation, position: int, depth: int) -> bool:
+    name = user.name
+    if name in _EVEN:
+        return True
+    if name == "linalg.yield":
+        return _tensor_ignores(s, user.block.owner.operation, position, depth - 1)
+    if len(user.results) != 1:
+        return False
+    operands = list(user.operands)
+    if name == "arith.mulf" and operands[0] == operands[1]:
+        return True
+    if name in _ODD or name == "arith.mulf" or (name == "arith.select" and position > 0):
+        return sign_of_zero_ignored(s, user.results[0], depth - 1)
+    if name in ("arith.addf", "arith.maximumf", "arith.minimumf") or (name == "arith.subf" and position == 1):
+        number = _constant(operands[1 - position])
+        if number is None:
+            return False
+        if number != 0:
+            return name in ("arith.addf", "arith.subf") or sign_of_zero_ignored(s, user.results[0], depth - 1)
+        negative = math.copysign(1.0, number) < 0
+        return negative if name == "arith.minimumf" else not negative
+    return name == "arith.subf" and _constant(operands[1]) not in (None, 0)
+
+
+def _constant(value: ir.Value) -> float | None:
+    maker = producer(value)
+    if maker is None or maker.name != "arith.constant" or not isinstance(value.type, ir.FloatType):
+        return None
+    return float(maker.attributes["value"].value)
+
+
+def _tensor_ignores(s: Scope, op: ir.Operation, result: int, depth: int) -> bool:
+    """The same for result `result` of a generic: all its uses have to be inputs of generics."""
+    if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
+        return False
+    for use in op.results[result].uses:
+        user = use.owner.operation
+        if user.name != "linalg.generic" or depth <= 0:
+            return False
+        arg = user.regions[0].blocks[0].arguments[use.operand_number]
+        if not sign_of_zero_ignored(s, arg, depth):
+            return False
+    return True

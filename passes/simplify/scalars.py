@@ -1,0 +1,150 @@
+"""Scalars seen through generics: which expression makes an element, whatever tensors it passes on its way."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ..ir.rewriting import ZERO, Generic, Map, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One scalar inside the loops of a root generic.
+
+    value  a scalar of some generic's body (`index[i]` is the root loop, or ZERO, that its loop i runs at), a tensor
+           (`index[j]` is its position along dimension j) or a scalar from outside of all bodies (`index` is ())
+    """
+
+    value: ir.Value
+    index: Map
+
+
+@dataclass(frozen=True)
+class Node:
+    """The op that makes a scalar, and its operands in the same root loops."""
+
+    op: ir.Operation
+    name: str
+    args: tuple[Ref, ...]
+
+
+class Scalars:
+    """Follows scalars from a body through block arguments, views and parallel generics to the op that makes them."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.intervals: dict[ir.Value, tuple[int, int] | None] = {}  # of constant tensors of integers, as rules have found them
+        self.twins: dict[ir.Value, ir.Value] = {}  # constant tensors with elements of fewer bits
+
+    def step(self, ref: Ref) -> Ref | None:
+        """One hop towards the op that computes `ref`; None at an op of a body, a constant, an input or a reduction."""
+        value, owner = ref.value, ref.value.owner
+        if isinstance(owner, ir.Block):
+            op = owner.owner.operation
+            return self._operand(self.reader.generic(op), value.arg_number, ref) if op.name == "linalg.generic" else None
+        hop = _HOPS.get(owner.operation.name)
+        return None if hop is None else hop(self, owner.operation, ref)
+
+    def resolve(self, ref: Ref) -> Ref:
+        while (further := self.step(ref)) is not None:
+            ref = further
+        return ref
+
+    def node(self, ref: Ref) -> Node | None:
+        """The op of a body that computes `ref`, seen through everything; None for constants, inputs and reductions."""
+        ref = self.resolve(ref)
+        op = ref.value.owner
+        if isinstance(op, ir.Block):
+            return None
+        op = op.operation
+        if op.name == "linalg.index" or (op.name.startswith(("arith.", "math.")) and op.name != "arith.constant"):
+            return Node(op, op.name, tuple(Ref(v, ref.index) for v in op.operands))
+        return None
+
+    def number(self, ref: Ref) -> float | int | None:
+        """The value of `ref` when it is a constant: a scalar, a splat or a fill."""
+        return _number(self.resolve(ref).value)
+
+    def same(self, a: Ref, b: Ref) -> bool:
+        return a == b or self.resolve(a) == self.resolve(b)
+
+    def _operand(self, generic: Generic, position: int, ref: Ref) -> Ref | None:
+        n_in = len(generic.ins)
+        if position >= len(generic.args):
+            tensor, map_, _ = generic.added[position - len(generic.args)]
+        else:
+            if position >= n_in and not generic.parallel:
+                return None  # the accumulator
+            tensor, found = (generic.ins + generic.outs)[position], generic.maps[position]
+            if found is None:
+                return None
+            map_ = found
+        return Ref(tensor, tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
+
+
+def _number(value: ir.Value) -> float | int | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+        return None
+    attribute = owner.operation.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if not attribute.is_splat:
+            return None
+        attribute = attribute.get_splat_value()
+    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
+        found: float | int = attribute.value
+        return found
+    return None
+
+
+def _through_generic(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None:
+    generic = scalars.reader.generic(op)
+    if not generic.parallel:
+        return None
+    number = ref.value.result_number
+    map_ = generic.maps[len(generic.ins) + number]
+    loops: list[int | None] = [None] * len(generic.reduction)
+    for d, at in zip(map_ or (), ref.index, strict=False):
+        if d != ZERO:
+            loops[d] = at
+    if map_ is None or None in loops:
+        return None
+    return Ref(generic.yielded[number], tuple(at for at in loops if at is not None))
+
+
+def _through_transpose(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref:
+    index = [ZERO] * len(ref.index)
+    for at, d in zip(ref.index, op.attributes["permutation"], strict=True):
+        index[d] = at
+    return Ref(op.operands[0], tuple(index))
+
+
+def _through_broadcast(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref:
+    added = set(op.attributes["dimensions"])
+    return Ref(op.operands[0], tuple(at for d, at in enumerate(ref.index) if d not in added))
+
+
+def _through_reshape(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None:
+    """expand_shape and collapse_shape that only add or drop dimensions of extent 1."""
+    source, to = op.operands[0].type.shape, op.results[0].type.shape
+    if [n for n in source if n != 1] != [n for n in to if n != 1]:
+        return None
+    index, kept = [], [at for at, n in zip(ref.index, to, strict=True) if n != 1]
+    for n in source:
+        index.append(ZERO if n == 1 else kept.pop(0))
+    return Ref(op.operands[0], tuple(index))
+
+
+def _through_fill(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref:
+    return Ref(op.operands[0], ())
+
+
+def _at_constant(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None:
+    return Ref(ref.value, ()) if ref.index and not isinstance(ref.value.type, ir.RankedTensorType) else None
+
+
+_HOPS = {
+    "linalg.generic": _through_generic, "linalg.transpose": _through_transpose, "linalg.broadcast": _through_broadcast,
+    "tensor.expand_shape": _through_reshape, "tensor.collapse_shape": _through_reshape, "linalg.fill": _through_fill,
+    "arith.constant": _at_constant,
+}  # fmt: skip

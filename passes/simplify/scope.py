@@ -1,0 +1,151 @@
+"""Where a rewrite rule works: the body of one generic, with a view through its operands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from ..ir.rewriting import ZERO, Generic, Map, constant, covers, erase_dead, rebuild
+from .scalars import Node, Ref, Scalars
+
+_CHEAP = ("arith.", "linalg.index", "math.absf", "math.copysign")
+_DEAR = ("arith.div", "arith.rem", "arith.floordiv", "arith.ceildiv")
+
+
+@dataclass
+class Scope:
+    """The body of `generic`, being rewritten. Rules read `Ref`s and return values of this body."""
+
+    scalars: Scalars
+    generic: Generic
+    fast_math: frozenset[str]
+    present: set[str]  # names of ops that the module's bodies hold: what is not there need not be looked for
+    loops: Map = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loops = self.generic.loops
+        self.context = self.generic.op.context
+
+    def args(self, op: ir.Operation) -> list[Ref]:
+        return [Ref(v, self.loops) for v in op.operands]
+
+    def node(self, ref: Ref, *names: str) -> Node | None:
+        """The op that makes `ref`, if it is one of `names` (default: any)."""
+        if names and self.present.isdisjoint(names):
+            return None
+        found = self.scalars.node(ref)
+        return found if found is not None and (not names or found.name in names) else None
+
+    def number(self, ref: Ref) -> float | int | None:
+        """The value of a constant. Constants have come into the bodies before any rule runs (simplify._forward)."""
+        return None if isinstance(ref.value.owner, ir.Block) else self.scalars.number(ref)
+
+    def same(self, a: Ref, b: Ref) -> bool:
+        return self.scalars.same(a, b)
+
+    def use(self, ref: Ref, at: ir.Operation, budget: int = 3) -> ir.Value | None:
+        """`ref` as a value in front of `at`: as it is, read from a tensor, or computed again when that is cheap.
+
+        None when it would take more than `budget` cheap ops.
+        """
+        owner = ref.value.owner
+        if isinstance(owner, ir.Block):
+            if owner == self.generic.block:
+                return ref.value if ref.index == self.loops else self.read(self.scalars.step(ref))
+            return self.read(self.scalars.step(ref) if owner.owner.operation.name == "linalg.generic" else ref)
+        op = owner.operation
+        if op.block == self.generic.block and ref.index == self.loops:
+            return ref.value
+        if (number := self.number(ref)) is not None and not isinstance(ref.value.type, ir.RankedTensorType):
+            return self.constant(number, ref.value.type, at)
+        if isinstance(ref.value.type, ir.RankedTensorType):
+            return self.read(ref)
+        if op.parent.name != "linalg.generic":
+            return ref.value  # a scalar of the function
+        held = self.yielded(ref)
+        return self.read(held) if held is not None else self._again(op, ref.index, at, budget)
+
+    def yielded(self, ref: Ref) -> Ref | None:
+        """The tensor that holds `ref`, a value of a parallel generic's body, when the generic yields it."""
+        for use in ref.value.uses:
+            user = use.owner.operation
+            if user.name == "linalg.yield":
+                op = user.block.owner.operation
+                if op.name != "linalg.generic" or op == self.generic.op:
+                    continue
+                generic = self.scalars.reader.generic(op)
+                map_ = generic.maps[len(generic.ins) + use.operand_number]
+                if generic.parallel and map_ is not None:
+                    return Ref(op.results[use.operand_number], tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
+        return None
+
+    def _again(self, op: ir.Operation, index: Map, at: ir.Operation, budget: int) -> ir.Value | None:
+        if budget == 0 or not op.name.startswith(_CHEAP) or op.name.startswith(_DEAR):
+            return None
+        if op.name == "linalg.index":
+            loop = index[op.attributes["dim"].value]
+            return self.constant(0, op.results[0].type, at) if loop < 0 else self.position(loop, at)
+        values = [self.use(Ref(v, index), at, budget - 1) for v in op.operands]
+        if any(v is None for v in values):
+            return None
+        new = op.clone(ip=ir.InsertionPoint(at)).operation
+        for i, value in enumerate(values):
+            new.operands[i] = value
+        return new.results[0]
+
+    def position(self, loop: int, at: ir.Operation) -> ir.Value:
+        index = ir.IndexType.get(self.context)
+        dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, self.context), loop)
+        return self.build("linalg.index", index, [], at, dim=dim)
+
+    def read(self, ref: Ref | None) -> ir.Value | None:
+        """The block argument that reads a tensor at these loops: one that is there, or a new input."""
+        if ref is None:
+            return None
+        generic = self.generic
+        for tensor, map_, arg in zip(generic.ins, generic.maps, generic.args, strict=False):
+            if tensor == ref.value and map_ == ref.index:
+                return arg
+        for tensor, map_, arg in generic.added:
+            if tensor == ref.value and map_ == ref.index:
+                return arg
+        arg = generic.block.add_argument(ref.value.type.element_type, generic.op.location)
+        generic.added.append((ref.value, ref.index, arg))
+        return arg
+
+    def constant(self, number: float | int, type_: ir.Type, at: ir.Operation) -> ir.Value:
+        """A scalar constant in front of the generic, where canonical bodies keep them."""
+        if isinstance(type_, ir.FloatType):
+            attribute: ir.Attribute = ir.FloatAttr.get(type_, float(number))
+        else:
+            attribute = ir.IntegerAttr.get(type_, int(number))
+        return constant(attribute, ir.InsertionPoint(self.generic.op), at.location)
+
+    def build(
+        self, name: str, type_: ir.Type, operands: Sequence[ir.Value | None], at: ir.Operation, **attributes: ir.Attribute
+    ) -> ir.Value | None:
+        """An op in front of `at`, at its source location; None when an operand is None."""
+        if any(v is None for v in operands):
+            return None
+        self.present.add(name)
+        ip = ir.InsertionPoint(at)
+        return ir.Operation.create(name, [type_], list(operands), attributes, loc=at.location, ip=ip).results[0]
+
+    def close(self, loc: ir.Location | None = None) -> ir.Operation:
+        """Erases what became dead in the body, and rebuilds the generic when its inputs changed (or with a new location)."""
+        generic = self.generic
+        erase_dead(generic.block)
+        n_in = len(generic.ins)
+        used = [i for i in range(n_in) if next(iter(generic.args[i].uses), None) is not None]
+        added = [entry for entry in generic.added if next(iter(entry[2].uses), None) is not None]
+        rest = generic.maps[n_in:] + [map_ for _, map_, _ in added]
+        if not covers([generic.maps[i] for i in used] + rest, len(self.loops)):
+            used = list(range(n_in))
+        for _, _, arg in reversed(generic.added):
+            if next(iter(arg.uses), None) is None:
+                generic.block.erase_argument(arg.arg_number)
+        generic.added = []
+        if len(used) < n_in or added or loc is not None:
+            return rebuild(self.scalars.reader, generic, used, added, loc=loc)
+        self.scalars.reader.forget(generic.op)
+        return generic.op

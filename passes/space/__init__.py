@@ -1,0 +1,6 @@
+"""Iteration spaces: the loops of one kernel, what they read and write, and how they are scheduled.
+
+In: a group and the expressions of its results. Out: rows and columns with their axes (`space`), the special forms that kernels have
+of their own (`contraction`, `implicit_gemm`, `direct_convolution`, `planes`, `scans`, `concatenations`), and a schedule of vectors,
+threads and grid (`schedule` for CPUs, `schedule_gpu`, `vector_width`).
+"""

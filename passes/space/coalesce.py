@@ -1,0 +1,51 @@
+"""Fewer, longer loops: neighbouring axes that every access steps through alike become one."""
+
+from dataclasses import dataclass, field
+
+from ..ir.affine import ZERO, Affine, Axis
+from ..ir.expressions import Expr
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Axes after merging. `rename` turns an index over the old axes into one over the new. quotients: terms of such indices that
+    are an axis divided by a number (see flatten.py), and that number."""
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    rename: dict[Axis, Affine]
+    axis_of: dict[Axis, Axis]
+    quotients: dict[Expr, int] = field(default_factory=dict)
+
+
+def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Affine]) -> Merged:
+    """Merges neighbours within rows and within columns. Axes of one iteration are dropped."""
+    rename: dict[Axis, Affine] = {}
+    axis_of: dict[Axis, Axis] = {}
+
+    def merge(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        runs: list[list[Axis]] = []
+        for a in axes:
+            if a.extent == 1:
+                continue
+            if runs and all(p.coefficient(runs[-1][-1]) == p.coefficient(a) * a.extent for p in places):
+                runs[-1].append(a)
+            else:
+                runs.append([a])
+        out = []
+        for run in runs:
+            if len(run) == 1:
+                out.append(run[0])
+                continue
+            extent = 1
+            for a in run:
+                extent *= a.extent
+            axis = Axis(extent, "".join(a.name for a in run))
+            for a in run[:-1]:
+                rename[a] = ZERO
+            rename[run[-1]] = Affine.of(axis)
+            axis_of.update(dict.fromkeys(run, axis))
+            out.append(axis)
+        return tuple(out)
+
+    return Merged(merge(rows), merge(columns), rename, axis_of)

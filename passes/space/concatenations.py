@@ -1,0 +1,38 @@
+"""Concatenations along the axis that programs take blocks of: where the parts begin and end."""
+
+import math
+
+from ..ir.affine import Axis
+from ..ir.expressions import Apply, Bound, Expr, InBounds, Load
+from ..trace.grouping import walk
+from .coalesce import Merged
+from .space import Space
+
+
+def part_extent(space: Space, merged: Merged, vector: Axis) -> int:
+    """Returns the greatest number of neighbours along `vector` whose blocks all lie within a part of every concatenation along it;
+    0 where there are none, or where no part takes more than one load, which costs less than a branch."""
+    choices = [c for r in space.results for e in walk(r.expr) if (c := choice_of(e))]
+    found = [(ends, yes, no) for bound, yes, no in choices if (ends := ends_along(bound, merged, vector))]
+    loads = [
+        sum(isinstance(x, Load) and vector in {merged.axis_of.get(a, a) for a in x.free} for x in walk(part))
+        for _, *parts in found
+        for part in parts
+    ]
+    return math.gcd(vector.extent, *(n for ends, *_ in found for n in ends)) if max(loads, default=0) > 2 else 0
+
+
+def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
+    """The bound that says which of two expressions `e` is, and these."""
+    if not isinstance(e, Apply) or e.op != "arith.select" or not isinstance(e.operands[0], InBounds):
+        return None
+    guard = e.operands[0].guard
+    return (guard[0], e.operands[1], e.operands[2]) if len(guard) == 1 and not guard[0].message else None
+
+
+def ends_along(bound: Bound, merged: Merged, vector: Axis) -> tuple[int, int] | None:
+    """Returns where the part begins and ends along `vector`; None where another axis decides it."""
+    at = bound.at.rename(merged.rename)
+    if at.coefficient(vector) != 1 or len(at.terms) != 1:
+        return None
+    return bound.low - at.constant, bound.high - at.constant

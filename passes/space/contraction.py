@@ -1,0 +1,189 @@
+"""Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
+from .coalesce import Merged, coalesce
+from .space import Result, Space
+
+FLOAT8 = "f8E4M3FN"
+FACTORS = ("f16", "bf16", FLOAT8)  # element types in memory that tensor cores multiply as they are
+MOST = 2  # products whose sums a block holds at a time
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """Sums over `inner` of a * b, for one a and one b or more, and what is computed of them.
+
+    batch     axes that all factors vary over, from 0
+    m, n      the axis that a varies over, and that each b does; None where it has one element
+    a, bs     what is multiplied: elements of memory, or what is computed of them
+    factors   the element type that these are rounded to: of FACTORS, or tf32
+    products  the sums themselves, one of each b, among the expressions of `results`
+    summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
+    parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
+    centred   of each result: whether that is the sum of the squared distances from the mean of these columns
+    stacked   of each result: over how many rows at a time it is summed before it is stored, 0 for not at all
+    """
+
+    merged: Merged
+    batch: tuple[Axis, ...]
+    m: Axis | None
+    n: Axis | None
+    inner: Axis | None
+    a: Expr
+    bs: tuple[Expr, ...]
+    factors: str
+    products: tuple[Reduce, ...]
+    results: tuple[Result, ...]
+    summed: tuple[int, ...]
+    parts: Mapping[Axis, tuple[Axis, ...]] = field(default_factory=dict)
+    centred: tuple[bool, ...] = ()
+    stacked: tuple[int, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, n, k."""
+        return extent(self.m), extent(self.n), extent(self.inner)
+
+    @property
+    def batches(self) -> int:
+        out = 1
+        for axis in self.batch:
+            out *= axis.extent
+        return out
+
+    def is_whole(self, at: Affine) -> bool:
+        """Whether an index of the space is that of a matrix of the product's rows and columns, one row after the other."""
+        if self.batch or self.m is None or self.n is None:
+            return False
+        at = at.rename(self.merged.rename)
+        return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
+
+    def is_even(self, at: Affine) -> bool:
+        """Whether an index of the space grows evenly along axes of several parts."""
+        for of in self.parts.values():
+            step = at.coefficient(of[-1])
+            for x in reversed(of):
+                if at.coefficient(x) != step:
+                    return False
+                step *= x.extent
+        return True
+
+
+def extent(axis: Axis | None) -> int:
+    return 1 if axis is None else axis.extent
+
+
+def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contraction:
+    """The products of a space that has them; Unfit says why it has none that blocks can compute. factors: their element type, f32
+    where they are rounded to tf32."""
+    if not 1 <= len(space.reductions) <= MOST:
+        raise Unfit(f"{len(space.reductions)} reductions, not one product or two")
+    check_surroundings(space)
+    merged = coalesce(space.rows, space.columns, space.places())
+    if len(merged.columns) > 1:
+        raise Unfit(f"the inner dimension of the product is no one axis: {', '.join(map(str, merged.columns))}")
+    if not merged.columns:
+        raise Unfit("an inner dimension of 1")
+    if factors not in (*FACTORS, "f32"):
+        raise Unfit(f"factors of {factors}: tensor cores take two of f16, of bf16, of f8E4M3FN, or rounded to tf32")
+    found = [_factors(product, merged, factors) for product in space.reductions]
+    a, _, batch, m, n = found[0]
+    if any((one.a, one.batch, one.m, one.n) != (a, batch, m, n) for one in found):
+        raise Unfit("products that share no left factor")
+    if any(summed) and n is None:
+        raise Unfit("sums along rows of one element")
+    bs, results = tuple(one.b for one in found), space.results
+    rounded = "tf32" if factors == "f32" else factors
+    return Contraction(merged, batch, m, n, merged.columns[0], a, bs, rounded, space.reductions, results, tuple(summed))
+
+
+def before_rounding(e: Expr) -> Expr:
+    """What is rounded to tf32 and taken as f32 again, or f8 that is taken as f32, as tensor cores do by themselves; another
+    expression as it is."""
+    narrow = e.operands[0] if isinstance(e, Apply) and e.op == "arith.extf" else e
+    if isinstance(narrow, Apply) and narrow.dtype == "tf32":
+        return narrow.operands[0]
+    return narrow if narrow.dtype == FLOAT8 else e
+
+
+class _Factors(NamedTuple):
+    """Of one product; see Contraction."""
+
+    a: Expr
+    b: Expr
+    batch: tuple[Axis, ...]
+    m: Axis | None
+    n: Axis | None
+
+
+def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
+    factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
+    if product.op != "arith.addf" or len(factors) != 2:
+        raise Unfit("a reduction that is no sum of products of elements")
+    a, b = map(before_rounding, factors)
+    if dtype == "f32" and (a is factors[0] or b is factors[1]):
+        raise Unfit("factors of f32 that are not rounded to tf32")
+    if FLOAT8 in (a.dtype, b.dtype) and not (isinstance(a, Load) and isinstance(b, Load) and a.dtype == b.dtype):
+        raise Unfit("factors of f8E4M3FN that are not in memory")
+    for factor in (a, b):
+        _check(outside(factor, ()), "a factor")
+    of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
+    rows = [x for x in merged.rows if x.extent != 1]
+    if neither := [x for x in rows if x not in of_a | of_b]:
+        raise Unfit(f"the product is the same along {neither[0]}")
+    batch = tuple(x for x in rows if x in of_a & of_b)
+    only_a, only_b = ([x for x in rows if x in mine and x not in other] for mine, other in ((of_a, of_b), (of_b, of_a)))
+    if only_a and only_b and rows.index(only_a[0]) > rows.index(only_b[0]):
+        a, b, only_a, only_b = b, a, only_b, only_a  # m is the slower axis of the result
+    for axes, name in ((only_a, "rows"), (only_b, "columns")):
+        if len(axes) > 1:
+            raise Unfit(f"the {name} of the product are no one axis: {', '.join(map(str, axes))}")
+    return _Factors(a, b, batch, next(iter(only_a), None), next(iter(only_b), None))
+
+
+class Unfit(Exception):
+    """Why a space is no product that blocks can compute."""
+
+
+def check_surroundings(space: Space) -> None:
+    """Unfit where blocks cannot compute what follows products."""
+    for result in space.results:
+        if result.at.opaque:
+            raise Unfit("a result that is stored where other values say")
+        if result.full:
+            raise Unfit("a result that varies over the inner dimension, too")
+        _check(outside(result.expr, space.reductions), "an epilogue")
+
+
+def _check(expressions: Iterable[Expr], place: str) -> None:
+    """Unfit for what blocks know nothing of."""
+    for e in expressions:
+        if isinstance(e, Position | InBounds | Scan | Reduce) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
+            raise Unfit(f"{place} that reads by position, or under bounds")
+        if e.dtype in ("f64", "f8E5M2") or (isinstance(e, Apply) and e.op not in EPILOGUE):
+            raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in {place}")
+
+
+def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
+    """The expressions under `root` that the products are not made of, each once."""
+    seen: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e not in products and e not in seen:
+            seen[e] = None
+            stack.extend(e.args)
+    return list(seen)
+
+
+EPILOGUE = frozenset(
+    f"arith.{op}"
+    for op in """addf subf mulf divf negf maximumf minimumf maxnumf minnumf cmpf select extf truncf andi ori xori addi subi muli
+    cmpi extui extsi sitofp uitofp""".split()
+) | frozenset(f"math.{op}" for op in "exp exp2 log log2 sqrt rsqrt erf tanh absf sin cos floor ceil".split())
+"""Operations that the blocks of a product know (targets/triton/printer.py)."""

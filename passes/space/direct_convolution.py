@@ -1,0 +1,218 @@
+"""Sums over windows of images as strips: which axes are rows, columns and channels, and what one program computes."""
+
+import math
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.schedules import nvvm
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Apply, Bound, InBounds, Load, Position, Reduce, Scan
+from ..ir.reading import Generic
+from ..trace.grouping import walk
+from .coalesce import Merged
+from .flatten import flatten
+from .schedule import bits
+from .space import Space
+from .vector_width import Aligned
+
+WINDOW = "graph.window"  # on a group that sums over windows of images: in strips, or, with graph.choice, as a product
+
+
+class Unfit(Exception):
+    """What strips cannot compute, and why."""
+
+
+@dataclass(frozen=True)
+class Strips:
+    """A program computes `length` neighbouring columns of a row, for as many channels as it has lanes.
+
+    batch, row, column, channel  axes of the results; of groups, all their features are channels
+    down, across, depth          axes of what is summed: the window, and the image's channels of a group
+    length                       columns of a strip
+    step, spread                 how far windows of neighbouring columns are apart in memory, and columns of a window, in one unit
+    tall                         rows of the image between rows of a window
+    strips                       the axis of strips of a row
+    first                        of where they begin, where their length does not divide a row: the last one ends with it
+    inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
+    product                      the sum over the window
+    height                       bounds on the row of the image; None where no row of a window is outside of it
+    features                     neighbouring channels that sum over the same ones of the image; 0 where each has its own
+    chunk                        of the image's channels, that are read together
+    """
+
+    config: nvvm.Config
+    merged: Merged
+    batch: Axis
+    channel: Axis
+    row: Axis
+    column: Axis
+    down: Axis
+    across: Axis
+    depth: Axis
+    length: int
+    step: int
+    spread: int
+    tall: int
+    strips: Axis
+    first: Axis | None
+    inner: int
+    product: Reduce
+    height: Bound | None
+    features: int
+    chunk: int
+
+    @property
+    def products(self) -> int:
+        """Of a sum."""
+        return self.down.extent * self.across.extent * self.depth.extent
+
+    @property
+    def outer(self) -> int:
+        """Groups of `inner` blocks of channels."""
+        return self.channel.extent // (self.config.lanes * self.inner)
+
+    @property
+    def grid(self) -> int:
+        return self.batch.extent * self.outer * self.row.extent * self.strips.extent * self.inner
+
+
+def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
+    """The strips of a space; Unfit where it has none. aligned, results: bytes that the memory of arguments, and of results, starts
+    at a multiple of."""
+    if len(space.reductions) != 1:
+        raise Unfit("not one sum over a window of images")
+    (product,) = space.reductions
+    if product.op != "arith.addf" or any(r.full for r in space.results):
+        raise Unfit("not one sum over a window of images")
+    batch, *images, down, across, depth = axes_of_windows(space, next(iter(aligned)).owner)
+    merged, features = Merged(space.rows, space.columns, {}, {}), 0
+    channel, row, column = images[-3:]
+    if len(images) == 4:
+        features = images[1].extent
+        merged, channel = flatten(merged, (images[0], images[1]))
+    _check(space, merged, channel)
+    if 1 in (channel.extent, column.extent):
+        raise Unfit("a dimension of 1")
+    length = nvvm.strip(column.extent)
+    if length is None:
+        raise Unfit(f"rows of {column.extent} columns are no strips")
+    most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
+    vec = _width(space, merged, channel, aligned, results, most)
+    products = down.extent * across.extent * depth.extent
+    config, inner = nvvm.strips(channel.extent, vec, products, *([nvvm.group_resident(length)] if features else []))
+    if channel.extent % (config.lanes * inner):
+        raise Unfit(f"{channel.extent} channels are no whole blocks")
+    strips = Axis(-(-column.extent // length), "strip")
+    first = Axis(column.extent - length + 1, "first") if column.extent % length else None
+    step, spread = _steps(product, column, across)
+    pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
+    if pixels > nvvm.STRIP_PIXELS:
+        raise Unfit(f"{pixels} pixels of a row for {length} windows")
+    height = _height(product, down)
+    chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
+    return Strips(
+        config, merged, batch, channel, row, column, down, across, depth, length,
+        step, spread, height.at.coefficient(down) if height else 1, strips, first, inner, product, height, features, chunk,
+    )  # fmt: skip
+
+
+def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
+    """batch, channel (or group and feature), row, column, and what is summed: down, across, depth. An axis of its own where the sum
+    has a dimension of 1, or none; Unfit where what follows divides one."""
+    generics = (Generic.read(o.operation) for o in block.operations if o.operation.name == "linalg.generic")
+    extents = next(g.extents for g in generics if any(g.reduced))
+    left = [a for a in (*space.rows, *space.columns) if a.extent != 1]
+    axes = []
+    for n in extents:
+        if n != 1 and (not left or left[0].extent != n):
+            raise Unfit("what follows the sum divides one of its dimensions")
+        axes.append(Axis(1, "one") if n == 1 else left.pop(0))
+    return axes if len(axes) == 8 else [*axes, Axis(1, "depth")]
+
+
+def _check(space: Space, merged: Merged, channel: Axis) -> None:
+    """Unfit where something is no plain function of the axes."""
+
+    def along(at: Affine) -> int:
+        at = at.rename(merged.rename)
+        if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
+            raise Unfit("a load whose place other values say")
+        return at.coefficient(channel)
+
+    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)):
+        if isinstance(e, Position | Scan):
+            raise Unfit("a result that tells where it is, or a scan")
+        if isinstance(e, Load) and along(e.at) not in (0, 1):
+            raise Unfit("a load whose neighbours in memory are no channels")
+        if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
+            raise Unfit("a bound on channels, or one that is the user's error")
+    if any(along(r.at) != 1 for r in space.results):
+        raise Unfit("a result whose neighbours in memory are no channels")
+
+
+def _by_group(at: Affine, merged: Merged) -> bool:
+    """Whether an index differs from group to group."""
+    return any(t in merged.quotients for t, _ in at.rename(merged.rename).terms)
+
+
+def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
+    """Channels of a thread, at most `width`, all of one group."""
+    accesses = [(e.at, bits(_stored(e)), aligned[e.tensor]) for r in space.results for e in walk(r.expr) if isinstance(e, Load)]
+    accesses += [(r.at, bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
+    places = [(at.rename(merged.rename), size, start) for at, size, start in accesses]
+    groups = merged.quotients.values()
+    while width > 1 and not (all(n % width == 0 for n in groups) and all(_whole(*place, channel, width) for place in places)):
+        width //= 2
+    if width < 2:
+        raise Unfit("channels that are not read by pairs")
+    return width
+
+
+def _stored(e: Load) -> str:
+    return str(e.tensor.type.element_type).replace("i1", "i8")
+
+
+def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool:
+    if channel.extent % width:
+        return False
+    if not at.coefficient(channel):
+        return True
+    access = min(width * size, 128)
+    steps = [at.constant, *(c for t, c in at.terms if t is not channel)]
+    return start * 8 % access == 0 and all(n % width == 0 for n in steps)
+
+
+def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
+    """How far apart in memory the windows of neighbouring columns are, and columns of a window, by their common divisor."""
+    for e in walk(product.arg):
+        if isinstance(e, Load) and (step := e.at.coefficient(column)) > 0:
+            spread = e.at.coefficient(across)
+            unit = math.gcd(step, spread)
+            return step // unit, spread // unit
+    raise Unfit("a sum over a window of what has none")
+
+
+def _height(product: Reduce, down: Axis) -> Bound | None:
+    """The bound that the rows of windows have, of all that is read for the sum."""
+    found: dict[Bound, None] = {}
+    for e in walk(product.arg):
+        if isinstance(e, Load | InBounds):
+            found.update(dict.fromkeys(b for b in e.guard if b.at.coefficient(down)))
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Unfit("rows of the window with bounds of several kinds")
+    if not _is_zero_outside(product):
+        raise Unfit("windows that count what is outside of the image")
+    return next(iter(found))
+
+
+def _is_zero_outside(product: Reduce) -> bool:
+    """Whether the product is nothing where the image is not: one of its factors is a load under the bounds."""
+    arg = product.arg
+    return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
+
+
+__all__ = ["WINDOW", "Strips", "Unfit", "axes_of_windows", "strips_of"]

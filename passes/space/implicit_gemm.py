@@ -1,0 +1,69 @@
+"""Convolutions in a space, as products: pixels of all images are rows, features columns, and windows the inner dimension.
+
+Each of these is several axes of the space taken as one. Where a place in memory grows evenly along it, as that of a result with its
+channels last does from pixel to pixel, blocks read and write it as those of any product; what does not, as an image under windows
+that overlap, is gathered (emit_convolution.py).
+"""
+
+from collections.abc import Sequence
+
+from ..ir.affine import ZERO, Affine, Axis
+from ..ir.expressions import HALF, Apply, Load
+from .coalesce import Merged
+from .contraction import Contraction, Unfit, before_rounding, check_surroundings
+from .space import Space
+
+WIDE = 1 << 31  # elements from which on a place needs 64 bits
+
+
+def windows_of(space: Space, factors: str) -> Contraction:
+    """The convolution that a space computes, by passes/families/conv/products.py; Unfit says why blocks cannot.
+
+    factors  the element type of image and weight, f32 where they are rounded to tf32
+    """
+    if len(space.reductions) != 1 or factors not in (*HALF, "f32"):
+        raise Unfit(f"{len(space.reductions)} reductions on {factors}, not one on {', '.join(HALF)} or tf32")
+    check_surroundings(space)
+    (product,) = space.reductions
+    pair = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
+    image, weight = map(before_rounding, pair) if len(pair) == 2 else (None, None)
+    if product.op != "arith.addf" or not isinstance(image, Load) or not isinstance(weight, Load):
+        raise Unfit("no sum of products of elements of an image and a weight")
+    if factors == "f32" and image is pair[0]:
+        raise Unfit("factors of f32 that are not rounded to tf32")
+    rows = [x for x in space.rows if x.extent != 1]
+    pixels = [x for x in rows if x in image.free and x not in weight.free]
+    features = [x for x in rows if x in weight.free and x not in image.free]
+    window = [x for x in space.columns if x.extent != 1]
+    batch = tuple(x for x in rows if x in image.free and x in weight.free)
+    if len(pixels) + len(features) + len(batch) < len(rows) or not (pixels and features and window):
+        raise Unfit("a convolution without pixels, features or a window")
+    _check_places(space)
+    rename: dict[Axis, Affine] = {}
+    (m, *_), (n, *_), (k, *_) = axes = [_as_one(x, rename) for x in (pixels, features, window)]
+    parts = {axis: of for axis, of in axes if len(of) > 1}
+    axis_of = {x: axis for axis, of in parts.items() for x in of}
+    merged = Merged((*batch, m, n), (k,), rename, axis_of)
+    summed = (0,) * len(space.results)
+    rounded = "tf32" if factors == "f32" else factors
+    return Contraction(merged, batch, m, n, k, image, (weight,), rounded, space.reductions, space.results, summed, parts)
+
+
+def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tuple[Axis, ...]]:
+    """One axis that runs over several, the last the fastest, and these. rename: gets what stands for them where places are even."""
+    if len(axes) == 1:
+        return axes[0], tuple(axes)
+    extent = 1
+    for x in axes:
+        extent *= x.extent
+    whole = Axis(extent, "".join(x.name for x in axes))
+    rename.update(dict.fromkeys(axes[:-1], ZERO))
+    rename[axes[-1]] = Affine.of(whole)
+    return whole, tuple(axes)
+
+
+def _check_places(space: Space) -> None:
+    """Unfit where a place is none that an index of 32 bits reaches."""
+    for at in space.places():
+        if at.opaque or at.bounds()[1] >= WIDE:
+            raise Unfit(f"a tensor of {WIDE} elements or more, or one that is read where other values say")

@@ -1,0 +1,205 @@
+"""From a space to loops on a CPU: which axis is vectorised, which axes a program runs over itself and which make the grid."""
+
+import math
+from dataclasses import dataclass, replace
+
+from lamina.schedules.base import SQUARE, BlockConfig
+from lamina.schedules.cpu import SCAN_LANES, Config, choose, side
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Apply, Expr, Load, Reduce, Scan
+from ..trace.grouping import walk
+from ..trace.materialize import COST
+from .coalesce import Merged, coalesce
+from .nests import nests_of
+from .scans import scanned_axis
+from .space import Space
+
+BITS = {"index": 64, "i1": 8, "f8E4M3FN": 8, "f8E5M2": 8}
+ACCESS_BITS = 128  # the widest access of a GPU's thread
+SECTOR = 8  # f32 elements that memory delivers at once
+
+
+def bits(dtype: str) -> int:
+    return BITS.get(dtype) or int("".join(c for c in dtype if c.isdigit()))
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Rows that start anywhere in memory, in blocks that start where whole accesses do: lane l is column l - base % width.
+
+    base   the first element of a row, over the merged axes
+    width  elements of the widest accesses
+    """
+
+    base: Affine
+    width: int
+
+    def step(self, width_bits: int) -> int:
+        """Elements of one access."""
+        return min(self.width, ACCESS_BITS // width_bits)
+
+    def meets(self, at: Affine, vector: Axis, step: int) -> bool:
+        """Whether an index along `vector` starts whole accesses of `step` elements where blocks start."""
+        rest = at + self.base * -1 + Affine.of(vector, -1)
+        return rest.constant % step == 0 and all(c % step == 0 for _, c in rest.terms)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """vector: the axis whose neighbours share a block (None: scalar code). outer: row axes of the grid; chunked: a row axis of
+    which one program takes `chunk` iterations; inner: row axes that a program runs over whole. crossed: the axis that is
+    contiguous in memory read across the vector axis; squares of it are transposed through scratch memory. shift: where rows start
+    amid accesses. by_parts: every block lies in one part of what is concatenated."""
+
+    config: BlockConfig
+    merged: Merged
+    vector: Axis | None
+    outer: tuple[Axis, ...]
+    chunked: Axis | None
+    chunk: int
+    inner: tuple[Axis, ...]
+    crossed: Axis | None = None
+    shift: Shift | None = None
+    by_parts: bool = False
+
+    @property
+    def grid_axes(self) -> tuple[tuple[Axis, int], ...]:
+        """The axes that make the grid, the slowest first, and how many iterations of each a program takes."""
+        axes = [(a, 1) for a in self.outer]
+        if self.crossed is not None and self.crossed is not self.chunked:
+            axes.append((self.crossed, SQUARE))
+        if self.chunked is not None:
+            axes.append((self.chunked, self.chunk))
+        return tuple(axes)
+
+    @property
+    def grid(self) -> int:
+        return math.prod(-(-a.extent // chunk) for a, chunk in self.grid_axes)
+
+    @property
+    def column_vector(self) -> bool:
+        return self.vector in self.merged.columns
+
+
+def operations(space: Space) -> int:
+    """Cost per element of all results, shared values counted once; of reductions alone, per element that they reduce."""
+    roots = [r.expr for r in space.results]
+    if space.reductions and not any(r.full for r in space.results):
+        roots = [r.arg for r in space.reductions]
+    seen = {e for root in roots for e in walk(root)}
+    return sum(COST.get(e.op, 1) for e in seen if isinstance(e, Apply))
+
+
+def per_element(space: Space) -> list[Expr]:
+    """What is computed of each element, but for reductions and what makes an element as wide as the sum that it joins."""
+    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
+    joins = {e.arg for e in seen if isinstance(e, Reduce) and isinstance(e.arg, Apply) and e.arg.op == "arith.extf"}
+    columns = set(space.columns)
+    return [e for e in seen if not isinstance(e, Reduce) and e not in joins and not (columns and columns.isdisjoint(e.free))]
+
+
+def accumulators(space: Space, merged: Merged) -> int:
+    """The most reductions that one loop has."""
+    return max((len(nest.reductions) for nest in nests_of(space, merged.columns, [])), default=0)
+
+
+def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Rows and columns in the order in which memory is laid out: of the results, and of what is read."""
+    loads = [e.at for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
+    stores = [r.at for r in space.results]
+
+    def widest(a: Axis) -> int:
+        return max((abs(at.coefficient(a)) for at in stores), default=0) or max((abs(at.coefficient(a)) for at in loads), default=0)
+
+    return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
+
+
+def vector_axis(space: Space, merged: Merged) -> Axis | None:
+    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
+    loads = [e.at.rename(merged.rename) for e in seen if isinstance(e, Load)]
+    stores = [r.at.rename(merged.rename) for r in space.results]
+    scans = any(isinstance(e, Scan) for e in seen)  # steps along a scanned column depend on each other
+    candidates = [*([] if scans else reversed(merged.columns)), *reversed(merged.rows)]
+
+    total = math.prod(a.extent for a in (*merged.rows, *merged.columns))
+
+    def score(a: Axis) -> float:
+        def step(at: Affine, k: float) -> float:
+            c = abs(at.coefficient(a))
+            touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))  # a row result is stored rarely
+            used = 1 / min(c, SECTOR) if c else 0.625  # of the memory that neighbours fetch; one element serves them all
+            return k * (2 * used - 1) * touched / max(total, 1)
+
+        return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if a.extent < 8 else 0)
+
+    best = max(candidates, key=score, default=None)
+    if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
+        usable = [a for a in candidates if all(at.coefficient(a) in (0, 1) for at in stores)]
+        best = max(usable, key=score, default=None)
+    return best
+
+
+def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
+    """The row axis along which loads that stride along `vector` are contiguous, where squares are worth it."""
+    if vector is None or merged.columns or vector.extent < 8:
+        return None
+    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
+        at = e.at.rename(merged.rename)
+        if crosses(e, at, vector):
+            for a in merged.rows:
+                if a is not vector and a.extent >= 8 and at.coefficient(a) == 1:
+                    return a
+    return None
+
+
+def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
+    """What a program that has `crossed` reads across its vector axis, by squares."""
+    found = []
+    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
+        at = e.at.rename(plan.merged.rename)
+        if plan.vector is not None and crosses(e, at, plan.vector) and at.coefficient(plan.crossed) == 1:
+            found.append(e)
+    return found
+
+
+def crosses(e: Load, at: Affine, vector: Axis) -> bool:
+    return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque
+
+
+def schedule(space: Space, config: Config | None = None) -> Schedule:
+    """The schedule of a space; `config` overrides the first choice."""
+    merged = coalesce(*by_stride(space), space.places())
+    scanned = scanned_axis(space, merged)
+    vector = scanned if scanned is not None and scanned.extent >= SCAN_LANES else vector_axis(space, merged)
+    column_vector = vector in merged.columns
+    widest = max((bits(e.dtype) for e in per_element(space)), default=32)
+    crossed = crossed_axis(space, merged, vector) if config is None else None
+    if crossed is not None and vector is not None:
+        outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
+        return Schedule(Config(lanes=side(vector.extent)), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+    if config is None:
+        extent = vector.extent if vector else 1
+        config = choose(operations(space), widest, extent, 0 if column_vector else accumulators(space, merged))
+        if scanned is not None and vector is scanned:
+            config = replace(config, lanes=SCAN_LANES)
+    rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
+    work = max(config.work // max(math.prod(a.extent for a in merged.columns), 1), 1)
+    inner: list[Axis] = []
+    covered = 1
+    chunked, chunk = None, 0
+    while rows:
+        a = rows.pop()
+        wanted = -(-work // covered)
+        if a is vector:
+            wanted = -(-wanted // config.lanes) * config.lanes
+        if wanted >= a.extent:
+            inner.insert(0, a)
+            covered *= a.extent
+            continue
+        if wanted > 1:
+            chunked, chunk = a, wanted
+        else:
+            rows.append(a)
+        break
+    return Schedule(config, merged, vector, tuple(rows), chunked, chunk, tuple(inner))

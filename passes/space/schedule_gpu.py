@@ -1,0 +1,138 @@
+"""From a space to programs on a GPU: which axis is spread over threads, how wide their accesses are, what makes the grid."""
+
+import math
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.schedules import nvvm
+from lamina.schedules.rows import CLUSTER, Rows, Triton, read
+
+from ..ir.affine import Axis
+from ..ir.locations import where
+from .coalesce import Merged, coalesce
+from .concatenations import part_extent
+from .contraction import Unfit
+from .flatten import flatten
+from .nests import nests_of
+from .scans import has_scans, scanned_axis
+from .schedule import Schedule, by_stride, crossed_axis, vector_axis
+from .space import Space
+from .vector_width import (
+    Access,
+    Aligned,
+    access_width,
+    accesses_of,
+    flat_width,
+    ragged,
+    shift_of,
+    split_width,
+    traffic_of,
+    uncrossed_width,
+    whole_inputs,
+)
+
+ROWS = "graph.rows"  # on a function that reduces rows: its schedule, in the place of the cost model's
+
+
+def chosen_rows(kernel: ir.Operation) -> Rows | None:
+    """What `graph.rows` says of a kernel function, if it is there. CompileError where that is no schedule."""
+    if ROWS not in kernel.attributes:
+        return None
+    try:
+        return read(ir.StringAttr(kernel.attributes[ROWS]).value)
+    except CompileError as e:
+        raise CompileError(e.message, where=where(kernel.location), remedy=e.remedy) from None
+
+
+def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None = None) -> Schedule:
+    """The schedule of a space. results: alignment of each result's memory, in bytes; chosen: what is taken in the place of the cost
+    model's first, where rows are reduced. CompileError where they are not, or the GPU cannot."""
+    merged = coalesce(*by_stride(space), space.places())
+    vector = scanned_axis(space, merged) or vector_axis(space, merged)
+    if chosen is not None and vector not in merged.columns:
+        raise Unfit(f"{chosen} is for programs that reduce rows")
+    if vector is None:
+        return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
+    crossed = crossed_axis(space, merged, vector)
+    if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
+        merged, vector = flatten(merged, merged.columns)
+    if not space.columns and crossed is None and vector.extent < nvvm.SHORT and len(merged.rows) > 1:
+        merged, vector = flatten(merged, (*[a for a in merged.rows if a is not vector][-1:], vector))
+    accesses = accesses_of(space, merged, aligned, results)
+    alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
+    vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
+    if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
+        flat, axis = flatten(merged, merged.rows)
+        flat_accesses = accesses_of(space, flat, aligned, results)
+        found = flat_width(space, flat_accesses, axis, flat.quotients)
+        if found.apart:
+            _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
+            _, as_one = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
+            better = as_one < by_rows
+        else:
+            own = max(vec, split_width(space, accesses, vector, merged.quotients))
+            better = found.width > own or (found.width == own and not found.single and nvvm.idle(vector.extent, own))
+        if better:
+            merged, vector, vec, accesses = flat, axis, found.width, flat_accesses
+    rows = math.prod(a.extent for a in merged.rows if a is not vector)
+    if vector in merged.columns:
+        by_triton = isinstance(chosen, Triton)
+        shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
+        lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
+        if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
+            vec = max(vec, split_width(space, accesses, vector, merged.quotients))
+        if chosen is None:
+            inputs, item = whole_inputs(accesses, len(results)), _narrow_item(space, merged, vector, vec)
+            config = _along_rows(space, merged, lanes, vec, rows, inputs, device, item)
+        else:
+            config = chosen.config(lanes, vec)
+            if config.cluster > 1 and _ctas(merged, device) == 1:
+                raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
+        return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
+    by_parts = False
+    if crossed is not None:
+        config = nvvm.squares(vec)
+    elif has_scans(space):
+        config = nvvm.column_scan(vector.extent)
+    elif space.columns:
+        reduced = math.prod(a.extent for a in merged.columns)
+        config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count)
+    else:
+        config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
+        of_part = nvvm.of_part(config, part_extent(space, merged, vector))
+        by_parts, config = of_part is not None, of_part or config
+    outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
+    return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)
+
+
+def _pointwise(
+    space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, vec: int, device: Gpu, apart: int = 0
+) -> tuple[nvvm.Config, float]:
+    """How `vector` is spread where nothing is reduced, by accesses of `vec` elements or what is whole in part; and what an element
+    costs if they are narrow, else 0. apart: see flat_width."""
+    vec = max(vec, split_width(space, accesses, vector, merged.quotients))
+    vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
+    rows, of = math.prod(a.extent for a in merged.rows if a is not vector), traffic_of(space, merged, vector, apart)
+    if of.narrow(vec):
+        return nvvm.narrow(vector.extent, vec, rows, of, device.sm_count)
+    return nvvm.pointwise(vector.extent, vec, rows), 0.0
+
+
+def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
+    """Bytes of the narrowest element, where accesses of `vec` elements are narrow; else 0."""
+    of = traffic_of(space, merged, vector)
+    return of.item if of.narrow(vec) else 0
+
+
+def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int) -> nvvm.Config:
+    walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
+    if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
+        return nvvm.row_walk(lanes, vec)
+    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, _ctas(merged, device), item)
+
+
+def _ctas(merged: Merged, device: Gpu) -> int:
+    """CTAs that one program may have: those of a portable cluster, where a row is one run of memory."""
+    return CLUSTER if device.capability >= 90 and len(merged.columns) == 1 else 1

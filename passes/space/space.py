@@ -1,0 +1,205 @@
+"""The iteration space of a group: rows, columns and the expressions of its results over them.
+
+Rows are the axes that every result and every reduction varies over; columns are those that reductions run over (and full
+results vary over). Without reductions every axis is a row axis.
+"""
+
+import math
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from ..ir.affine import Affine, Axis, SplitAxis, refine
+from ..ir.expressions import Expr, InBounds, Load, Position, Reduce
+from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
+from ..trace.grouping import walk
+from ..trace.trace import Tracer
+
+Strides = dict[ir.Value, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of a group: its expression and where it is stored. `full`: varies over rows and columns."""
+
+    expr: Expr
+    at: Affine
+    full: bool
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Space:
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    results: tuple[Result, ...]
+    reductions: tuple[Reduce, ...]  # operands first
+
+    def places(self) -> list[Affine]:
+        """Every index expression of the group."""
+        out = [r.at for r in self.results]
+        for r in self.results:
+            for e in walk(r.expr):
+                if isinstance(e, Load | Position):
+                    out.append(e.at)
+                if isinstance(e, Load | InBounds):
+                    out += [b.at for b in e.guard]
+        return out
+
+
+def find_space(
+    block: ir.Block,
+    strides: Strides,
+    result_strides: list[tuple[int, ...]],
+    *,
+    outs: list[ir.Value] | None = None,
+    divide: bool = False,
+    round_half: bool = False,
+) -> Space:
+    """The space of a kernel function's block. strides: of the block arguments; result_strides: of the results; outs: these, where
+    they are other values of it than what it returns; divide, round_half: see Tracer."""
+    outs = list(list(block.operations)[-1].operands) if outs is None else outs
+    generics = _reductions(block)
+    scans = [o.operation for o in block.operations if o.operation.name == "tm_tensor.scan"]
+    if scans:
+        full = shape_of(scans[0].results[0])
+        reduced = [d == ir.IntegerAttr(scans[0].attributes["dimension"]).value for d in range(len(full))]
+    else:
+        full, reduced = _full_shape(outs, generics)
+    while True:
+        axes = [Axis(n, f"{'c' if r else 'r'}{i}") for i, (n, r) in enumerate(zip(full, reduced, strict=True))]
+        try:
+            return _trace(axes, reduced, outs, strides, result_strides, divide, round_half)
+        except SplitAxis as s:
+            if s.axis not in axes:
+                raise Untraceable(outs[0], "an axis of a reduction of its own that a reshape splits") from None
+            at = axes.index(s.axis)
+            full = (*full[:at], full[at] // s.inner, s.inner, *full[at + 1 :])
+            reduced = [*reduced[:at], reduced[at], reduced[at], *reduced[at + 1 :]]
+
+
+def _reductions(block: ir.Block) -> list[Generic]:
+    ops = [o.operation for o in block.operations if o.operation.name == "linalg.generic"]
+    return [g for g in map(Generic.read, ops) if any(g.reduced)]
+
+
+def _full_shape(outs: list[ir.Value], generics: list[Generic]) -> tuple[tuple[int, ...], list[bool]]:
+    """The finest common factorisation of all full shapes, and which factors are reduced."""
+    shapes = [shape_of(v) for v in outs]
+    if not generics:
+        common = refine(shapes)
+        if common is None or len({math.prod(s) for s in shapes}) != 1:
+            raise Untraceable(outs[0], "results of different sizes")
+        return common, [False] * len(common)
+    first = generics[0]
+    size = math.prod(first.extents)
+    fulls = [g.extents for g in generics if math.prod(g.extents) == size]
+    fulls += [s for s in shapes if math.prod(s) == size]
+    common = refine(fulls)
+    if common is None:
+        raise Untraceable(outs[0], "results whose shapes do not fit the reduction's")
+    reduced = _flags(common, first)
+    rows = tuple(n for n, r in zip(common, reduced, strict=True) if not r)
+    row_shapes = [s for s in shapes if math.prod(s) != size and math.prod(s) == math.prod(rows)]
+    finer = refine([rows, *row_shapes])
+    if finer is None:
+        raise Untraceable(outs[0], "row results whose shapes do not fit the rows")
+    return _merge(common, reduced, finer)
+
+
+def _flags(factors: tuple[int, ...], g: Generic) -> list[bool]:
+    """Which factors of the loops' space are reduced."""
+    flags, left = [], [[n, r] for n, r in zip(g.extents, g.reduced, strict=True)]
+    for f in factors:
+        while left and left[0][0] == 1 and f != 1:
+            left.pop(0)
+        flags.append(bool(left[0][1]) if left else False)
+        if left and f:
+            left[0][0] //= f
+        elif left:
+            left.pop(0)
+    return flags
+
+
+def _merge(common: tuple[int, ...], reduced: list[bool], rows: tuple[int, ...]) -> tuple[tuple[int, ...], list[bool]]:
+    """`common` with its row factors replaced by the finer `rows`."""
+    out: list[int] = []
+    flags: list[bool] = []
+    fine = list(rows)
+    for n, r in zip(common, reduced, strict=True):
+        if r:
+            out.append(n)
+            flags.append(True)
+            continue
+        while n > 1:
+            piece = fine.pop(0)
+            if piece > 1 or n == 1:
+                out.append(piece)
+                flags.append(False)
+            n //= max(piece, 1)
+        if n == 0:
+            out.append(0)
+            flags.append(False)
+    return tuple(out), flags
+
+
+def spread(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, ...] | None:
+    """The index of a row-major space of `shape` that runs over `axes` in order; None where an axis spans dimensions."""
+    out, rest = [], [a for a in axes if a.extent != 1]
+    for n in shape:
+        at, left = Affine(), n
+        while left > 1 and rest and rest[0].extent and left % rest[0].extent == 0:
+            axis = rest.pop(0)
+            left //= axis.extent
+            at = at + Affine.of(axis, left)
+        if left > 1:
+            return None
+        out.append(at)
+    return None if rest else tuple(out)
+
+
+def _trace(
+    axes: list[Axis],
+    reduced: list[bool],
+    outs: list[ir.Value],
+    strides: Strides,
+    result_strides: list[tuple[int, ...]],
+    divide: bool,
+    round_half: bool,
+) -> Space:
+    rows = [a for a, r in zip(axes, reduced, strict=True) if not r]
+    columns = [a for a, r in zip(axes, reduced, strict=True) if r]
+    fresh: dict[ir.Operation, tuple[tuple[Affine, ...], tuple[Axis, ...]]] = {}
+
+    def columns_of(g: Generic) -> tuple[tuple[Affine, ...], tuple[Axis, ...]]:
+        extents = tuple(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
+        index = spread(extents, columns) if math.prod(extents) == math.prod(a.extent for a in columns) else None
+        if index is not None:
+            return index, tuple(columns)
+        if g.op not in fresh:
+            own = tuple(Axis(n, f"k{i}") for i, n in enumerate(extents))
+            fresh[g.op] = tuple(Affine.of(a) for a in own), own
+        return fresh[g.op]
+
+    tracer = Tracer(strides_of=lambda v: strides[v], columns=columns_of, divide=divide, round_half=round_half)
+    results = []
+    for v, s in zip(outs, result_strides, strict=True):
+        shape = shape_of(v)
+        index, full = spread(shape, axes), bool(columns)
+        if index is None or math.prod(shape) != math.prod(a.extent for a in axes):
+            index, full = spread(shape, rows), False
+        if index is None:
+            raise Untraceable(v, "a result that runs over neither rows nor the full space")
+        at = Affine()
+        for i, step in zip(index, s, strict=True):
+            at = at + i * step
+        results.append(Result(tracer.element(v, index), at, full, element_type(v)))
+    reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
+    inner = frozenset(columns)
+    for r in reductions:
+        if r.free & inner:
+            raise Untraceable(outs[0], "a reduction that has to be computed again for every column")
+    return Space(tuple(rows), tuple(columns), tuple(results), tuple(reductions))
+
+
+__all__ = ["Result", "Space", "find_space", "producer", "spread"]

@@ -1,0 +1,209 @@
+"""How many neighbouring elements a thread of a GPU reads and writes at a time."""
+
+import math
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.schedules import nvvm
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Expr, Load
+from ..ir.reading import element_type, shape_of
+from ..trace.grouping import walk
+from .coalesce import Merged
+from .scans import has_scans
+from .schedule import ACCESS_BITS, Shift, bits
+from .space import Space
+
+MOST = 8  # elements
+HALF_ACCESS_BITS = 64  # accesses that still move memory at full speed
+LEAST_ACCESS_BITS = 32  # below which most of a request of a warp is empty
+CACHED = 16  # times fewer elements than the largest tensor has, below which a tensor is near a thread after its first reads
+RAGGED = 1 << 18  # elements from which on a program reads and writes whole accesses though the last one is cut
+SHIFTED = 256  # elements of a row from which on whole accesses are worth masks at its ends
+
+Aligned = dict[ir.Value, int]
+"""Bytes that the first element of a tensor in memory is known to be aligned to."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """at: index over the merged axes; bits: of an element; aligned: bytes that the memory starts at a multiple of; touched:
+    elements of all programs together."""
+
+    at: Affine
+    bits: int
+    aligned: int
+    touched: int
+
+    @staticmethod
+    def of(at: Affine, bits: int, aligned: int, merged: Merged) -> "Access":
+        """at: over the axes before they were merged."""
+        touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))
+        return Access(at.rename(merged.rename), bits, aligned, touched)
+
+
+def accesses_of(space: Space, merged: Merged, aligned: Aligned, results: list[int]) -> list[Access]:
+    """All that is read without a guard, and all that is written. results: alignments of their memory."""
+    accesses = [Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in _loads(space) if not e.guard]
+    return accesses + [Access.of(r.at, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
+
+
+def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:
+    """The most neighbouring elements that are whole accesses: a power of two up to MOST. ragged: the last access may be cut."""
+    along = [a for a in accesses if a.at.coefficient(vector) == 1]
+    if not along:
+        return 1
+    width = _widest(along)
+    while width > 1 and not all(_whole(a, width, vector, quotients, ragged) for a in along):
+        width //= 2
+    runs = {quotients[t] for a in accesses for t, _ in a.at.terms if t in quotients}
+    half = width // 2
+    if any(n % width for n in runs) and not any(n % half for n in runs) and half * min(a.bits for a in along) >= HALF_ACCESS_BITS:
+        return half  # what differs from run to run alone is read once for each access
+    return width
+
+
+@dataclass(frozen=True)
+class Flat:
+    """All rows as one axis. width: of accesses along it, 0 where there can be none; single: how many inputs are read element by
+    element for it, as a bias is, which comes from a cache; apart: those of them that are large, whose rows lie apart in memory."""
+
+    width: int
+    single: int = 0
+    apart: int = 0
+
+
+def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict[Expr, int]) -> Flat:
+    """The accesses along all rows as one axis, which `axis` is."""
+    results = accesses[len(accesses) - len(space.results) :]
+    if any(e.guard for e in _loads(space)) or has_scans(space) or any(_runs(a, quotients) for a in results):
+        return Flat(0)
+    for a in accesses:
+        if a.at.coefficient(axis) not in (0, 1) or len(_runs(a, quotients)) < sum(not isinstance(t, Axis) for t, _ in a.at.terms):
+            return Flat(0)
+    single = [a for a in accesses if a.at.coefficient(axis) == 1 and _runs(a, quotients)]
+    apart = [a for a in single if 2 * a.touched >= max(b.touched for b in accesses)]
+    width = access_width([a for a in accesses if a not in single], axis, quotients, ragged(axis))
+    return Flat(min(width, narrow_width(apart, axis)) if apart else width, len(single), len(apart))
+
+
+def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
+    return [t for t, _ in a.at.terms if t in quotients]
+
+
+def ragged(axis: Axis) -> bool:
+    """Whether the last access along the only axis of a program may be cut: it takes registers and code of every thread, which pays
+    where memory is what takes time."""
+    return axis.extent >= RAGGED
+
+
+def _widest(along: list[Access]) -> int:
+    """Of what moves most bytes, the largest type has accesses of 16 bytes: two of one thread would leave gaps between those of its
+    neighbours. The smallest has no tiny ones."""
+    most = max(a.touched for a in along)
+    heavy = [a.bits for a in along if a.touched * 2 >= most]
+    return min(max(ACCESS_BITS // max(heavy), LEAST_ACCESS_BITS // min(heavy)), MOST)
+
+
+def narrow_width(accesses: list[Access], vector: Axis) -> int:
+    """Where elements are read one by one, neighbouring threads should read neighbours."""
+    along = [a.bits for a in accesses if a.at.coefficient(vector) == 1]
+    return max(LEAST_ACCESS_BITS // max(along, default=LEAST_ACCESS_BITS), 1)
+
+
+def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: dict[Expr, int]) -> int:
+    """The width of accesses that are whole where results are written, if not all are where elements are read. The others are read
+    element by element: neighbours by neighbouring threads, or what is small, from a cache. 1 where there are none."""
+    at, most = len(accesses) - len(space.results), max(a.touched for a in accesses)
+    width = access_width(accesses[at:], vector, quotients)
+    single = [a for a in accesses[:at] if a.at.coefficient(vector) == 1 and not _whole(a, width, vector, quotients)]
+    large = [a for a in single if a.touched * 2 >= most]
+    while width > 1 and not all(a.bits * width <= LEAST_ACCESS_BITS or _whole(a, width, vector, quotients) for a in large):
+        width //= 2
+    return width if single else 1
+
+
+def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
+    """What is read and written, guarded or not. apart: large inputs that are read element by element along all rows as one axis."""
+    varying = [e for e in _loads(space) if vector in {merged.axis_of.get(a, a) for a in e.free}]
+    loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in varying]
+    results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]
+    most = max(a.touched for a in (*loads, *results))
+    items = [max(a.bits // 8, 1) for a in (*loads, *results) if a.touched * 2 >= most and a.at.coefficient(vector)] or [1]
+    waited = [a.bits for e, a in zip(varying, loads, strict=True) if math.prod(shape_of(e.tensor)) * CACHED >= most]
+    return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), apart)
+
+
+def uncrossed_width(space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, width: int) -> int:
+    """The most neighbouring elements, `width` at most, of which none are read element by element; those of narrow accesses where
+    some always are."""
+    least = min(width, narrow_width(accesses, vector))
+    while width > least and _crossing(space, merged, aligned, vector, width):
+        width //= 2
+    return width
+
+
+def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, width: int) -> bool:
+    """Whether something is read element by element: in steps, backwards, at computed places, across the bounds of a guard, or
+    within them at places that are not aligned."""
+    for e in _loads(space):
+        at = e.at.rename(merged.rename)
+        own = {
+            merged.axis_of.get(a, a) for t, _ in at.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free
+        }
+        if at.coefficient(vector) not in (0, 1) or vector in own:
+            return True
+        access = Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged)
+        if e.guard and at.coefficient(vector) == 1 and not _starts(access, width, vector):
+            return True
+        guarded = [(b.at.rename(merged.rename), b) for b in e.guard]
+        for place, b in guarded:
+            if place.coefficient(vector) == 0:
+                continue
+            offsets = (place.constant, b.low, b.high, *(c for t, c in place.terms if t is not vector))
+            if place.coefficient(vector) != 1 or any(n % width for n in offsets):
+                return True
+    return False
+
+
+def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
+    """How whole accesses fit to rows that end or start amid them; None where they do so anyway at `width`, or cannot."""
+    along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]  # what all rows share comes from a cache
+    if vector.extent < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
+        return None
+    shift = Shift(along[0].at + Affine.of(vector, -1), _widest(along))
+    if shift.base.opaque:
+        return None
+    for a in along:
+        step = shift.step(a.bits)
+        if a.aligned % (step * a.bits // 8) or not shift.meets(a.at, vector, step):
+            return None
+    return shift
+
+
+def whole_inputs(accesses: list[Access], results: int) -> int:
+    """How many of what is read, which comes before the results, are as large as the largest."""
+    most = max((a.touched for a in accesses), default=0)
+    return sum(a.touched * 2 >= most for a in accesses[: len(accesses) - results])
+
+
+def _loads(space: Space) -> list[Load]:
+    return [e for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
+
+
+def _whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> bool:
+    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, but for one that may
+    be ragged, or run ends amid one."""
+    if (vector.extent % width and not ragged) or any(quotients[t] % width for t in _runs(a, quotients)):
+        return False
+    return _starts(a, width, vector)
+
+
+def _starts(a: Access, width: int, vector: Axis) -> bool:
+    """Whether every multiple of `width` along `vector` is the start of an aligned access."""
+    step = min(width, max(ACCESS_BITS // a.bits, 1))  # elements of one access
+    if a.aligned * 8 % (step * a.bits):
+        return False
+    return a.at.constant % step == 0 and all(c % step == 0 for t, c in a.at.terms if t is not vector)

@@ -1,0 +1,138 @@
+"""What loops of a tile program carry from one iteration to the next: partial results of reductions and of scans."""
+
+import math
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from ..ir.affine import Axis
+from ..ir.expressions import Reduce, Scan
+from ..ir.reading import neutral
+from ..space.schedule import Schedule
+from .emit.elements import Blocks
+from .emit.scopes import element
+
+LONG = 256  # elements of a sum from which on adding up its lanes in f64 takes little of its time
+FEW = 16  # lanes
+_KINDS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and", "xori": "xor"}
+
+
+class Accumulators:
+    """Accumulators are scalars or blocks (vectors of `lanes` elements), of the types that `accumulated` says."""
+
+    def __init__(self, b: Blocks, plan: Schedule) -> None:
+        self.b, self.plan = b, plan
+
+    def neutral(self, r: Reduce | Scan, total: bool = False) -> ir.Value:
+        """What an accumulator starts with. total: of sums of runs."""
+        value, type_ = neutral(r.op, r.dtype), element(self._total_dtype(r) if total else accumulated(r))
+        return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
+
+    def combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
+        b = self.b
+        wide = isinstance(acc.type, ir.VectorType)
+        x = b.block(r.arg) if wide else b.value(r.arg)
+        with b.point():
+            mask = b.stack[-1].mask
+            if wide and mask is not None:
+                x = arith.select(mask, x, b.splat(neutral(r.op, r.dtype), element(r.dtype)))
+            if accumulated(r) != r.dtype:
+                x = arith.extf(acc.type, x)
+            return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
+
+    def step(self, scan: Scan, acc: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """A scan's results here, and what it carries on."""
+        b = self.b
+        if not self._along(scan):
+            total = self.combine(scan, acc)
+            return total, total
+        x = b.block(scan.arg)
+        with b.point():
+            mask = b.stack[-1].mask
+            if mask is not None:
+                x = arith.select(mask, x, b.splat(neutral(scan.op, scan.dtype), element(scan.dtype)))
+            if accumulated(scan) != scan.dtype:
+                x = arith.extf(ir.VectorType.get(x.type.shape, acc.type), x)
+            attributes = {"combine": ir.StringAttr.get(scan.op)}
+            out = ir.Operation.create("tile.scan", results=[x.type, acc.type], operands=[x, acc], attributes=attributes)
+            return out.results[0], out.results[1]
+
+    def narrow(self, scan: Scan, acc: ir.Value) -> ir.Value:
+        """The scan's result at this step."""
+        if accumulated(scan) == scan.dtype:
+            return acc
+        type_ = element(scan.dtype)
+        if isinstance(acc.type, ir.VectorType):
+            type_ = ir.VectorType.get(acc.type.shape, type_)
+        with self.b.point():
+            return arith.truncf(type_, acc)
+
+    def joined(self, r: Reduce, total: ir.Value, part: ir.Value) -> ir.Value:
+        """The sum of one more run joins those of the runs before it."""
+        return ir.Operation.create(r.op, results=[total.type], operands=[total, _cast(total.type, part)]).results[0]
+
+    def total(self, r: Reduce, acc: ir.Value) -> ir.Value:
+        """A block of partial results along a column axis becomes one scalar; the sum is rounded to its own type."""
+        if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
+            return _cast(_like(acc, r.dtype), acc)
+        if math.prod(a.extent for a in self._axes(r)) >= LONG:
+            acc = self._joining(r, acc)
+        kind = r.op.removeprefix("arith.")
+        kind = _KINDS.get(kind, kind)
+        attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{kind}>")}
+        if kind in ("add", "mul"):
+            attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc>")  # lanes are summed as a tree
+        type_ = ir.VectorType(acc.type).element_type
+        sum_ = ir.Operation.create("vector.reduction", results=[type_], operands=[acc], attributes=attributes).results[0]
+        return _cast(element(r.dtype), sum_)
+
+    def _joining(self, r: Reduce, acc: ir.Value) -> ir.Value:
+        """A block in the type that its lanes are added up in, where that is wider. So many lanes join in their own type first that
+        few are converted, whose roundings still average out."""
+        wide = element(self._total_dtype(r))
+        while ir.VectorType(acc.type).element_type != wide and (lanes := ir.VectorType(acc.type).shape[0]) > FEW and lanes % 2 == 0:
+            low, high = (vector.extract_strided_slice(_part(acc), acc, [at], [lanes // 2], [1]) for at in (0, lanes // 2))
+            acc = arith.addf(low, high)
+        return _cast(_like(acc, str(wide)), acc)
+
+    def _total_dtype(self, r: Reduce | Scan) -> str:
+        """The type of sums of runs and of lanes."""
+        wide = self.plan.config.wide_sums and r.op == "arith.addf" and r.dtype == "f32"
+        return "f64" if wide else accumulated(r)
+
+    def _wide(self, r: Reduce | Scan) -> bool:
+        """Whether the accumulator is a block: blocks of columns are summed lane by lane, or every lane is a row."""
+        v = self.b.vector
+        if isinstance(r, Scan) and self._along(r):
+            return False
+        over = self._axes(r) if isinstance(r, Reduce) else set()
+        return v is not None and (v in over or self.b.is_block(r))
+
+    def _along(self, scan: Scan) -> bool:
+        """Whether the lanes of a block are steps of the scan."""
+        return self.b.vector is not None and self.plan.merged.axis_of.get(scan.axis, scan.axis) is self.b.vector
+
+    def _axes(self, r: Reduce) -> set[Axis]:
+        return {self.plan.merged.axis_of.get(a, a) for a in r.axes}
+
+
+def _part(v: ir.Value) -> ir.Type:
+    """The type of half of a block."""
+    return ir.VectorType.get([ir.VectorType(v.type).shape[0] // 2], ir.VectorType(v.type).element_type)
+
+
+def _like(v: ir.Value, dtype: str) -> ir.Type:
+    """The type of `v` with elements of another."""
+    return ir.VectorType.get(ir.VectorType(v.type).shape, element(dtype)) if isinstance(v.type, ir.VectorType) else element(dtype)
+
+
+def _cast(type_: ir.Type, v: ir.Value) -> ir.Value:
+    """A float or a block of them in another type of f32 and f64; any other value as it is."""
+    if v.type == type_:
+        return v
+    return arith.extf(type_, v) if "f64" in str(type_) else arith.truncf(type_, v)
+
+
+def accumulated(r: Reduce | Scan) -> str:
+    """The type of an accumulator. A scan has no tree to sum by: in f32 its error would grow with its length."""
+    return "f64" if isinstance(r, Scan) and r.dtype == "f32" and r.op in ("arith.addf", "arith.mulf") else r.dtype

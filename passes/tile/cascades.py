@@ -1,0 +1,72 @@
+"""Cascaded summation: a long sum is made of short runs, whose sums are added up in a wider type where the target has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, scf
+
+from ..ir.affine import Axis
+from ..space.nests import Nest
+
+if TYPE_CHECKING:
+    from .emit.loops import Body, Loops
+
+RUN = 16  # iterations whose sum is rounded to the type of what is summed, where sums of runs are of a wider type
+PLAIN_RUN = 32  # likewise, where they are not
+
+
+@dataclass(frozen=True)
+class Cut:
+    """axis  the loop that is cut into runs: it and the loops inside it make a run
+    count    iterations of it in a run
+    """
+
+    axis: Axis
+    count: int
+
+
+def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> Cut | None:
+    """Where the loops of a nest, the outermost first, are cut into runs; None where they are one run. shared: the loop of which
+    teams of threads take turns, which starts sums of its own."""
+    config, vector = loops.plan.config, loops.b.vector
+    if nest.scans or nest.online or not any(r.op == "arith.addf" for r in nest.reductions):
+        return None
+    run = RUN if config.wide_sums else PLAIN_RUN
+    inner = 1
+    for a in reversed(axes):
+        trips = a.extent // config.lanes if a is vector else a.extent
+        if a is not shared and inner * trips >= 2 * run and (config.wide_sums or a is not vector):
+            return Cut(a, max(run // inner, 1))
+        inner *= max(trips, 1)
+    return None
+
+
+def cascade(loops: Loops, at: Cut, nest: Nest, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """The loop of `at` as a loop over runs. inits: sums of runs so far. The error grows with the length of a run and with the
+    number of runs, not with their product; not with the latter where sums of runs are of a wider type."""
+    b, sums, axis = loops.b, loops.sums, at.axis
+    step = loops.plan.config.lanes if axis is b.vector else 1
+    whole = axis.extent // step * step
+    zero, length = b.number(0), b.number(at.count * step)
+    neutrals = [sums.neutral(r) for r in nest.reductions]
+    with b.point():
+        loop = scf.ForOp(zero, b.number(whole), length, inits)
+    with b.scope(loop.body, anchor=loop.operation):
+        b.stack[-1].mask = b.stack[-2].mask
+        first, count = loop.induction_variable, length
+        if whole % (at.count * step):
+            with b.point():
+                count = arith.minui(arith.subi(b.number(whole), first), length)
+        parts = loops.loop(axis, first, zero, count, step, None, neutrals, body)
+        with b.point():
+            scf.YieldOp([sums.joined(r, t, p) for r, t, p in zip(nest.reductions, loop.inner_iter_args, parts, strict=True)])
+    totals = list(loop.results)
+    if whole == axis.extent:
+        return totals
+    parts = loops.loop(axis, zero, b.number(whole), b.number(axis.extent), step, axis.extent - whole, neutrals, body, single=True)
+    with b.point():
+        return [sums.joined(r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]

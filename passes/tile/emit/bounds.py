@@ -1,0 +1,124 @@
+"""Which lanes of a block lie inside of an image, and which blocks do whole."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from ...ir.affine import Affine, Axis
+from ...ir.expressions import Bound, Guard, InBounds, Load
+from ...space.space import Space
+from ...trace.grouping import walk
+
+if TYPE_CHECKING:
+    from .elements import Blocks
+
+Range = tuple[int, int]  # the first value, and the last
+_NARROW = 1 << 31
+
+
+def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
+    """Whether every bound holds (per lane when `wide`)."""
+    out = None
+    for bound in guard:
+        if _holds(b, bound):
+            continue
+        both = _lanes(b, bound) if wide else None
+        if both is None:
+            both = _compared(b, bound, wide)
+        out = both if out is None else arith.andi(out, both)
+    if out is None:
+        yes = ir.IntegerType.get_signless(1)
+        return b.splat(1, yes) if wide else b.constant(1, yes)
+    return out
+
+
+def left(b: "Blocks", guard: Guard) -> Guard:
+    """The bounds that may fail where this is emitted; a check of the model's own, with a message, is always left."""
+    return tuple(bound for bound in guard if bound.message or not (bound.implied_by(b.known) or _holds(b, bound)))
+
+
+def _holds(b: "Blocks", bound: Bound) -> bool:
+    at = bound.at.rename(b.merged.rename)
+    if at.opaque or not any(a in b.ranges for a, _ in at.terms):
+        return False
+    low, high = extremes(at, b.ranges)
+    return low >= bound.low and high < bound.high
+
+
+def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
+    """The smallest and the largest value of an index, where axes have these values alone."""
+    low = high = at.constant
+    for a, c in at.terms:
+        first, last = ranges.get(a, (0, a.extent - 1))
+        low, high = low + min(c * first, c * last), high + max(c * first, c * last)
+    return low, high
+
+
+def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
+    at = bound.at.rename(b.merged.rename)
+    lanes = wide and (at.coefficient(b.vector) != 0 or any(not isinstance(t, Axis) and b.is_block(t) for t, _ in at.terms))
+    index = b.lane_index(bound.at) if lanes else b.index(bound.at)
+
+    def number(n: int) -> ir.Value:
+        return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
+
+    low = arith.cmpi(arith.CmpIPredicate.sge, index, number(bound.low))
+    high = arith.cmpi(arith.CmpIPredicate.slt, index, number(bound.high))
+    both = arith.andi(low, high)
+    return b.widen(both) if wide else both
+
+
+def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
+    """The lanes for which a bound holds: none before one, and none from another on. None where they are not in a row."""
+    at = bound.at.rename(b.merged.rename)
+    step = at.coefficient(b.vector)
+    if not b.apart or at.opaque or step <= 0:
+        return None
+    low, high = extremes(at, b.ranges)
+    reach = step * b.lanes
+    if max(abs(low), abs(high)) + reach >= _NARROW:
+        return None
+    depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
+
+    def before(limit: int) -> ir.Value:
+        """The lanes whose index is less than `limit`."""
+        type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
+        to = arith.subi(b.number(limit + step - 1), b.index(bound.at))
+        count = arith.divui(arith.maxsi(to, b.number(0)), b.number(step)) if step > 1 else to
+        return vector.create_mask(type_, [count])
+
+    def made() -> ir.Value:
+        yes = b.splat(1, ir.IntegerType.get_signless(1))
+        parts = []
+        if low < bound.low:
+            parts.append(arith.xori(before(bound.low), yes))
+        if high >= bound.high:
+            parts.append(before(bound.high))
+        return yes if not parts else parts[0] if len(parts) == 1 else arith.andi(*parts)
+
+    return b.memoised(("lanes", at, bound.low, bound.high), depth, partial(made))
+
+
+def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:
+    """Of `count` elements of an axis the range of blocks in which every bound holds that some fail: (first, end). None where there
+    is no such bound, or no such block. change: merged axes."""
+    guarded = (e for r in space.results for e in walk(r.expr) if isinstance(e, Load | InBounds))
+    bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
+    first, end, found = 0, count // lanes * lanes, False
+    for bound in bounds:
+        at = bound.at.rename(change)
+        step = 0 if at.opaque else at.coefficient(axis)
+        if step == 0:
+            continue
+        while first < end and not _inside(bound, at, axis, first, lanes):
+            first, found = first + lanes, True
+        while first < end and not _inside(bound, at, axis, end - lanes, lanes):
+            end, found = end - lanes, True
+    return (first, end) if found and first < end else None
+
+
+def _inside(bound: Bound, at: Affine, axis: Axis, first: int, lanes: int) -> bool:
+    low, high = extremes(at, {axis: (first, first + lanes - 1)})
+    return low >= bound.low and high < bound.high

@@ -1,0 +1,239 @@
+"""The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
+
+A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
+them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where strips do not divide a row,
+two of them compute some columns, and store the same. Where sums are over several channels, a loop inside it takes some of them at a
+time, which one access reads of each pixel for all the features of a thread.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, math, scf
+
+from ...ir.affine import Affine, Axis
+from ...ir.expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce, missing
+from ...space.direct_convolution import Strips
+from ...space.space import Space
+from .elements import Blocks, Memory
+from .scopes import element
+
+Change = dict[Axis, Affine]
+
+
+class StripBlocks(Blocks):
+    """Blocks whose bounds and the constants of whose indices are known before the loop."""
+
+    def index(self, at: Affine) -> ir.Value:
+        at = at.rename(self.merged.rename)
+        first = super().index(Affine(0, at.terms))
+        if not at.constant:
+            return first
+        flags = ir.Attribute.parse("#arith.overflow<nsw>")
+        depth = max((self.bound[t][0] for t, _ in at.terms if isinstance(t, Axis)), default=0)
+        return self.memoised(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
+
+    def _condition(self, guard: Guard, wide: bool) -> ir.Value:
+        """Only the bound that can fail is looked at."""
+        both = self.inside(guard)
+        return self.widen(both) if wide else both
+
+    def inside(self, guard: Guard) -> ir.Value:
+        """Whether all bounds hold."""
+        conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
+        both = conditions[0] if conditions else self.constant(1, ir.IntegerType.get_signless(1))
+        for c in conditions[1:]:
+            both = arith.andi(both, c)
+        return both
+
+    def _inside(self, b: Bound) -> ir.Value:
+        (low, high), at = b.at.bounds(), self.index(b.at)
+        checks = []
+        if low < b.low:
+            checks.append(arith.cmpi(arith.CmpIPredicate.sge, at, self.number(b.low)))
+        if high >= b.high:
+            checks.append(arith.cmpi(arith.CmpIPredicate.slt, at, self.number(b.high)))
+        return checks[0] if len(checks) == 1 else arith.andi(*checks)
+
+
+class StripProgram:
+    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+
+    def __init__(self, entry: ir.Block, space: Space, plan: Strips, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
+        self.plan = plan
+        self.b = StripBlocks(entry, memory, plan.merged, plan.config.lanes, 0)
+        self.results = list(zip(space.results, results, strict=True))
+        self.make = Interner()
+        self.pixel_first = plan.column in plan.product.arg.args[0].free
+
+    def emit(self, program: ir.Value) -> None:
+        self._place(program)
+        sums = self._sums()
+        for j, total in enumerate(sums):
+            change = {self.plan.column: self._column(j)}
+            self.b.stack[-1].memo[self._at(self.plan.product, change)] = total
+            for r, flat in self.results:
+                self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
+
+    def _place(self, program: ir.Value) -> None:
+        """Binds the axes to this program's place: neighbours have neighbouring channels, up to some, then strips, then rows."""
+        b, p, rest = self.b, self.plan, program
+        places = []
+        for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
+            places.append(arith.remui(rest, b.number(n)) if n > 1 else b.number(0))
+            rest = arith.divui(rest, b.number(n)) if n > 1 else rest
+        inner, strip, row, outer = places
+        block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
+        for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
+            b.bind(axis, value)
+        if p.first is not None:
+            begin = arith.muli(strip, b.number(p.length))
+            b.bind(p.first, arith.minsi(begin, b.number(p.first.extent - 1)))
+        b.bind(p.channel, arith.muli(block, b.number(p.config.lanes)))
+        b.vector = p.channel
+
+    def _column(self, j: int) -> Affine:
+        return (Affine.of(self.plan.first) if self.plan.first else Affine.of(self.plan.strips, self.plan.length)) + j
+
+    def _sums(self) -> list[ir.Value]:
+        b, p = self.b, self.plan
+        low, high = self._rows()
+        with self._loop(p.down, low, high, 1, [b.splat(0.0, ir.F32Type.get())] * p.length) as (loop, sums):
+            if p.chunk == p.depth.extent:
+                sums = self._row(sums, Affine())
+            else:
+                with self._loop(p.depth, b.number(0), b.number(p.depth.extent), p.chunk, sums) as (channels, part):
+                    part = self._row(part, Affine.of(p.depth))
+                    _yield(channels, part)
+                sums = list(channels.results)
+            _yield(loop, sums)
+        return list(loop.results)
+
+    @contextmanager
+    def _loop(
+        self, axis: Axis, low: ir.Value, high: ir.Value, step: int, sums: list[ir.Value]
+    ) -> Iterator[tuple[scf.ForOp, list[ir.Value]]]:
+        """A loop that carries sums, open to be filled."""
+        with self.b.point():
+            loop = scf.ForOp(low, high, self.b.number(step), sums)
+        with self.b.scope(loop.body, anchor=loop.operation):
+            self.b.bind(axis, loop.induction_variable)
+            yield loop, list(loop.inner_iter_args)
+
+    def _rows(self) -> tuple[ir.Value, ir.Value]:
+        """The first row of the window that is in the image, and the one after the last."""
+        b, p = self.b, self.plan
+        first, last = b.number(0), b.number(p.down.extent)
+        if p.height is None:
+            return first, last
+        top = p.height.at + Affine.of(p.down, -p.tall)  # the image's row that the window begins with
+        if top.bounds()[0] < p.height.low:
+            first = self._rows_to(arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top))))
+        if top.bounds()[1] + (p.down.extent - 1) * p.tall >= p.height.high:
+            within = arith.maxsi(b.number(0), arith.subi(b.number(p.height.high), b.index(top)))
+            last = arith.minsi(last, self._rows_to(within))
+        return first, last
+
+    def _rows_to(self, row: ir.Value) -> ir.Value:
+        """Rows of the window before a row of the image, from that on which the window begins with."""
+        b, tall = self.b, self.plan.tall
+        return row if tall == 1 else arith.divui(arith.addi(row, b.number(tall - 1)), b.number(tall))
+
+    def _row(self, sums: list[ir.Value], channel: Affine) -> list[ir.Value]:
+        """The sums with a row of the window added, one pixel of it after the other, of a chunk of channels from `channel` on."""
+        p = self.plan
+        pixels: dict[int, list[Expr]] = {}  # of each channel
+        weights: dict[int, list[Expr]] = {}
+        uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> sums that it is a part of, with its place in their windows
+        for j in range(p.length):
+            for k in range(p.across.extent):
+                at = j * p.step + k * p.spread
+                if at not in pixels or k not in weights:
+                    here = {p.column: self._column(j), p.across: Affine(k)}
+                    both = [self._factors({**here, p.depth: channel + c}) for c in range(p.chunk)]
+                    pixels[at], weights[k] = [x for x, _ in both], [w for _, w in both]
+                uses.setdefault(at, []).append((j, k))
+        inside = {at: es for at, es in pixels.items() if not (isinstance(es[0], Const) and es[0].value == 0)}
+        out = list(sums)
+        if p.chunk == 1:
+            for (e,) in inside.values():
+                self.b.block(e)
+        for es in weights.values():
+            for e in es:
+                self.b.block(e)
+        for at, es in inside.items():
+            self._read_together(es)
+            for c, e in enumerate(es):
+                for j, k in uses[at]:
+                    x, w = self.b.block(e), self.b.block(weights[k][c])
+                    with self.b.point():
+                        out[j] = math.fma(x, w, out[j])
+        return out
+
+    def _read_together(self, pixel: list[Expr]) -> None:
+        """Reads the channels of a pixel in one access, which all features of a group have."""
+        first = pixel[0]
+        if len(pixel) == 1 or not isinstance(first, Load):
+            return
+        b, flat = self.b, self.b.memory[first.tensor][0]
+        (jump,) = (c for t, c in first.at.rename(b.merged.rename).terms if t in b.merged.quotients)
+        at, depth = b.index(first.at), b.depth(first)
+        with b.point(depth):
+            inside = b.inside(first.guard)
+            read = ir.Operation.create(
+                "tile.read_shared",
+                results=[ir.VectorType.get([b.lanes], element("f32"))] * len(pixel),
+                operands=[flat, at, b.bound[self.plan.channel][1], inside],
+                attributes={"length": _number(self.plan.features), "jump": _number(jump)},
+            )
+        b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
+
+    def _factors(self, here: Change) -> tuple[Expr, Expr]:
+        """The pixel and the weight of a product."""
+        product = self.plan.product.arg
+        assert isinstance(product, Apply)
+        one, two = (self._at(x, here) for x in product.operands)
+        return (one, two) if self.pixel_first else (two, one)
+
+    # -- expressions at a column of the strip and of the window
+
+    def _at(self, e: Expr, change: Change) -> Expr:
+        """`e` where `change` says what axes are. The rows of the window are those in the image."""
+        moved: dict[Expr, Expr] = {}
+        for x in missing(e, moved):
+            moved[x] = self._moved(x, change, moved)
+        return moved[e]
+
+    def _moved(self, e: Expr, change: Change, moved: dict[Expr, Expr]) -> Expr:
+        make = self.make
+        match e:
+            case Load():
+                guard = self._guard(e.guard, change)
+                return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
+            case InBounds():
+                guard = self._guard(e.guard, change)
+                return make.const(False, "i1") if guard is None else make.in_bounds(guard)
+            case Apply():
+                return make.apply(e.op, tuple(moved[a] for a in e.operands), e.predicate, e.dtype)
+            case Reduce():
+                return make.reduce(e.op, self._at(e.arg, change), e.axes)
+            case Const():
+                return make.const(e.value, e.dtype)
+        raise AssertionError(f"{type(e).__name__} in a strip")
+
+    def _guard(self, guard: Guard, change: Change) -> Guard | None:
+        """The bounds that may fail; None where one always does."""
+        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
+        return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
+
+
+def _yield(loop: scf.ForOp, values: list[ir.Value]) -> None:
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp(values)
+
+
+def _number(n: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

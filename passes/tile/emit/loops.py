@@ -1,0 +1,302 @@
+"""The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref, scf, vector
+
+from ...ir.affine import Affine, Axis
+from ...ir.expressions import Apply, Expr, Load, Reduce, Scan
+from ...space.nests import Nest, cost, nests_of, worth_keeping
+from ...space.schedule import Schedule, bits
+from ...space.space import Space
+from ...trace.grouping import walk
+from .. import online
+from ..accumulators import Accumulators
+from ..cascades import Cut, cascade, cut
+from ..prefetch import next_row, streams
+from ..transpose_tiles import Squares
+from ..transpose_tiles_shared import SHARED, SharedSquares
+from . import parts as emit_parts
+from . import unaligned_rows as emit_windows
+from .bounds import Range, inner_blocks
+from .elements import Blocks, Memory
+from .scopes import element
+
+Body = Callable[[list[ir.Value]], list[ir.Value]]
+
+
+class Loops:
+    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+
+    def __init__(
+        self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
+    ) -> None:
+        self.space, self.plan = space, plan
+        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
+        self.b.apart = plan.config.apart
+        self.results = list(zip(space.results, results, strict=True))
+        self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
+        self.sums = Accumulators(self.b, plan)
+        self.keep = self._slots()
+
+    def emit(self, program: ir.Value) -> None:
+        b, plan = self.b, self.plan
+        chunks = self._place(program)
+        inner = list(plan.inner)
+        if not self.space.columns and plan.crossed is None:
+            b.ahead = streams(b, plan, self.space, self.results)
+        if plan.crossed is not None:
+            squares = Squares(b, self.space, plan) if plan.crossed is plan.chunked else SharedSquares(b, self.space, plan)
+            squares.emit(self, chunks)
+        elif plan.chunked is None:
+            self._rows(inner)
+        else:
+            first, count = chunks[plan.chunked]
+            exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
+            self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+
+    def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
+        """Binds the axes of the grid to this program's place in it: the first iteration of each chunked axis, and how many."""
+        b, rest, chunks = self.b, program, {}
+        with b.point(0):
+            axes = self.plan.grid_axes
+            for i, (a, chunk) in reversed(list(enumerate(axes))):
+                n = -(-a.extent // chunk)
+                at = rest if i == 0 else arith.remui(rest, b.number(n))
+                rest = rest if i == 0 else arith.divui(rest, b.number(n))
+                if a is self.plan.chunked or chunk > 1:
+                    first = arith.muli(at, b.number(chunk))
+                    left = arith.subi(b.number(a.extent), first)
+                    chunks[a] = first, arith.minui(left, b.number(chunk)) if a.extent % chunk else b.number(chunk)
+                else:
+                    b.bind(a, at)
+        return chunks
+
+    def _rows(self, axes: list[Axis]) -> list[ir.Value]:
+        if not axes:
+            self.row()
+            return []
+        zero = self.b.number(0)
+        return self._over(axes[0], zero, self.b.number(axes[0].extent), axes[0].extent, [], lambda _: self._rows(axes[1:]))
+
+    def _over(
+        self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
+    ) -> list[ir.Value]:
+        """`body` for every iteration of `axis` from `first`, by blocks when it is the vector axis. exact: count as a constant."""
+        if axis is self.plan.vector or (self.plan.column_vector and axis is self.b.vector):
+            self.b.vector = axis
+            return self.blocks(axis, first, count, exact, inits, body)
+        return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
+
+    def blocks(
+        self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
+    ) -> list[ir.Value]:
+        b, plan, lanes = self.b, self.plan, self.plan.config.lanes
+        zero = b.number(0)
+        if self.plan.shift is not None and axis is self.plan.vector:
+            return emit_windows.over(self, axis, self.plan.shift, inits, body)
+        if exact is None and self.plan.config.masked and axis is self.plan.chunked:
+            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
+        if exact is not None:
+            whole = exact // lanes * lanes
+            inner = inner_blocks(self.space, plan.merged.rename, axis, lanes, exact) if b.apart else None
+            if inner is not None:
+                return self._apart(axis, first, exact, inner, inits, body)
+            if whole:
+                inits = self.loop(axis, first, zero, b.number(whole), lanes, None, inits, body, single=whole == lanes)
+            if exact % lanes:
+                inits = self.loop(axis, first, b.number(whole), count, lanes, exact - whole, inits, body, single=True)
+            return inits
+        with b.point():
+            whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
+        inits = self.loop(axis, first, zero, whole_value, lanes, None, inits, body)
+        return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
+
+    def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+        """`body` for blocks of all `count` elements of an axis, those of the range `inner` in a loop of their own."""
+        b, lanes = self.b, self.plan.config.lanes
+        whole = count // lanes * lanes
+        known = b.ranges
+        for low, high in ((0, inner[0]), inner, (inner[1], whole)):
+            if low < high:
+                b.ranges = {**known, axis: (low, high - 1)}
+                inits = self.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
+        if whole < count:
+            b.ranges = {**known, axis: (whole, count - 1)}
+            inits = self.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
+        b.ranges = known
+        return inits
+
+    def loop(
+        self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
+        inits: list[ir.Value], body: Body, single: bool = False, attribute: str = "",
+    ) -> list[ir.Value]:  # fmt: skip
+        """One loop; `tail`: lanes left over (a constant, or the end to count from), else whole blocks. single: one iteration.
+        attribute: a mark on the loop."""
+        b = self.b
+        if single:
+            memo = b.stack[-1].once.setdefault((axis, first, low, tail), {})
+            with b.scope(b.stack[-1].block, memo=memo):
+                self._enter(axis, first, low, tail)
+                return body(inits)
+        with b.point():
+            loop = scf.ForOp(low, high, b.number(step), inits)
+        if attribute:
+            loop.operation.attributes[attribute] = ir.UnitAttr.get()
+        with b.scope(loop.body, anchor=loop.operation):
+            self._enter(axis, first, loop.induction_variable, tail)
+            out = body(list(loop.inner_iter_args))
+            with ir.InsertionPoint(loop.body):
+                scf.YieldOp(out)
+        return list(loop.results)
+
+    def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
+        b = self.b
+        if b.window is not None:
+            emit_windows.enter(b, b.window, axis, at, tail)
+            return
+        with b.point():
+            if tail is not None:
+                left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
+                type_ = ir.VectorType.get([self.plan.config.lanes], ir.IntegerType.get_signless(1))
+                b.stack[-1].mask = b.memoised("mask", -1, lambda: vector.create_mask(type_, [left]))
+            else:
+                b.stack[-1].mask = None
+            b.bind(axis, at if first == b.number(0) else arith.addi(first, at))
+
+    # -- one row
+
+    def row(self) -> None:
+        for i, nest in enumerate(self.nests):
+            self._nest(nest, i)
+        for r, flat in self.results:
+            if not r.full or not self.space.columns:
+                store = partial(self.b.store, r.expr, flat, r.dtype, r.at)
+                if self.plan.by_parts:
+                    emit_parts.store_in_parts(self.b, self.plan.config.lanes, r.expr, store)
+                else:
+                    store()
+        self.b.kept = {}
+
+    def _nest(self, nest: Nest, order: int) -> None:
+        b, plan = self.b, self.plan
+        outer_vector = b.vector
+        if self.plan.column_vector or outer_vector is None:
+            b.vector = self._vector_of(nest)
+        shared, axes = self._order(nest)
+        runs = cut(self, nest, axes, shared)
+        with b.point():
+            inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [
+                v for _ in nest.online for v in online.start(b, plan.config)
+            ]
+        saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
+        b.ahead = {}
+        if order == 1:
+            b.ahead = next_row(b, plan, self.nests[0], nest)
+        elif len(self.nests) == 1:
+            b.ahead = streams(b, plan, self.space, self.results)
+
+        powers: list[tuple[ir.Value, dict[Any, ir.Value]]] = []
+
+        def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
+            b.saving = dict(saving)
+            out = [self.sums.combine(r, acc) for r, acc in zip(nest.reductions, accumulators, strict=False)]
+            for scan, acc in zip(nest.scans, accumulators[len(nest.reductions) : len(nest.carried)], strict=True):
+                here, following = self.sums.step(scan, acc)
+                b.stack[-1].memo[scan] = self.sums.narrow(scan, here)
+                out.append(following)
+            b._depths = {}
+            for i, (largest, _) in enumerate(nest.online):
+                power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
+                out += state
+                powers.append((power, b.stack[-1].memo))
+            for r, flat in nest.results:
+                b.store(r.expr, flat, r.dtype, r.at)
+            return out
+
+        sums = self._columns(axes, inits, inside, nest, shared, runs)
+        for r, acc in zip(nest.reductions, sums, strict=False):
+            with b.point():
+                b.stack[-1].memo[r] = self.sums.total(r, acc)
+        for i, pair in enumerate(nest.online):
+            with b.point():
+                largest, sum_, scale = online.total(sums[len(nest.carried) + 2 * i :][:2])
+                b.stack[-1].memo.update(zip(pair, (largest, sum_), strict=True))
+                if len(axes) == 1 and axes[0].extent <= plan.config.lanes:
+                    wanted = list(dict.fromkeys(e for n in self.nests[order + 1 :] for root in n.roots() for e in walk(root)))
+                    online.reuse(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
+        b.kept.update(saving)
+        b.vector = outer_vector
+        b._depths = {}
+
+    def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
+        """The loop that teams of threads share, if they do, and all loops of a nest, the outermost first."""
+        axes = [a for a in nest.axes if a is not self.b.vector] + [a for a in nest.axes if a is self.b.vector]
+        shared = max(axes, key=lambda a: a.extent, default=None) if self.plan.config.teams > 1 and not nest.scans else None
+        axes.sort(key=lambda a: a is not shared)  # outermost: every team begins with nothing
+        return shared, axes
+
+    def _vector_of(self, nest: Nest) -> Axis | None:
+        if self.plan.vector in nest.axes:
+            return self.plan.vector
+        return nest.axes[-1] if nest.axes and self.plan.column_vector else None
+
+    def _columns(
+        self, axes: list[Axis], inits: list[ir.Value], body: Body, nest: Nest, shared: Axis | None, runs: Cut | None
+    ) -> list[ir.Value]:
+        """Loops over `axes`; teams of threads take turns in the iterations of `shared`. runs: the loop that is cut into runs, of
+        this one and those inside it."""
+        if not axes:
+            with self.b.scope(self.b.stack[-1].block, mask=self.b.stack[-1].mask):
+                return body(inits)
+        mask = self.b.stack[-1].mask
+        a, rest = axes[0], axes[1:]
+
+        def deeper(accumulators: list[ir.Value]) -> list[ir.Value]:
+            if a is not self.b.vector:
+                self.b.stack[-1].mask = mask
+            return self._columns(rest, accumulators, body, nest, shared, runs) if rest else body(accumulators)
+
+        zero, count = self.b.number(0), self.b.number(a.extent)
+        if a is shared:
+            parts = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
+            return [self._of_all_teams(r, part) for r, part in zip(nest.carried, parts, strict=True)]
+        if runs is not None and a is runs.axis:
+            return cascade(self, runs, nest, inits, deeper)
+        return self._over(a, zero, count, a.extent, inits, deeper)
+
+    def _of_all_teams(self, r: Reduce | Scan, part: ir.Value) -> ir.Value:
+        with self.b.point():
+            name = {"combine": ir.StringAttr.get(r.op)}
+            return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=name).results[0]
+
+    # -- what is kept between loops
+
+    def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
+        """Scratch memory for a row of every value that is worth keeping: by the loop that fills it."""
+        columns, config = self.plan.merged.columns, self.plan.config
+        if not self.plan.column_vector or not config.scratch:
+            return {}
+        step, at = 1, Affine()
+        for a in reversed(columns):
+            at, step = at + Affine.of(a, step), step * a.extent
+        out = {}
+        for e, born in worth_keeping(self.nests, columns, lambda e: self.plan.vector in self.b.axes(e), self._costs).items():
+            if step * bits(e.dtype) // 8 > config.scratch:
+                continue
+            with self.b.point(0):
+                type_ = ir.MemRefType.get([step], element("i8" if e.dtype == "i1" else e.dtype))
+                slot = memref.AllocaOp(type_, [], [], alignment=64).result
+            out[e] = (born, (slot, at))
+        return out
+
+    def _costs(self, e: Expr) -> bool:
+        """Whether a value takes many operations, or is gathered from memory and does not stay in registers."""
+        if isinstance(e, Load):
+            several = math.prod(a.extent for a in self.plan.merged.columns) > self.plan.config.lanes
+            return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)
+        return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse

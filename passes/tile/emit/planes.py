@@ -1,0 +1,208 @@
+"""The program of a plane on a CPU: sums over windows of one channel, of a copy of the image with zeros around it.
+
+The copy is in scratch memory that stays in the caches. With it no load is masked, and none asks where the image ends. Columns that
+a stride steps over are apart there (phases), so that neighbouring sums read neighbours. A tile of sums is in registers: each
+block of pixels that is loaded is multiplied for every row of the tile that has it in its windows.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, math, memref, scf, vector
+
+from lamina.schedules import cpu
+
+from ...ir.affine import Affine
+from ...space.planes import Planes
+from ...space.space import Space
+from .elements import Blocks, Memory
+
+
+class PlaneProgram:
+    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+
+    def __init__(self, entry: ir.Block, space: Space, plan: Planes, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
+        self.plan = plan
+        self.b = Blocks(entry, memory, plan.merged, plan.lanes, 0)
+        self.results = list(zip(space.results, results, strict=True))
+        self.f32 = ir.F32Type.get()
+
+    def emit(self, program: ir.Value) -> None:
+        b, p = self.b, self.plan
+        rest = program
+        for axis in (p.chunks, p.channel, p.batch):
+            b.bind(axis, arith.remui(rest, b.number(axis.extent)) if axis is not p.batch else rest)
+            rest = arith.divui(rest, b.number(axis.extent)) if axis is not p.batch else rest
+        steps = p.window.stride[1]
+        with b.point(0):
+            copy = memref.AllocaOp(ir.MemRefType.get([p.height * p.width * steps], self.f32), [], [], alignment=64).result
+            line = memref.AllocaOp(ir.MemRefType.get([p.width * steps], self.f32), [], [], alignment=64).result
+        first = arith.muli(b.bound[p.chunks][1], b.number(p.chunk))
+        self._fill(copy, copy if steps == 1 else line, first)
+        b.vector = p.column
+        whole = p.chunk // p.rows * p.rows
+        self._tiles(copy, first, 0, whole, p.rows)
+        if whole < p.chunk:
+            self._tiles(copy, first, whole, p.chunk, p.chunk - whole)
+
+    @contextmanager
+    def _inside(self, block: ir.Block, of: ir.Operation) -> Iterator[None]:
+        """Emits into a block of `of`, constants in front of it."""
+        with self.b.scope(block, anchor=of), ir.InsertionPoint(block):
+            yield
+
+    # -- the copy
+
+    def _fill(self, copy: ir.Value, line: ir.Value, first: ir.Value) -> None:
+        """Copies the rows of the image that this program's windows have, with zeros around them."""
+        b, p = self.b, self.plan
+        origin = b.index(p.origin)
+        top = arith.addi(arith.muli(first, b.number(p.window.stride[0])), b.number(-p.window.padding[0]))
+        width = p.width * p.window.stride[1]
+        loop = scf.ForOp(b.number(0), b.number(p.height), b.number(1))
+        with self._inside(loop.body, loop.operation):
+            y = arith.addi(top, loop.induction_variable)
+            to = arith.muli(loop.induction_variable, b.number(width))
+            start = to if line is copy else b.number(0)
+            inside = arith.andi(
+                arith.cmpi(arith.CmpIPredicate.sge, y, b.number(0)), arith.cmpi(arith.CmpIPredicate.slt, y, b.number(p.size[0]))
+            )
+            there = scf.IfOp(inside, has_else=True)
+            with self._inside(there.then_block, there.operation):
+                self._copy_row(line, start, arith.addi(origin, arith.muli(y, b.number(p.pitch))))
+                scf.YieldOp([])
+            with self._inside(there.else_block, there.operation):
+                self._zeros(line, start, range(0, width, cpu.VECTOR))
+                scf.YieldOp([])
+            if line is not copy:
+                self._part(line, copy, to)
+            scf.YieldOp([])
+
+    def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
+        """A row of the image from `at` on, behind the padding. What no window reads is left out."""
+        b, p = self.b, self.plan
+        pad, width = p.window.padding[1], p.width * p.window.stride[1]
+        count = min(p.size[1], width - pad)
+        flat = b.memory[p.image.tensor][0]
+        self._zeros(line, start, [x for x in range(0, width, cpu.VECTOR) if x < pad or x + cpu.VECTOR > pad + count])
+        begin = arith.addi(start, b.number(pad))
+        whole = count // cpu.VECTOR * cpu.VECTOR
+        if whole:
+            loop = scf.ForOp(b.number(0), b.number(whole), b.number(cpu.VECTOR))
+            with self._inside(loop.body, loop.operation):
+                x = loop.induction_variable
+                vector.store(vector.load(_block(), flat, [arith.addi(at, x)]), line, [arith.addi(begin, x)])
+                scf.YieldOp([])
+        if whole < count:
+            lanes = ir.VectorType.get([cpu.VECTOR], ir.IntegerType.get_signless(1))
+            mask = vector.create_mask(lanes, [b.number(count - whole)])
+            last = b.number(whole)
+            read = vector.maskedload(_block(), flat, [arith.addi(at, last)], mask, self._zero())
+            vector.maskedstore(line, [arith.addi(begin, last)], mask, read)
+
+    def _zeros(self, line: ir.Value, start: ir.Value, places: range | list[int]) -> None:
+        zero = self._zero()
+        for x in places:
+            vector.store(zero, line, [arith.addi(start, self.b.number(x))])
+
+    def _zero(self) -> ir.Value:
+        block = _block()
+        zero = ir.DenseElementsAttr.get_splat(block, ir.FloatAttr.get(self.f32, 0.0))
+        return self.b.memoised("zeros", 0, lambda: arith.constant(block, zero))
+
+    def _part(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
+        """Puts columns that are a stride apart side by side."""
+        b, p = self.b, self.plan
+        steps = p.window.stride[1]
+        wide = ir.VectorType.get([cpu.VECTOR * steps], self.f32)
+        loop = scf.ForOp(b.number(0), b.number(p.width), b.number(cpu.VECTOR))
+        with self._inside(loop.body, loop.operation):
+            x = loop.induction_variable
+            everything = vector.load(wide, line, [arith.muli(x, b.number(steps))])
+            for phase in range(steps):
+                picked = ir.DenseI64ArrayAttr.get([i * steps + phase for i in range(cpu.VECTOR)])
+                taken = vector.shuffle(everything, everything, picked)
+                vector.store(taken, copy, [arith.addi(arith.addi(to, b.number(phase * p.width)), x)])
+            scf.YieldOp([])
+
+    # -- sums
+
+    def _tiles(self, copy: ir.Value, first: ir.Value, low: int, high: int, rows: int) -> None:
+        """Sums of the rows from `low` to `high` of this program, `rows` of them at a time."""
+        b, p = self.b, self.plan
+        with b.point():
+            loop = scf.ForOp(b.number(low), b.number(high), b.number(rows))
+        with b.scope(loop.body, anchor=loop.operation):
+            whole = p.column.extent // p.lanes * p.lanes
+            with b.point():
+                row = loop.induction_variable
+                places = row, arith.addi(first, row)
+            if whole:
+                with b.point():
+                    columns = scf.ForOp(b.number(0), b.number(whole), b.number(p.lanes))
+                with b.scope(columns.body, anchor=columns.operation):
+                    self._tile(copy, *places, columns.induction_variable, rows, None)
+                    with ir.InsertionPoint(columns.body):
+                        scf.YieldOp([])
+            if whole < p.column.extent:
+                with b.scope(b.stack[-1].block):
+                    self._tile(copy, *places, b.number(whole), rows, p.column.extent - whole)
+            with ir.InsertionPoint(loop.body):
+                scf.YieldOp([])
+
+    def _tile(self, copy: ir.Value, row: ir.Value, place: ir.Value, column: ir.Value, rows: int, left: int | None) -> None:
+        """Sums of `rows` rows from `row` of the program, `place` of the image, for a block of columns. left: of a part of a
+        block."""
+        b, p = self.b, self.plan
+        b.bind(p.column, column)
+        if left is not None:
+            type_ = ir.VectorType.get([p.lanes], ir.IntegerType.get_signless(1))
+            b.stack[-1].mask = b.memoised(("mask", left), 0, lambda: vector.create_mask(type_, [b.number(left)]))
+        mask = b.stack[-1].mask
+        with b.point():
+            sums = self._sums(copy, row, column, rows)
+        for r, total in enumerate(sums):
+            with b.scope(b.stack[-1].block, mask=mask):
+                with b.point():
+                    b.bind(p.row, arith.addi(place, b.number(r)))
+                b.stack[-1].memo[p.product] = total
+                for result, flat in self.results:
+                    b.store(result.expr, flat, result.dtype, result.at)
+
+    def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:
+        """Loads every block of pixels once, and the weights of one column of the window at a time."""
+        b, p = self.b, self.plan
+        (tall, wide), (spread_down, spread_across) = p.window.stride, p.window.dilation
+        length = p.width * wide
+        start = arith.addi(arith.muli(row, b.number(tall * length)), column)
+        block = ir.VectorType.get([p.lanes], self.f32)
+        sums: list[ir.Value] = [b.splat(0.0, self.f32)] * rows
+        uses: dict[int, list[tuple[int, int]]] = {}  # row of pixels -> (row of the tile, row of the window)
+        for r in range(rows):
+            for k in range(p.down.extent):
+                uses.setdefault(r * tall + k * spread_down, []).append((r, k))
+        for j in range(p.across.extent):
+            shift, phase = divmod(j * spread_across, wide)
+            weights = [self._weight(k, j) for k in range(p.down.extent)]
+            for t in sorted(uses):
+                at = arith.addi(start, b.number(t * length + phase * p.width + shift))
+                pixels = vector.load(block, copy, [at])
+                for r, k in uses[t]:
+                    sums[r] = math.fma(pixels, weights[k], sums[r])
+        return sums
+
+    def _weight(self, k: int, j: int) -> ir.Value:
+        b, p = self.b, self.plan
+        at = p.weight.at
+        rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (p.down, p.across)))
+        step = at.coefficient(p.down) * k + at.coefficient(p.across) * j
+        start = b.memoised("weights", 0, partial(b.index, rest))
+        number = memref.load(b.memory[p.weight.tensor][0], [arith.addi(start, b.number(step))])
+        return vector.broadcast(ir.VectorType.get([p.lanes], self.f32), number)
+
+
+def _block() -> ir.VectorType:
+    return ir.VectorType.get([cpu.VECTOR], ir.F32Type.get())

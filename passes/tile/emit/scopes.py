@@ -1,0 +1,132 @@
+"""Where values of a tile program are emitted: loop bodies inside one another, and constants at the start.
+
+A value is a scalar, or a vector of `lanes` neighbours along the vector axis. Each is emitted once, in the outermost loop
+body where all it depends on is known.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from ...ir.affine import Axis
+from ...ir.expressions import HALF, Expr
+from ...space.coalesce import Merged
+
+
+@dataclass
+class Scope:
+    """One loop body. `anchor`: the nested loop in front of which late values of this scope are emitted. `once`: the values of
+    loops of one iteration in it, which stand in the same block: a second loop over the same iteration finds them."""
+
+    block: ir.Block
+    memo: dict[Any, ir.Value] = field(default_factory=dict)
+    anchor: ir.Operation | None = None
+    mask: ir.Value | None = None
+    once: dict[Any, dict[Any, ir.Value]] = field(default_factory=dict)
+
+
+def element(dtype: str) -> ir.Type:
+    return ir.IndexType.get() if dtype == "index" else ir.Type.parse(dtype)
+
+
+def attribute(value: Any, type_: ir.Type) -> ir.Attribute:
+    return ir.FloatAttr.get(type_, value) if isinstance(type_, ir.FloatType) else ir.IntegerAttr.get(type_, int(value))
+
+
+class Scopes:
+    """The open scopes, the innermost last, and the axes that loops have bound."""
+
+    def __init__(self, entry: ir.Block, merged: Merged, lanes: int) -> None:
+        self.stack = [Scope(entry)]
+        self.merged, self.lanes = merged, lanes
+        self.vector: Axis | None = None
+        self.bound: dict[Axis, tuple[int, ir.Value]] = {}  # axis -> depth, value
+        self._depths: dict[Any, int] = {}
+
+    @contextmanager
+    def scope(
+        self,
+        block: ir.Block,
+        anchor: ir.Operation | None = None,
+        mask: ir.Value | None = None,
+        memo: dict[Any, ir.Value] | None = None,
+    ) -> Iterator[None]:
+        self.stack[-1].anchor = anchor
+        self.stack.append(Scope(block, {} if memo is None else memo, mask=mask))
+        self._depths = {}
+        yield
+        self.stack.pop()
+        self.stack[-1].anchor = None
+        self._depths = {}
+        self.bound = {a: (d, v) for a, (d, v) in self.bound.items() if d < len(self.stack)}
+
+    def point(self, depth: int = -1) -> ir.InsertionPoint:
+        """Where values of the scope at `depth` are emitted: its end, or in front of the loop that is open in its block."""
+        depth %= len(self.stack)
+        while self.stack[depth].anchor is None and depth + 1 < len(self.stack):
+            depth += 1  # a scope of one iteration shares its parent's block
+        scope = self.stack[depth]
+        return ir.InsertionPoint(scope.anchor) if scope.anchor is not None else ir.InsertionPoint(scope.block)
+
+    def bind(self, axis: Axis, value: ir.Value) -> None:
+        self.bound[axis] = (len(self.stack) - 1, value)
+        self._depths = {}
+
+    def memoised(self, key: Any, depth: int, make: Callable[[], ir.Value]) -> ir.Value:
+        memo = self.stack[depth].memo
+        if key not in memo:
+            with self.point(depth):
+                memo[key] = make()
+        return memo[key]
+
+    # -- what varies along the vector axis
+
+    def axes(self, e: Expr) -> set[Axis]:
+        return {self.merged.axis_of.get(a, a) for a in e.free}
+
+    def is_block(self, e: Expr) -> bool:
+        return self.vector is not None and self.vector in self.axes(e)
+
+    # -- constants
+
+    def constant(self, value: Any, type_: ir.Type) -> ir.Value:
+        return self.memoised((repr(value), str(type_)), 0, lambda: arith.constant(type_, attribute(value, type_)))
+
+    def number(self, n: int) -> ir.Value:
+        return self.constant(n, ir.IndexType.get())
+
+    def splat(self, value: Any, type_: ir.Type) -> ir.Value:
+        whole = ir.VectorType.get([self.lanes], type_)
+        return self.memoised(
+            ("splat", repr(value), str(type_)), 0,
+            lambda: arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, attribute(value, type_))),
+        )  # fmt: skip
+
+    def widen(self, v: ir.Value) -> ir.Value:
+        if isinstance(v.type, ir.VectorType):
+            return v
+        return vector.broadcast(ir.VectorType.get([self.lanes], v.type), v)
+
+    # -- values as memory holds them
+
+    def _like(self, v: ir.Value, dtype: str) -> ir.Type:
+        target = element(dtype)
+        return ir.VectorType.get(ir.VectorType(v.type).shape, target) if isinstance(v.type, ir.VectorType) else target
+
+    def from_memory(self, v: ir.Value, dtype: str) -> ir.Value:
+        if dtype in HALF:
+            return arith.extf(self._like(v, "f32"), v)
+        if dtype == "i1":
+            byte = ir.IntegerType.get_signless(8)
+            zero = self.splat(0, byte) if isinstance(v.type, ir.VectorType) else self.constant(0, byte)
+            return arith.cmpi(arith.CmpIPredicate.ne, v, zero)
+        return v
+
+    def to_memory(self, v: ir.Value, dtype: str) -> ir.Value:
+        if dtype in HALF:
+            return arith.truncf(self._like(v, dtype), v)
+        return arith.extui(self._like(v, "i8"), v) if dtype == "i1" else v

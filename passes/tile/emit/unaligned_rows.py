@@ -1,0 +1,60 @@
+"""Loops over rows that start amid an access (schedule.Shift): blocks start where whole accesses do, masks say which lanes count."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from ...ir.affine import Axis
+from ...space.schedule import Shift
+from .access import Window
+
+if TYPE_CHECKING:
+    from .elements import Blocks
+    from .loops import Loops
+
+
+def over(
+    loops: "Loops", axis: Axis, shift: Shift, inits: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
+) -> list[ir.Value]:
+    """`body` for every block of the row along `axis`: whole ones but for the row's first lanes, then what is left."""
+    b, lanes = loops.b, loops.plan.config.lanes
+    by = b.memoised("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
+    b.window = Window(shift, by)
+    zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
+    if end > lanes and whole:
+        inits = loops.loop(axis, zero, zero, b.number(whole), lanes, None, inits, body)
+    else:
+        whole = 0
+    rest = -(-(end - whole) // lanes)
+    out = loops.loop(axis, zero, b.number(whole), b.number(end), lanes, axis.extent - whole, inits, body, single=rest == 1)
+    b.window = None
+    return out
+
+
+def enter(b: "Blocks", window: Window, axis: Axis, at: ir.Value, left: int | ir.Value | None) -> None:
+    """A block whose first lane is `at` lanes after the access that the row starts in. left: None where the row goes on."""
+    with b.point():
+        low = arith.subi(window.by, at)
+        high = b.number(b.lanes) if left is None else arith.addi(low, b.number(axis.extent))
+        first = _constant(at)
+        most = 0 if first else window.shift.width - 1
+        least = b.lanes if left is None else 0 if first is None else axis.extent - first
+        type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
+        attributes = {"most": _number(most), "least": _number(least)}
+        b.stack[-1].mask = b.memoised(
+            "mask", -1,
+            lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
+        )  # fmt: skip
+        b.bind(axis, arith.subi(at, window.by))
+
+
+def _constant(v: ir.Value) -> int | None:
+    if isinstance(v, ir.BlockArgument):
+        return None
+    return ir.IntegerAttr(v.owner.attributes["value"]).value
+
+
+def _number(n: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

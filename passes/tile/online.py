@@ -1,0 +1,64 @@
+"""Sums of exp(x - max x) in the same loop as the maximum: what a tile program says of them."""
+
+import math
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from lamina.schedules.base import BlockConfig
+
+from ..ir.expressions import Apply, Expr, Reduce
+from .emit.elements import Blocks
+
+
+def start(b: Blocks, config: BlockConfig) -> list[ir.Value]:
+    """Before the first block: for each thread of the program."""
+    type_ = ir.VectorType.get([config.groups], ir.F32Type.get())
+    return [arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, _f32(v))) for v in (-math.inf, 0.0)]
+
+
+def step(b: Blocks, largest: Reduce, state: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
+    """A block of x joins: its powers, and the new state."""
+    x = b.block(largest.arg)
+    with b.point():
+        mask = b.stack[-1].mask
+        if mask is not None:
+            x = arith.select(mask, x, b.splat(-math.inf, ir.F32Type.get()))
+        powers, *new = ir.Operation.create("tile.exp_sum", results=[x.type, *(v.type for v in state)], operands=[x, *state]).results
+        return powers, new
+
+
+def total(state: list[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The maximum, the sum, and each thread's factor."""
+    f32 = ir.F32Type.get()
+    largest, sum_, scale = ir.Operation.create("tile.exp_total", results=[f32, f32, state[0].type], operands=state).results
+    return largest, sum_, scale
+
+
+def reuse(
+    powers: ir.Value, sum_: ir.Value, scale: ir.Value, pair: tuple[Reduce, Reduce], wanted: list[Expr], memo: dict[Any, ir.Value]
+) -> None:
+    """Where one block held the whole row, its powers serve again: exp(x - max x) is one product, and so is its quotient by the sum,
+    which is at least 1, so that its inverse loses nothing."""
+    power = pair[1].arg
+    for e in wanted:
+        if e is power:
+            memo[e] = arith.mulf(powers, _lanes(scale, powers.type))
+        elif isinstance(e, Apply) and e.op == "arith.divf" and e.operands == (power, pair[1]):
+            one = arith.constant(sum_.type, 1.0)
+            inverse = arith.divf(one, sum_)
+            factor = arith.mulf(scale, _wide(inverse, scale.type))
+            memo[e] = arith.mulf(powers, _lanes(factor, powers.type))
+
+
+def _lanes(threads: ir.Value, type_: ir.Type) -> ir.Value:
+    return ir.Operation.create("tile.lanes", results=[type_], operands=[threads]).results[0]
+
+
+def _wide(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return ir.Operation.create("vector.broadcast", results=[type_], operands=[value]).results[0]
+
+
+def _f32(value: float) -> ir.Attribute:
+    return ir.FloatAttr.get_f32(value)

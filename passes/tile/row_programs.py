@@ -1,0 +1,49 @@
+"""Kernel functions that reduce along rows: what tuning asks about, before lamina-tile makes programs of them."""
+
+import math
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.schedules.rows import LEAST_BYTES, Work
+
+from ..families.gemm.row_sums import is_reduction
+from ..ir.reading import Untraceable
+from ..space.direct_convolution import WINDOW
+from ..space.nests import nests_of
+from ..space.scans import has_scans
+from ..space.schedule import Schedule, bits
+from ..space.schedule_gpu import ROWS, schedule_gpu
+from ..space.space import Space, find_space
+from .tile import ALIGNED, CHOICE, traffic
+
+
+def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> Work | None:
+    """Of a kernel function that is launched on such memory; None where it is no row program, too small to matter, or
+    something was chosen for it."""
+    block = kernel.regions[0].blocks[0]
+    *ops, end = [op.operation for op in block.operations]
+    results = list(end.operands)
+    if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
+        return None
+    moved = sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types)
+    if moved < LEAST_BYTES or any(0 in t.shape for t in types):
+        return None  # what follows takes milliseconds
+    strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
+    given = dict(zip(block.arguments, strides, strict=False))
+    try:
+        space = find_space(block, given, strides[len(given) :], divide=True, round_half=round_half)
+        if not space.columns or has_scans(space):
+            return None
+        plan = schedule_gpu(space, dict.fromkeys(block.arguments, ALIGNED), [ALIGNED] * len(results), gpu)
+    except Untraceable:
+        return None
+    return _work(space, plan, traffic(space, results)[0]) if plan.column_vector else None
+
+
+def _work(space: Space, plan: Schedule, moved: int) -> Work:
+    assert plan.vector is not None
+    walks = len(nests_of(space, plan.merged.columns, [(r, None) for r in space.results], online=True)) == 1
+    lanes = plan.vector.extent + (plan.shift.width - 1 if plan.shift is not None else 0)
+    rows = math.prod(a.extent for a in plan.merged.rows)
+    return Work(plan.config, lanes, rows, walks, len(plan.merged.columns) == 1, moved)  # type: ignore[arg-type]

@@ -1,0 +1,113 @@
+"""Reads across the vector axis: squares are transposed in registers into scratch memory, and read from there row by row."""
+
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref, scf, vector
+
+from lamina.schedules.base import SQUARE
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Load
+from ..space.schedule import Schedule, crossing_loads
+from ..space.space import Space
+from ..trace.grouping import walk
+from .emit.elements import Blocks
+
+if TYPE_CHECKING:
+    from .emit.loops import Loops
+
+EARLY = 1 << 20  # elements from which on the next square is fetched while this one is transposed
+SIDE = 16  # of a square that is transposed in registers
+
+
+class Squares:
+    """The body of a program that has `crossed`: SQUARE rows of it, by blocks of as many lanes, or of fewer."""
+
+    def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
+        assert plan.crossed is not None and plan.vector is not None
+        self.b, self.plan = blocks, plan
+        self.crossed: Axis = plan.crossed
+        self.vector: Axis = plan.vector
+        self.lanes = plan.config.lanes
+        loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
+        self.early = any(ir.MemRefType(blocks.memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
+        if self.early:
+            blocks.ahead = {e: self.lanes for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
+        self.loads = crossing_loads(space, plan)
+        self.rows = min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
+
+    def _at(self, e: Load) -> Affine:
+        return e.at.rename(self.plan.merged.rename)
+
+    def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        """chunks: the rows of this program along `crossed`."""
+        b = self.b
+        first, count = chunks[self.crossed]
+        b.vector = self.vector
+        with b.point(0):
+            scratch = {e: self._scratch(e) for e in self.loads}
+
+        def block(_: list[ir.Value]) -> list[ir.Value]:
+            with b.point():
+                for e in self.loads:
+                    self._transpose(e, scratch[e], first)
+            mask = b.stack[-1].mask
+
+            def row(_: list[ir.Value]) -> list[ir.Value]:
+                b.stack[-1].mask = mask
+                bound = b.bound[self.crossed][1]
+                with b.point():
+                    local = arith.subi(bound, first)
+                b.squares = {e: (scratch[e], local) for e in self.loads}
+                loops.row()
+                return []
+
+            return loops.loop(self.crossed, first, b.number(0), count, 1, None, [], row)
+
+        n = self.vector.extent
+        loops.blocks(self.vector, b.number(0), b.number(n), n, [], block)
+
+    def _scratch(self, e: Load) -> ir.Value:
+        stored = ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
+        return memref.AllocaOp(ir.MemRefType.get([self.rows, self.lanes], stored), [], [], alignment=64).result
+
+    def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value) -> None:
+        """Fills `scratch` with rows first.. of `crossed` and the block's lanes."""
+        b, at = self.b, self._at(e)
+        flat, _ = b.memory[e.tensor]
+        stored = ir.MemRefType(flat.type).element_type
+        rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
+        sizes = [self.vector.extent, self.crossed.extent]
+        strides = [at.coefficient(self.vector), 1]
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        type_ = ir.MemRefType.get(sizes, stored, ir.StridedLayoutAttr.get(dynamic, strides))
+        view = memref.ReinterpretCastOp(type_, flat, [b.index(rest)], [], [], [dynamic], sizes, strides).result
+        square = ir.VectorType.get([SIDE, SIDE], stored)
+        swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
+        whole = [n % length == 0 for n, length in ((sizes[1], self.rows), (sizes[0], self.lanes))]
+        inside = ir.ArrayAttr.get([ir.BoolAttr.get(w) for w in whole])
+        lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
+        last = b.number(self.vector.extent - 1)
+        ahead = [b.number(self.lanes + r) for r in range(SIDE)] if self.early else []
+        zero, height, width, side = map(b.number, (0, self.rows, self.lanes, SIDE))  # in front of the loops
+        rows = scf.ForOp(zero, height, side)
+        with ir.InsertionPoint(rows.body):
+            columns = scf.ForOp(zero, width, side)
+            with ir.InsertionPoint(columns.body):
+                i, j = rows.induction_variable, columns.induction_variable
+                where = [arith.addi(lanes, j), arith.addi(first, i)]
+                for step in ahead:  # the next square's lines, one a row
+                    memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
+                read = vector.transfer_read(square, view, where, swap, pad, in_bounds=inside)
+                ir.Operation.create(
+                    "vector.transfer_write",
+                    operands=[read, scratch, i, j],
+                    attributes={
+                        "permutation_map": ir.AffineMapAttr.get(ir.AffineMap.get_identity(2)),
+                        "in_bounds": ir.ArrayAttr.get([ir.BoolAttr.get(True)] * 2),
+                        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 2, 0]),
+                    },
+                )
+                scf.YieldOp([])
+            scf.YieldOp([])

@@ -1,0 +1,91 @@
+"""Reads across the vector axis on a GPU: a program transposes one square through memory that its threads share."""
+
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref
+
+from lamina.schedules.base import SQUARE
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Load
+from ..lower.simt.control import SHARED
+from ..lower.simt.square import padding
+from ..space.schedule import Schedule, bits, crossing_loads
+from ..space.space import Space
+from .emit.elements import Blocks
+
+if TYPE_CHECKING:
+    from .emit.loops import Loops
+
+MOST_BYTES = 40 << 10
+"""Bounds the squares of a block: CUDA lets it have 48 KB of static shared memory, some of which its threads exchange by."""
+
+
+class SharedSquares:
+    """The body of a program that has `crossed`: SQUARE rows of it, and one block of lanes.
+
+    What is read across the vector axis is transposed as long as there is shared memory for it; the rest is read where it lies.
+    """
+
+    def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
+        assert plan.crossed is not None and plan.vector is not None
+        self.b, self.plan = blocks, plan
+        self.crossed: Axis = plan.crossed
+        self.vector: Axis = plan.vector
+        self.loads = self._fitting(crossing_loads(space, plan))
+
+    def _fitting(self, loads: list[Load]) -> list[Load]:
+        fitting, left = [], MOST_BYTES
+        for e in loads:
+            item = max(1, bits(str(self._stored(e))) // 8)
+            padded = SQUARE * (SQUARE + padding(item)) * item
+            if padded <= left:
+                fitting.append(e)
+                left -= padded
+        return fitting
+
+    def _stored(self, e: Load) -> ir.Type:
+        return ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
+
+    def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        b = self.b
+        b.vector = self.vector
+        (row, rows), (lane, lanes) = chunks[self.crossed], chunks[self.vector]
+        squares = {e: self._stage(e, row, rows, lane, lanes) for e in self.loads}
+
+        def body(_: list[ir.Value]) -> list[ir.Value]:
+            bound = b.bound[self.crossed][1]
+            with b.point():
+                local = arith.subi(bound, row)
+            b.squares = {e: (squares[e], local) for e in self.loads}
+            loops.row()
+            return []
+
+        def block(_: list[ir.Value]) -> list[ir.Value]:
+            mask = b.stack[-1].mask
+
+            def masked(values: list[ir.Value]) -> list[ir.Value]:
+                b.stack[-1].mask = mask
+                return body(values)
+
+            return loops.loop(self.crossed, row, b.number(0), rows, 1, None, [], masked, attribute=SHARED)
+
+        exact = SQUARE if self.vector.extent % SQUARE == 0 else None
+        loops.blocks(self.vector, lane, lanes, exact, [], block)
+
+    def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
+        """The square of `e` in scratch memory, row by row of `crossed`."""
+        b, at = self.b, e.at.rename(self.plan.merged.rename)
+        flat, _ = b.memory[e.tensor]
+        step = at.coefficient(self.vector)
+        rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
+        with b.point(0):
+            scratch = memref.AllocaOp(ir.MemRefType.get([SQUARE, SQUARE], self._stored(e)), [], []).result
+            first = arith.addi(arith.addi(b.index(rest), row), arith.muli(lane, b.number(step)))
+            ir.Operation.create(
+                "tile.transpose",
+                operands=[flat, first, lanes, rows, scratch],
+                attributes={"stride": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), step)},
+            )
+        return scratch

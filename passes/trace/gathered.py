@@ -1,0 +1,144 @@
+"""Images that are gathered from, or concatenated, on the way to a library that takes its images with their channels last.
+
+A gather that writes channels last from an image whose rows are last in memory reads a whole sector for each element. The image is
+no larger than what is gathered from it: stored once with its channels last, threads read channels side by side.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+
+from ..ir.generics import empty, generic, with_body
+from ..ir.reading import producer, shape_of
+from .orders import Read, Strides, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
+
+_SECTOR = 256  # bits that memory delivers at once
+
+
+def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
+    """Inserts a copy of each argument or result of a call that is gathered from, where it lies in another order than the gather's
+    result will, for the gather alone: a value that `orders_of` can store in the gather's order, in its narrowest type."""
+    ops = [o.operation for o in block.operations]
+    copies: dict[ir.Value, ir.Value] = {}
+    for v, dim in gathered(ops, read).items():
+        chain = chain_of(v, read)
+        sources = list(map_of(chain[-1].owner, read) or ()) if chain else [v]
+        source = sources[0]
+        if len(sources) > 1 or not is_given(viewed(source)) or shape_of(source) != shape_of(v):
+            continue
+        strides = strides_through_views(source, strides_of)
+        if strides is None or innermost_of(shape_of(source), strides) in (None, dim):
+            continue
+        if chain and min(map(width, chain)) <= width(source):
+            continue
+        users = [chain[-1].owner] if chain else [op for op in ops if _moves(op, v)]
+        if source not in copies:
+            copies[source] = copy_of(source, block, users[0].location)
+        for user in users:
+            _replace(user, source, copies[source])
+
+
+def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
+    """Returns the values that are gathered from and no larger than what is gathered, and parts of concatenations, with the
+    dimension that the library which takes the result wants innermost, of a sector at least. Between these may be others, and what
+    is computed element by element."""
+    wanted: dict[ir.Value, int] = {}
+    found: dict[ir.Value, int] = {}
+    for op in reversed(ops):
+        for v, innermost in wanted_images(op).items():
+            wanted.setdefault(v, innermost)
+        dim = next((wanted[v] for v in op.results if v in wanted), None)
+        if dim is None:
+            continue
+        if (taken := extracted(op)) is not None:
+            source, at = taken
+            if dim in at and math.prod(shape_of(source)) <= math.prod(shape_of(op.results[0])):
+                found[source] = wanted.setdefault(source, at.index(dim))
+            continue
+        if op.name == "tensor.concat":
+            found.update({v: wanted.setdefault(v, dim) for v in op.operands})
+            continue
+        for v, loops in (map_of(op, read) or {}).items():
+            if dim in loops:
+                wanted.setdefault(v, loops.index(dim))
+    return {v: dim for v, dim in found.items() if shape_of(v)[dim] * width(v) >= _SECTOR}
+
+
+def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
+    """Returns the value in the narrowest type that `v` is computed of by gathers alone, where it is computed, not stored yet, and
+    takes no more than half the memory that `v` would; None where there is none, or more than one."""
+    sources: dict[ir.Value, None] = {}
+    stack, seen = [v], {v}
+    while stack:
+        made = stack.pop().owner
+        taken = extracted(made)
+        used = [taken[0]] if taken else list(map_of(made, read) or ())
+        if taken and not is_memory(taken[0]) and not _gathers(taken[0], read):
+            sources[taken[0]] = None
+            continue
+        for x in used:
+            if x not in seen and not is_memory(x):
+                seen.add(x)
+                stack.append(x)
+    if len(sources) != 1:
+        return None
+    chain = chain_of(next(iter(sources)), read)
+    source = min(chain, key=width, default=None)
+    if source is None or is_memory(source):
+        return None
+    fits = 2 * math.prod(shape_of(source)) * width(source) <= math.prod(shape_of(v)) * width(v)
+    return source if fits else None
+
+
+def _gathers(v: ir.Value, read: Read) -> bool:
+    """Whether a value is mapped from what is gathered."""
+    stack, seen = [v], {v}
+    while stack:
+        op = producer(stack.pop())
+        if op is None:
+            continue
+        if extracted(op) is not None:
+            return True
+        new = [x for x in map_of(op, read) or () if x not in seen]
+        seen.update(new)
+        stack += new
+    return False
+
+
+def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
+    """Returns the tensor that a generic gathers from, and the loop that is the index of each dimension of it: None where that is
+    computed otherwise."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return None
+    inner = [o.operation for o in op.regions[0].blocks[0].operations]
+    taken = [o for o in inner if o.name == "tensor.extract"]
+    if len(taken) != 1:
+        return None
+    loops = {o.results[0]: ir.IntegerAttr(o.attributes["dim"]).value for o in inner if o.name == "linalg.index"}
+    source, *at = taken[0].operands
+    return source, [loops.get(i) for i in at]
+
+
+def _moves(op: ir.Operation, v: ir.Value) -> bool:
+    """Whether an op gathers from a value, or concatenates it."""
+    return (op.name == "tensor.concat" and v in list(op.operands)) or ((taken := extracted(op)) is not None and taken[0] == v)
+
+
+def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
+    """A generic that yields the elements of `source`, behind what makes it."""
+    type_ = ir.RankedTensorType(source.type)
+    given = isinstance(source, ir.BlockArgument)
+    point = ir.InsertionPoint.at_block_begin(block) if given else ir.InsertionPoint.after(source.owner)
+    dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+    with location, point:
+        op = generic(type_, [source, empty(type_)], [dims, dims], type_.rank, [False] * type_.rank)
+        return with_body(op, lambda x, _: x)
+
+
+def _replace(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
+    """Lets an op, and what its body extracts, read the copy."""
+    for op in (user, *(o.operation for region in user.regions for o in region.blocks[0].operations)):
+        for i, operand in enumerate(op.operands):
+            if operand == source:
+                op.operands[i] = copy

@@ -1,0 +1,290 @@
+"""Groups of realised values that one kernel computes together.
+
+A node is one realised value with its expression. Two groups merge when they run over the same rows and columns, read each
+other's values only where they are at hand, when nothing outside has to run in between, and when that saves bytes.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from ..ir.affine import Affine, Axis, refine
+from ..ir.axes import Axes, splitting
+from ..ir.expressions import Apply, Expr, Load, Scan
+from ..ir.reading import Generic, Untraceable, producer, shape_of
+from .materialize import COST, Realised, bytes_of
+from .trace import Tracer
+
+Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbours of a kind merged
+
+
+@dataclass(eq=False)
+class Node:
+    """One realised value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
+    computed in its expression. `cost`: operations per element."""
+
+    value: ir.Value
+    position: int
+    axes: list[Axis]
+    reduced: list[bool]
+    expr: Expr
+    reads: dict[ir.Value, list[Affine]]
+    runs: Runs | None
+    scan: bool
+    inlined: frozenset[ir.Value] = frozenset()
+    cost: int = 0
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(a.extent for a in self.axes)
+
+
+@dataclass(eq=False)
+class Group:
+    nodes: list[Node] = field(default_factory=list)
+
+    @property
+    def runs(self) -> Runs | None:
+        return next((n.runs for n in self.nodes if n.runs is not None), None)
+
+
+def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
+    out: list[tuple[bool, int]] = []
+    for n, r in zip(extents, reduced, strict=True):
+        if n == 1:
+            continue
+        if out and out[-1][0] == r:
+            out[-1] = (r, out[-1][1] * n)
+        else:
+            out.append((r, n))
+    return tuple(out)
+
+
+def trace_node(real: Realised, value: ir.Value, position: int) -> Node:
+    """Raises Untraceable with a value that has to be realised first."""
+    op = producer(value)
+    assert op is not None
+    rows = Axes(shape_of(value), "r")
+    generic = real.generic(op) if op.name == "linalg.generic" else None
+    summed = [n for n, r in zip(generic.extents, generic.reduced, strict=True) if r] if generic else []
+    is_reduction = bool(summed)
+    inner = Axes(tuple(summed), "k")
+
+    def columns(g: Generic) -> tuple[tuple[Affine, ...], tuple[Axis, ...]]:
+        if g.op != op:
+            raise Untraceable(g.op.results[0], "a reduction inside an expression")
+        return inner.index, tuple(inner.axes)
+
+    def build() -> tuple[Expr, frozenset[ir.Value]]:
+        tracer = Tracer(real.is_memory, real.strides_of, columns, generics=real.generics)
+        return tracer.element(value, rows.index, root=True), tracer.computed()
+
+    expr, inlined = splitting(build, rows, inner)
+    axes, reduced = _loop_order(generic, rows, inner) if is_reduction and generic else (rows.axes, [False] * len(rows.axes))
+    reads: dict[ir.Value, list[Affine]] = {}
+    parts = walk(expr)
+    for e in parts:
+        if isinstance(e, Load):
+            places = reads.setdefault(e.tensor, [])
+            if e.at not in places:
+                places.append(e.at)
+    runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
+    return Node(
+        value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))
+    )
+
+
+def _cost(e: Expr) -> int:
+    return COST.get(e.op, 1) if isinstance(e, Apply) else len(e.guard) if isinstance(e, Load) else 0
+
+
+def _loop_order(g: Generic, rows: Axes, inner: Axes) -> tuple[list[Axis], list[bool]]:
+    """The axes of rows and columns in the order of the generic's loops."""
+    by_loop: dict[int, list[Axis]] = {}
+    out_map = g.maps[g.inputs]
+    for dim, (_, terms) in enumerate(out_map):
+        if terms:
+            by_loop[terms[0][0]] = [a for a in rows.axes if rows.index[dim].coefficient(a)]
+    k = 0
+    for loop, r in enumerate(g.reduced):
+        if r:
+            by_loop[loop] = [a for a in inner.axes if inner.index[k].coefficient(a)]
+            k += 1
+    order = [(a, r) for loop, r in enumerate(g.reduced) for a in by_loop.get(loop, [])]
+    return [a for a, _ in order], [r for _, r in order]
+
+
+def walk(root: Expr) -> list[Expr]:
+    """Every expression under `root`, each once, operands first."""
+    seen: dict[Expr, None] = {}
+    stack = [(root, False)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            seen[e] = None
+        elif e not in seen:
+            stack.append((e, True))
+            stack.extend((a, False) for a in e.args if a not in seen)
+    return list(seen)
+
+
+def _linear(axes: list[Axis]) -> Affine:
+    out, step = Affine(), 1
+    for a in reversed(axes):
+        out, step = out + Affine.of(a, step), step * a.extent
+    return out
+
+
+class Grouping:
+    """Merges nodes in program order, largest saving first."""
+
+    def __init__(self, real: Realised, nodes: list[Node], max_ops: int, max_cost: int) -> None:
+        self.max_ops, self.max_cost = max_ops, max_cost
+        self.mixed = real.mixed
+        self.of: dict[ir.Value, Group] = {}
+        self.node_of = {n.value: n for n in nodes}
+        self.before = _dependencies(real, nodes)
+        self.position = {op: i for i, op in enumerate(real.ops)}
+        for n in nodes:
+            self.of[n.value] = Group([n])
+        readers: dict[ir.Value, list[Node]] = {}
+        for n in nodes:
+            self._place(n, readers)
+            for v in n.reads:
+                readers.setdefault(v, []).append(n)
+
+    def groups(self) -> list[Group]:
+        return list(dict.fromkeys(self.of.values()))
+
+    def _place(self, n: Node, readers: dict[ir.Value, list[Node]]) -> None:
+        saved: dict[Group, float] = {}
+        for v in n.reads:
+            made_by = self.of.get(v)
+            if made_by is not None:
+                saved[made_by] = saved.get(made_by, 0) + 2 * bytes_of(v)
+            for other in readers.get(v, []):
+                g = self.of[other.value]
+                if g is not made_by:
+                    saved[g] = saved.get(g, 0) + bytes_of(v)
+        total = sum(bytes_of(v) for v in n.reads)
+        producers = {self.of[v] for v in n.reads if v in self.of}
+        for g, gain in sorted(saved.items(), key=lambda x: -x[1]):
+            mine = self.of[n.value]
+            current = self.of[g.nodes[0].value]
+            if current is not mine and (g in producers or gain >= 0.25 * total) and self._mergeable(current, mine):
+                current.nodes = sorted(current.nodes + mine.nodes, key=lambda x: x.position)
+                for x in mine.nodes:
+                    self.of[x.value] = current
+
+    def _mergeable(self, a: Group, b: Group) -> bool:
+        nodes = a.nodes + b.nodes
+        if len(nodes) > self.max_ops or any(n.scan for n in nodes) or math.prod(nodes[-1].extents) == 0:
+            return False
+        if sum(n.cost for n in nodes) > self.max_cost:
+            return False
+        runs = a.runs if a.runs is not None else b.runs
+        orders = {self.mixed.get(n.value) for n in nodes}
+        if orders != {None} and (runs is not None or len(orders) > 1):
+            return False
+        if not all(_fits(n, nodes, runs) for n in nodes):
+            return False
+        inside = {n.value: n for n in nodes}
+        for n in nodes:
+            for v, places in n.reads.items():
+                if v in inside and not all(_at_hand(n, inside[v], at, runs) for at in places):
+                    return False
+        return not self._between(a, b) and not self._between(b, a)
+
+    def _between(self, first: Group, last: Group) -> bool:
+        """Whether something outside of both depends on `first` and is needed by `last`."""
+        earliest = min(n.position for n in first.nodes)
+        inside = {n.value for n in first.nodes} | {n.value for n in last.nodes}
+        targets = {n.value for n in first.nodes}
+        stack = [v for n in last.nodes for v in self.before[n.value] if v not in inside]
+        seen: set[ir.Value] = set()
+        while stack:
+            v = stack.pop()
+            if v in seen:
+                continue
+            seen.add(v)
+            members = [n.value for n in self.of[v].nodes] if v in self.of else [v]
+            for m in members:
+                seen.add(m)
+                for p in self.before.get(m, ()):
+                    if p in targets:
+                        return True
+                    if p not in seen and p not in inside and self._reaches(p, earliest):
+                        stack.append(p)
+        return False
+
+    def _reaches(self, v: ir.Value, earliest: int) -> bool:
+        """Whether `v` (with its group) can depend on something as late as `earliest`."""
+        if v in self.of:
+            return max(n.position for n in self.of[v].nodes) > earliest
+        op = producer(v)
+        return op is not None and self.position[op] > earliest
+
+
+def _dependencies(real: Realised, nodes: list[Node]) -> dict[ir.Value, list[ir.Value]]:
+    """The memory values that each memory value is computed from."""
+    before: dict[ir.Value, list[ir.Value]] = {n.value: list(n.reads) for n in nodes}
+    for op in real.ops:
+        if op.name in ("graph.extern", "func.call"):
+            reads = [real.bases.get(v, v) for v in op.operands]
+            for r in op.results:
+                before[r] = reads
+    return before
+
+
+def _fits(n: Node, nodes: list[Node], runs: Runs | None) -> bool:
+    """Whether `n` runs over the rows and columns of the group, or over its rows alone."""
+    if runs is None:
+        return math.prod(n.extents) == math.prod(nodes[0].extents) and refine([n.extents, nodes[0].extents]) is not None
+    if n.runs is not None:
+        return n.runs == runs
+    return _role(n, runs) is not None
+
+
+def _role(n: Node, runs: Runs) -> str | None:
+    """ "full" or "row"."""
+    full, rows = tuple(e for _, e in runs), tuple(e for r, e in runs if not r)
+    size = math.prod(n.extents)
+    if size == math.prod(full):
+        return "full" if refine([n.extents, full]) is not None else None
+    if size == math.prod(rows):
+        return "row" if refine([n.extents, rows]) is not None else None
+    return None
+
+
+def _row_axes(n: Node, runs: Runs) -> list[Axis] | None:
+    """The row axes among a full node's axes; None where an axis spans rows and columns."""
+    if n.runs is not None:
+        return [a for a, r in zip(n.axes, n.reduced, strict=True) if not r]
+    left = [[r, e] for r, e in runs]
+    out = []
+    for a in n.axes:
+        if a.extent == 1:
+            continue
+        while left and left[0][1] == 1:
+            left.pop(0)
+        if not left or left[0][1] % a.extent:
+            return None
+        left[0][1] //= a.extent
+        if not left[0][0]:
+            out.append(a)
+    return out
+
+
+def _at_hand(reader: Node, made: Node, at: Affine, runs: Runs | None) -> bool:
+    """Whether the element that `reader` wants of `made` is the one computed in the same iteration (or row)."""
+    if runs is None:
+        return at == _linear(reader.axes)
+    made_is_row = made.runs is not None or _role(made, runs) == "row"
+    reader_is_row = reader.runs is None and _role(reader, runs) == "row"
+    if not made_is_row:
+        return not reader_is_row and at == _linear(reader.axes)
+    if reader_is_row:
+        return at == _linear(reader.axes)
+    rows = _row_axes(reader, runs)
+    return rows is not None and at == _linear(rows)

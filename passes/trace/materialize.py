@@ -1,0 +1,292 @@
+"""Which values of a function get memory, and what each of them costs to compute.
+
+A value is realised when something outside our kernels needs it (an external call, the return), when it is the result of
+a reduction or scan, when it is reduced and computed of tensors in different orders, or when storing it moves fewer bytes than
+computing it again for each of its users. Everything else is recomputed where it is used.
+"""
+
+import heapq
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from ..ir.affine import Affine, NotAffine, SplitAxis
+from ..ir.axes import Axes, splitting
+from ..ir.expressions import Expr, Load
+from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
+from .gathered import gathered_source
+from .mixed_orders import orders_of
+from .orders import given_strides, memory_strides, narrowest
+from .trace import VIEWS, Tracer
+
+COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
+        "math.exp2": 8, "math.log1p": 12, "math.expm1": 12, "math.rsqrt": 6, "math.sqrt": 6, "arith.divf": 5,
+        "arith.divsi": 16, "arith.remsi": 16, "arith.remf": 20, "random.bits": 8, "arith.constant": 0,
+        "linalg.index": 0, "linalg.yield": 0, "cf.assert": 0}  # fmt: skip
+OUTSIDE = ("func.return", "graph.extern", "func.call", "return", "call")
+CHEAP = 12  # operations per element below which computing again beats a load from cache
+LARGEST = 160  # operations that are inlined into one expression at most
+
+
+def bytes_of(value: ir.Value) -> int:
+    dtype = element_type(value)
+    bits = 64 if dtype == "index" else int("".join(c for c in dtype if c.isdigit()) or 32)
+    return math.prod(shape_of(value)) * max(bits // 8, 1)
+
+
+def _one_stride(at: Affine, index: Affine) -> bool:
+    """Whether memory is stepped through evenly by a dimension that was split into the axes of `index`."""
+    steps = [(at.coefficient(axis), place) for axis, place in index.terms]
+    return all(c * steps[0][1] == steps[0][0] * place for c, place in steps)
+
+
+@dataclass
+class Use:
+    """How one value is used: by operations of ours (with repetition) and from outside."""
+
+    inside: list[ir.Operation] = field(default_factory=list)
+    outside: bool = False
+
+
+class Realised:
+    """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads. `balance`: operations
+    that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another order than
+    what they are computed of, and the dimension that is innermost then (see mixed_orders)."""
+
+    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int, apart: dict[ir.Value, int]) -> None:
+        self.balance = balance
+        self.ops = [o.operation for o in block.operations]
+        self.position = {op: i for i, op in enumerate(self.ops)}
+        self._given = given_strides(block)
+        self.generics = generics
+        self.uses = self._uses()
+        self.values: dict[ir.Value, None] = {}
+        self.bases: dict[ir.Value, ir.Value] = {}
+        self._inlined: dict[ir.Value, tuple[int, int]] = {}
+        self.mixed = orders_of(self.ops, self.strides_of, self.generic).stored if balance else apart
+        self._outside()
+        self._inside()
+
+    def is_memory(self, value: ir.Value) -> bool:
+        op = producer(value)
+        if value in self.values or op is None or op.name in OUTSIDE:
+            return True
+        return op.name == "arith.constant" and not _is_splat(op)
+
+    def add(self, value: ir.Value) -> None:
+        self.values[value] = None
+
+    def generic(self, op: ir.Operation) -> Generic | None:
+        if op not in self.generics:
+            if (read := Generic.read_affine(op)) is None:
+                return None
+            self.generics[op] = read
+        return self.generics[op]
+
+    def _uses(self) -> dict[ir.Value, Use]:
+        uses: dict[ir.Value, Use] = defaultdict(Use)
+        for op in self.ops:
+            for v in _reads(op):
+                if op.name in OUTSIDE:
+                    uses[v].outside = True
+                else:
+                    uses[v].inside.append(op)
+        return uses
+
+    def base(self, value: ir.Value) -> ir.Value:
+        """The deepest value behind a chain of views whose memory `value` can share with other strides."""
+        chain = [value]
+        while (op := producer(chain[-1])) is not None and op.name in VIEWS:
+            chain.append(op.operands[0])
+        for source in reversed(chain):
+            if source is value or self._strided(value, source):
+                return source
+        return value
+
+    def _strided(self, value: ir.Value, source: ir.Value) -> bool:
+        axes = Axes(shape_of(value))
+
+        def build() -> Expr:
+            return Tracer(lambda v: v == source, self.strides_of, generics=self.generics).element(value, axes.index)
+
+        try:
+            e = splitting(build, axes)
+        except (SplitAxis, NotAffine, Untraceable):
+            return False
+        return isinstance(e, Load) and not e.guard and all(_one_stride(e.at, i) for i in axes.index)
+
+    def strides_of(self, value: ir.Value) -> tuple[int, ...]:
+        """Of a memory value, in elements: calls and arguments may have their own, the rest is contiguous."""
+        return memory_strides(value, self._given)
+
+    def _outside(self) -> None:
+        for op in self.ops:
+            if op.name not in OUTSIDE:
+                continue
+            for v in op.operands:
+                if not isinstance(v.type, ir.RankedTensorType):
+                    continue
+                source = self.bases[v] = self.base(v)
+                made = producer(source)
+                if made is not None and made.name not in OUTSIDE and made.name != "arith.constant":
+                    self.add(source)
+
+    def _inside(self) -> None:
+        for op in self.ops:
+            if op.name in OUTSIDE or not op.results or op.name == "tensor.empty":
+                continue
+            for v in op.results:
+                if not isinstance(v.type, ir.RankedTensorType) or v not in self.uses:
+                    continue
+                self._inlined[v] = self._cost(op)
+                if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
+                    stored = narrowest(v)
+                    self.add(v if self.is_memory(stored) else stored)
+                    if stored != v:
+                        self._inlined[v] = self._cost(op)
+        self.values = {v: None for op in self.ops for v in op.results if v in self.values}
+
+    def _cost(self, op: ir.Operation) -> tuple[int, int]:
+        """(operations per element, bytes read) of computing `op` from memory."""
+        cost, read = _own_cost(op), 0
+        for v in dict.fromkeys(_reads(op)):
+            if self.is_memory(v):
+                read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
+            elif v in self._inlined:
+                c, r = self._inlined[v]
+                cost, read = cost + c, read + r
+        return cost, read
+
+    def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
+        if op.name == "tm_tensor.scan":
+            return True
+        if op.name in VIEWS:
+            return False
+        g = self.generic(op) if op.name == "linalg.generic" else None
+        if v in self.mixed or (op.name == "linalg.generic" and (g is None or any(g.reduced))):
+            return True
+        cost, read = self._inlined[v]
+        users = self._users(v)
+        if cost > LARGEST:
+            return True
+        if cost > CHEAP and any(self._repeats(u, t) for u, t in users):
+            return True
+        if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses[v].inside):
+            return self._worth_storing_for_taps(v, cost)
+        if self.balance and len(users) == 2 and self._waits(users[1][0], users[0][0]) and self._drop(v):
+            return False
+        if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
+            return False
+        source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
+        return source is None or self._worth_storing_still(op, v, source)
+
+    def _worth_storing_still(self, op: ir.Operation, v: ir.Value, source: ir.Value) -> bool:
+        """Stores what `v` is gathered from, and returns whether `v` is then worth it, too."""
+        self.add(source)
+        for between in self.ops[self.position[source.owner] + 1 : self.position[op] + 1]:
+            costs = self._cost(between) if any(w in self._inlined for w in between.results) else (0, 0)
+            self._inlined.update((w, costs) for w in between.results if w in self._inlined)
+        return self._worth_storing(op, v)
+
+    def _waits(self, user: ir.Operation, first: ir.Operation) -> bool:
+        """Whether `user` waits for a library's call that waits for `first`, so that they are never one kernel."""
+        start = self.position[first]
+        stack = [(user, False)]
+        seen = set(stack)
+        while stack:
+            op, called = stack.pop()
+            if op == first and called:
+                return True
+            for made in filter(None, map(producer, _reads(op))):
+                step = made, called or made.name in OUTSIDE
+                if self.position[made] >= start and step not in seen:
+                    seen.add(step)
+                    stack.append(step)
+        return False
+
+    def _drop(self, v: ir.Value) -> bool:
+        """Lets two kernels compute `v`, with all that is computed for it alone, where that takes less time than writing it for the
+        second: a channel's mean and what it gates (squeeze and excitation). False where it does not."""
+        inner: dict[ir.Value, ir.Operation] = {}
+        heap = [-self.position[v.owner]]
+        while heap:
+            op = self.ops[-heapq.heappop(heap)]
+            new = [w for w in op.results if w not in inner and (w == v or not self.is_memory(w) or self._is_only_for(w, inner))]
+            inner.update(dict.fromkeys(new, op))
+            for made in filter(None, map(producer, _reads(op) if new else ())):
+                heapq.heappush(heap, -self.position[made])
+        outer = {w for op in inner.values() for w in _reads(op) if w not in inner}
+        cost, read = sum(map(_own_cost, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
+        if cost * math.prod(shape_of(v)) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
+            return False
+        for w in inner:
+            self.values.pop(w, None)
+        self._inlined[v] = cost, read
+        return True
+
+    def _is_only_for(self, w: ir.Value, inner: dict[ir.Value, ir.Operation]) -> bool:
+        """Whether `w` is in memory for what is computed for `inner` alone, and its place there can be forgotten."""
+        g = self.generic(w.owner) if w in self.values and w.owner.name == "linalg.generic" else None
+        use = self.uses[w]
+        return g is not None and not any(g.reduced) and not use.outside and all(r in inner for u in use.inside for r in u.results)
+
+    def _worth_storing_for_taps(self, v: ir.Value, cost: int) -> bool:
+        """Whether the taps of a window had better read `v` from memory: bytes written and read, against operations that are done
+        again. The taps are one kernel, whose reads of the inputs meet in its cache."""
+        taps = sum(math.prod(shape_of(u.results[0])) for u in self.uses[v].inside)
+        return cost * (taps - math.prod(shape_of(v))) > self.balance * 2 * bytes_of(v)
+
+    @staticmethod
+    def _is_tap(user: ir.Operation, v: ir.Value) -> bool:
+        """Whether this is a slice across most of `v`, as the taps of a window are and the parts of a split are not."""
+        if user.name != "tensor.extract_slice":
+            return False
+        strides = list(ir.DenseI64ArrayAttr(user.attributes["static_strides"]))
+        spans = [(n - 1) * max(s, 1) + 1 for n, s in zip(shape_of(user.results[0]), strides, strict=True)]
+        return 2 * math.prod(spans) > math.prod(shape_of(v))
+
+    def _users(self, v: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
+        """The operations that read `v`, also through views, and the value they read."""
+        out: list[tuple[ir.Operation, ir.Value]] = []
+        for u in self.uses[v].inside:
+            if u.name in VIEWS:
+                out += self._users(u.results[0])
+            else:
+                out.append((u, v))
+        return out
+
+    def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
+        """Whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""
+        g = self.generic(user) if user.name == "linalg.generic" else None
+        if g is None:
+            return False
+        for operand, m in zip(user.operands, g.maps, strict=True):
+            if operand == v:
+                varies = {loop for _, terms in m for loop, _ in terms}
+                last = max((i for i in varies if g.extents[i] > 1), default=-1)
+                return any(i not in varies and g.extents[i] >= 8 for i in range(last))
+        return False
+
+
+def _own_cost(op: ir.Operation) -> int:
+    return sum(COST.get(o.operation.name, 1) for region in op.regions for block in region.blocks for o in block.operations)
+
+
+def _is_splat(op: ir.Operation) -> bool:
+    value = op.attributes["value"]
+    return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
+
+
+def _reads(op: ir.Operation) -> list[ir.Value]:
+    """Tensors that `op` reads: its operands, and those that its body extracts elements of."""
+    out = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+    if op.name == "linalg.generic":
+        for o in op.regions[0].blocks[0].operations:
+            if o.operation.name == "tensor.extract":
+                out.append(o.operation.operands[0])
+    return out
+
+
+__all__ = ["Affine", "Realised", "bytes_of"]

@@ -1,0 +1,98 @@
+"""Elements of ops that place tensors inside others: slices inserted, pads, concatenations; and of scans.
+
+Each takes the tracer, the op, the index of the element that is asked for and the guard under which it is.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from ..ir.expressions import Bound, Const, Expr, Guard, Load, narrowed
+from ..ir.reading import REDUCERS, Index, Untraceable, neutral, shape_of, static
+
+if TYPE_CHECKING:
+    from .trace import Tracer
+
+
+def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
+    """`yes` where every bound of `inside` holds, `no` elsewhere, as far as that is open where `guard` holds."""
+    if any(b.excluded_by(guard) for b in inside):
+        return no()
+    needed = tuple(b for b in inside if not b.implied_by(guard))
+    if not needed:
+        return yes()
+    a, otherwise = yes(), no()
+    zero = isinstance(otherwise, Const) and repr(otherwise.value) in ("0", "0.0")
+    if zero and isinstance(a, Load) and all(b.implied_by(a.guard) for b in needed):
+        return a  # 0 where its guard fails
+    return t.make.apply("arith.select", (t.make.in_bounds(needed), a, otherwise), None, a.dtype)
+
+
+def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    if any(s != 1 for s in static(op, "static_strides")):
+        raise Untraceable(op.results[0], "tensor.insert_slice with steps")
+    starts, sizes = static(op, "static_offsets"), static(op, "static_sizes")
+    small, local, d = shape_of(op.operands[0]), [], 0
+    for at, start, n in zip(index, starts, sizes, strict=True):
+        if d < len(small) and small[d] == n:
+            local.append(at + -start)
+            d += 1
+    inside = tuple(Bound(at, s, s + n) for at, s, n in zip(index, starts, sizes, strict=True))
+    return where(
+        t,
+        guard,
+        inside,
+        lambda: t.element(op.operands[0], tuple(local), narrowed(guard, inside)),
+        lambda: t.element(op.operands[1], index, guard),
+    )
+
+
+def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    if not ir.BoolAttr(op.attributes["inclusive"]).value:
+        raise Untraceable(op.results[0], "an exclusive scan")
+    dim = ir.IntegerAttr(op.attributes["dimension"]).value
+    combine = op.regions[0].blocks[0].operations[0].operation
+    start = t.element(op.operands[2], index[:dim] + index[dim + 1 :], guard, root=True)
+    if combine.name not in REDUCERS or getattr(start, "value", None) != neutral(combine.name, start.dtype):
+        raise Untraceable(op.results[0], "a scan by something else than one associative operation from its neutral value")
+    arg = t.element(op.operands[0], index, guard)
+    terms = index[dim].terms
+    axis = terms[0][0] if terms else None  # a scan along one element is that element
+    return arg if axis is None else t.make.scan(combine.name, arg, axis)
+
+
+def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    low, shape = static(op, "static_low"), shape_of(op.operands[0])
+    inside = tuple(Bound(at, lo, lo + n) for at, lo, n in zip(index, low, shape, strict=True))
+    filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
+    return where(
+        t,
+        guard,
+        inside,
+        lambda: t.element(op.operands[0], tuple(at + -lo for at, lo in zip(index, low, strict=True)), narrowed(guard, inside)),
+        lambda: t.scalar(filler, {}, (), guard),
+    )
+
+
+def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    d, begin = ir.IntegerAttr(op.attributes["dim"]).value, 0
+    wanted: list[tuple[Bound, Index, ir.Value]] = []
+    for part in op.operands:
+        n = shape_of(part)[d]
+        inside = Bound(index[d], begin, begin + n)
+        if not inside.excluded_by(guard):
+            wanted.append((inside, (*index[:d], index[d] + -begin, *index[d + 1 :]), part))
+        if inside.implied_by(guard):
+            break
+        begin += n
+    inside, local, part = wanted.pop()
+    out = t.element(part, local, narrowed(guard, (inside,)))
+    for inside, local, part in reversed(wanted):
+        out = where(t, guard, (inside,), partial(t.element, part, local, narrowed(guard, (inside,))), partial(_given, out))
+    return out
+
+
+def _given(e: Expr) -> Expr:
+    return e

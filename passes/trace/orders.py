@@ -1,0 +1,137 @@
+"""How values relate to the memory that they are computed of: what is mapped element by element, in which order it lies, and what
+libraries want innermost."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from torch_mlir import ir
+
+from lamina.core.layout import Layout
+
+from ..ir.affine import row_major
+from ..ir.extern_calls import declared_strides
+from ..ir.reading import Generic, producer, shape_of
+from ..ir.views import view_layout
+from .trace import VIEWS
+
+LARGE = 1 << 16  # elements; less stays in caches
+
+_WIDENING = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
+
+Read = Callable[[ir.Operation], Generic | None]
+Strides = Callable[[ir.Value], tuple[int, ...]]
+
+
+def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
+    """Return the images that a library's call takes with their channels last, as it gives an image."""
+    if op.name != "graph.extern":
+        return {}
+    strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
+    images = [(shape_of(v), list(s)) for v, s in zip(op.results, strides, strict=True) if len(list(s)) == 4]
+    if not any(innermost_of(shape, given) == 1 for shape, given in images if shape[2] * shape[3] > 1):
+        return {}
+    return dict.fromkeys((v for v in op.operands if len(shape_of(v)) == 4 and math.prod(shape_of(v)) >= LARGE), 1)
+
+
+def is_given(v: ir.Value) -> bool:
+    """Return whether a value is an argument, or an external call's result."""
+    op = producer(v)
+    return op is None or op.name == "graph.extern"
+
+
+def width(v: ir.Value) -> int:
+    """Return the bits of an element, those of a truth value in memory."""
+    element = ir.RankedTensorType(v.type).element_type
+    bits = getattr(element, "width", 64)
+    return max(8, int(bits))
+
+
+def narrowest(v: ir.Value) -> ir.Value:
+    """Return what a value is but a cast of to a wider type: it holds as much, and takes less memory."""
+    op = producer(v)
+    while op is not None and op.name == "linalg.generic" and len(op.operands) == 2 and shape_of(op.operands[0]) == shape_of(v):
+        body = [o.operation for o in op.regions[0].blocks[0].operations]
+        maps = [ir.AffineMapAttr(m).value for m in op.attributes["indexing_maps"]]
+        if len(body) != 2 or body[0].name not in _WIDENING or body[0].operands[0] != op.regions[0].blocks[0].arguments[0]:
+            break
+        if maps[0] != maps[1] or body[1].operands[0] != body[0].results[0]:
+            break
+        v = op.operands[0]
+        op = producer(v)
+    return v
+
+
+def chain_of(v: ir.Value, read: Read) -> list[ir.Value]:
+    """Return `v`, and what it is mapped from as long as that is one tensor of its shape, of what is computed."""
+    found: list[ir.Value] = []
+    while (op := producer(v)) is not None and (mapped := map_of(op, read)):
+        found.append(v)
+        source = next(iter(mapped))
+        if len(mapped) > 1 or shape_of(source) != shape_of(v):
+            break
+        v = source
+    return found
+
+
+def map_of(op: ir.Operation, read: Read) -> dict[ir.Value, list[int]] | None:
+    """Return the operands that an op maps element by element, and for each dimension of them that of the result; None for an op of
+    another kind."""
+    g = read(op) if op.name == "linalg.generic" and len(op.results) == 1 else None
+    if g is None or any(g.reduced) or g.maps[g.inputs] != tuple((0, ((i, 1),)) for i in range(len(g.extents))):
+        return None
+    pairs = zip(op.operands, g.maps[: g.inputs], strict=False)
+    whole = {v: m for v, m in pairs if math.prod(shape_of(v)) == math.prod(g.extents)}
+    plain = {
+        v: m for v, m in whole.items() if all(not terms or (c == 0 and len(terms) == 1 and terms[0][1] == 1) for c, terms in m)
+    }
+    return {v: [terms[0][0] if terms else 0 for _, terms in m] for v, m in plain.items()}
+
+
+def tensors(values: Iterable[ir.Value]) -> list[ir.Value]:
+    return [v for v in values if isinstance(v.type, ir.RankedTensorType)]
+
+
+def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """Return the dimension along which neighbours in memory lie; None where there is but one, or elements are repeated."""
+    sides = [(s, -i) for i, (s, n) in enumerate(zip(strides, shape, strict=True)) if n > 1]
+    return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
+
+
+def viewed(v: ir.Value) -> ir.Value:
+    """Return the value that views of it make this one."""
+    while (op := producer(v)) is not None and op.name in VIEWS:
+        v = op.operands[0]
+    return v
+
+
+def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    """Return the strides of a value as views show them; None where those of what they show are not known, or show no strides."""
+    views: list[ir.Operation] = []
+    while (op := producer(v)) is not None and op.name in VIEWS:
+        views.append(op)
+        v = op.operands[0]
+    strides = strides_of(v)
+    layout: Layout | None = Layout.of(shape_of(v), strides) if strides is not None else None
+    for view in reversed(views):
+        layout = view_layout(view, layout) if layout is not None else None
+    return None if layout is None else tuple(s for s in layout.strides if isinstance(s, int))
+
+
+def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
+    """What the function says of its arguments' layouts: `graph.strides`."""
+    function = block.owner.operation
+    if "arg_attrs" not in function.attributes:
+        return {}
+    return {
+        argument: tuple(ir.DenseI64ArrayAttr(named["graph.strides"]))
+        for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
+        if "graph.strides" in named
+    }
+
+
+def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
+    op = producer(value)
+    if value in given:
+        return given[value]
+    return declared_strides(value) if op is not None and op.name == "graph.extern" else row_major(shape_of(value))

@@ -1,0 +1,300 @@
+"""From linalg and tensor ops to scalar expressions: what is element `index` of a tensor?
+
+`Tracer.element(value, index)` walks producers on demand: views become index arithmetic, pointwise generics are inlined,
+reductions become `Reduce`. Values that `is_memory` accepts, and all block arguments, are read from memory.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch_mlir import ir
+
+from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
+from ..ir.expressions import HALF, Bound, Const, Expr, Guard, Interner, Load, mentions
+from ..ir.reading import (
+    CHECKED,
+    REDUCERS,
+    Generic,
+    Index,
+    Untraceable,
+    compared_as,
+    compute_type,
+    element_type,
+    neutral,
+    place,
+    producer,
+    shape_of,
+    viewed,
+)
+from . import moves as trace_moves
+
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
+DEEPEST = 24  # producers that are followed by recursion before the tracer starts over from the one it has come to
+
+
+_EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
+
+
+class _TooDeep(Exception):
+    """Unwinds to the outermost call of a tracer, which runs `compute` for `key` first and then starts over."""
+
+    def __init__(self, key: tuple, compute: Callable[[], Expr]) -> None:
+        super().__init__("too deep")
+        self.key, self.compute = key, compute
+
+
+class Tracer:
+    """Expressions of elements. `is_memory(value)`: read it, do not recompute it. `strides_of(value)`: of memory values.
+    `columns(generic)`: index of every reduced loop, in order, and the axes they run over (default: fresh axes).
+    `divide`: an index that no split of axes makes affine is divided at run time, rather than Untraceable.
+    `round_half`: values that eager would store in a half type lose the digits that it would lose."""
+
+    def __init__(
+        self,
+        is_memory: Callable[[ir.Value], bool] = lambda _: False,
+        strides_of: Callable[[ir.Value], tuple[int, ...]] = lambda v: row_major(shape_of(v)),
+        columns: Columns | None = None,
+        generics: dict[ir.Operation, Generic] | None = None,
+        divide: bool = False,
+        round_half: bool = False,
+    ) -> None:
+        self.make, self.divide, self.round_half = Interner(), divide, round_half
+        self.is_memory, self.strides_of, self.columns = is_memory, strides_of, columns or self._fresh_columns
+        self.generics = {} if generics is None else generics
+        self._memo: dict[tuple, Expr] = {}
+        self._depth = 0
+        self._axes: dict[ir.Operation, tuple[Index, tuple[Axis, ...]]] = {}
+
+    def _fresh_columns(self, g: Generic) -> tuple[Index, tuple[Axis, ...]]:
+        if g.op not in self._axes:
+            axes = tuple(Axis(n, f"k{i}") for i, (n, r) in enumerate(zip(g.extents, g.reduced, strict=True)) if r)
+            self._axes[g.op] = tuple(Affine.of(a) for a in axes), axes
+        return self._axes[g.op]
+
+    def generic(self, op: ir.Operation) -> Generic:
+        if op not in self.generics:
+            try:
+                self.generics[op] = Generic.read(op)
+            except NotAffine:
+                raise Untraceable(op.results[0], "an indexing map that is not affine") from None
+        return self.generics[op]
+
+    def computed(self) -> frozenset[ir.Value]:
+        """The tensors that were not read from memory."""
+        return frozenset(value for value, *_ in self._memo if isinstance(value.type, ir.RankedTensorType))
+
+    def element(self, value: ir.Value, index: Index, guard: Guard = (), *, root: bool = False) -> Expr:
+        """Element `index` of tensor `value` where `guard` holds. `root`: compute it even if it is a memory value."""
+        op = producer(value)
+        if 0 in shape_of(value):  # nobody looks
+            return self.make.const(0, compute_type(element_type(value)))
+        in_memory = op is None or (not root and self.is_memory(value))
+        source = value if in_memory else self._reshaped_memory(value)
+        if source is not None:
+            at = offset(index, self.strides_of(value) if in_memory else row_major(shape_of(value)))
+            checked = any(b.message for b in guard)  # only where all other bounds hold
+            needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
+            return self.make.load(source, at, needed, compute_type(element_type(value)))
+        assert op is not None
+        made = op
+
+        def compute() -> Expr:
+            try:
+                return self._element(made, value, index, guard)
+            except NotAffine:
+                culprit = value if self._in_memory(made.operands[0]) else made.operands[0]
+                raise Untraceable(culprit, f"{made.name} whose index is not affine") from None
+
+        return self._memoised((value, index, guard), compute)
+
+    def _memoised(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
+        """What `compute` returns, once for each key. Chains of any length are followed in a bounded part of Python's stack: where
+        calls are nested DEEPEST deep, the outermost one computes the innermost key by itself and then starts over."""
+        found = self._memo.get(key)
+        if found is not None:
+            return found
+        if self._depth == DEEPEST:
+            raise _TooDeep(key, compute)
+        if self._depth == 0:
+            return self._from_the_top(key, compute)
+        self._depth += 1
+        try:
+            found = self._memo[key] = compute()
+        finally:
+            self._depth -= 1
+        return found
+
+    def _from_the_top(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
+        pending = [(key, compute)]
+        try:
+            while pending:
+                self._depth = 1
+                now, make = pending[-1]
+                try:
+                    self._memo[now] = make()
+                    pending.pop()
+                except _TooDeep as deep:
+                    pending.append((deep.key, deep.compute))
+        finally:
+            self._depth = 0
+        return self._memo[key]
+
+    def _in_memory(self, value: ir.Value) -> bool:
+        return producer(value) is None or self.is_memory(value)
+
+    def _reshaped_memory(self, value: ir.Value) -> ir.Value | None:
+        """The contiguous memory that `value` is a reshape of, if it is one."""
+        while (op := producer(value)) is not None and op.name in RESHAPES:
+            value = op.operands[0]
+            if self._in_memory(value):
+                return value if self.strides_of(value) == row_major(shape_of(value)) else None
+        return None
+
+    def _unflatten(self, at: Affine, shape: tuple[int, ...]) -> Index:
+        try:
+            return unflatten(at, shape)
+        except NotAffine:
+            if not self.divide:
+                raise
+        out, rest = [], self.make.position(at, "index")
+        for n in reversed(shape[1:]):
+            size = self.make.const(n, "index")
+            out.append(Affine.of(self.make.apply("arith.remui", (rest, size), None, "index")))
+            rest = self.make.apply("arith.divui", (rest, size), None, "index")
+        return (Affine.of(rest), *reversed(out))
+
+    def _element(self, op: ir.Operation, value: ir.Value, index: Index, guard: Guard) -> Expr:
+        match op.name:
+            case "linalg.generic":
+                return self._generic_element(self.generic(op), ir.OpResult(value).result_number, index, guard)
+            case "linalg.fill":
+                return self.scalar(op.operands[0], {}, (), guard)
+            case "linalg.transpose" | "linalg.broadcast" | "tensor.cast" | "tensor.expand_shape" | "tensor.extract_slice":
+                return self.element(op.operands[0], viewed(op, index), guard)
+            case "tensor.collapse_shape":
+                shape, source = shape_of(op.operands[0]), list[Affine]()
+                for at, dims in zip(index, op.attributes["reassociation"], strict=True):
+                    source += self._unflatten(at, tuple(shape[d.value] for d in dims))
+                if not index:
+                    source = [Affine()] * len(shape)
+                return self.element(op.operands[0], tuple(source), guard)
+            case "tensor.insert_slice":
+                return trace_moves.inserted(self, op, index, guard)
+            case "tm_tensor.scan" if ir.OpResult(value).result_number == 0:
+                return trace_moves.scanned(self, op, index, guard)
+            case "tensor.pad":
+                return trace_moves.padded(self, op, index, guard)
+            case "tensor.concat":
+                return trace_moves.concatenated(self, op, index, guard)
+            case "tensor.splat" | "tensor.from_elements" if len(op.operands) == 1:
+                return self.scalar(op.operands[0], {}, (), guard)
+            case "tensor.empty":  # anything will do
+                return self.make.const(0, compute_type(element_type(value)))
+            case "arith.constant":
+                dense = ir.DenseElementsAttr(op.attributes["value"])
+                if dense.is_splat:
+                    return self._const(dense.get_splat_value(), element_type(value))
+        raise Untraceable(value, f"{op.name} has to be in memory")
+
+    def _const(self, attribute: ir.Attribute, dtype: str) -> Expr:
+        number: Any = attribute.value  # type: ignore[attr-defined]
+        return self.make.const(bool(number) if dtype == "i1" else number, compute_type(dtype))
+
+    def _generic_element(self, g: Generic, k: int, index: Index, guard: Guard) -> Expr:
+        loops: list[Affine | None] = [None] * len(g.extents)
+        out = g.inputs + k
+        for at, (constant, terms) in zip(index, g.maps[out], strict=True):
+            if not terms and not constant:  # a kept dimension of size 1
+                continue
+            if len(terms) != 1 or terms[0][1] != 1 or constant:
+                raise Untraceable(g.op.results[k], "a generic whose output map is not a permutation")
+            loops[terms[0][0]] = at
+        if not any(g.reduced):
+            return self.scalar(g.yields[k], g.body, tuple(x if x is not None else Affine() for x in loops), guard, g)
+        where, axes = self.columns(g)
+        inner = iter(where)
+        loops = [next(inner) if r else x for x, r in zip(loops, g.reduced, strict=True)]
+        combine = producer(g.yields[k])
+        accumulator = g.block.arguments[out]
+        if combine is None or combine.name not in REDUCERS or accumulator not in list(combine.operands):
+            raise Untraceable(g.op.results[k], "a reduction by something else than one associative operation")
+        arg = next(x for x in combine.operands if x != accumulator)
+        if any(mentions(at, axes) for at in index):
+            raise Untraceable(g.op.results[k], "a reduction that has to be computed again for every column")
+        # A bound on a column outside says which columns want the result, not which the reduction runs over.
+        rows = tuple(b for b in guard if not mentions(b.at, axes))
+        value = self.scalar(arg, g.body, tuple(x or Affine() for x in loops), rows, g)
+        reduced = self.make.reduce(combine.name, value, axes)
+        init = self.element(g.op.operands[out], index, guard)
+        if neutral(combine.name, reduced.dtype) == getattr(init, "value", None):
+            return reduced
+        return self.make.apply(combine.name, (init, reduced), None, reduced.dtype)
+
+    def scalar(self, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None = None) -> Expr:
+        """A scalar of a generic's body (or outside of any) at `loops`."""
+        if v in body:
+            assert g is not None
+            return self.element(g.op.operands[body[v]], place(g.maps[body[v]], loops), guard)
+        op = producer(v)
+        if op is None:
+            raise Untraceable(v, "a scalar argument")
+        made = op
+        return self._memoised((v, loops, guard), lambda: self._scalar(made, v, body, loops, guard, g))
+
+    def _scalar(
+        self, op: ir.Operation, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None
+    ) -> Expr:
+        dtype = str(v.type)
+        if op.name == "arith.constant":
+            return self._const(op.attributes["value"], dtype)
+        if op.name == "linalg.index":
+            return self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
+        if op.name == "tensor.extract":
+            return self._extracted(op, body, loops, guard, g)
+        if op.name.startswith(("arith.", "math.", "random.")) and len(op.results) == 1:
+            return self._applied(op, [self.scalar(x, body, loops, guard, g) for x in op.operands], dtype)
+        raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")
+
+    def _applied(self, op: ir.Operation, xs: list[Expr], dtype: str) -> Expr:
+        target = compute_type(dtype)
+        if op.name in ("arith.extf", "arith.truncf") and xs[0].dtype == target:
+            return self._rounded(xs[0], dtype)
+        if op.name == "arith.bitcast" and dtype in HALF:
+            raise Untraceable(op.results[0], "a bit cast of a half type")
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value if op.name in ("arith.cmpf", "arith.cmpi") else None
+        if op.name == "arith.cmpf" and (predicate in _EQUALITY or not any(isinstance(x, Const) for x in xs)):
+            xs = [x if isinstance(x, Const) else self._stored(x, compared_as(v)) for x, v in zip(xs, op.operands, strict=True)]
+        return self._rounded(self.make.apply(op.name, tuple(xs), predicate, target), dtype)
+
+    def _rounded(self, e: Expr, dtype: str) -> Expr:
+        """`e`, a value that eager would store as `dtype`, with the digits that storing leaves if `round_half`."""
+        return self._stored(e, dtype) if self.round_half else e
+
+    def _stored(self, e: Expr, dtype: str) -> Expr:
+        """`e` with the digits that storing it as `dtype` leaves. Half types are compared so, as one value may have been stored."""
+        if dtype not in HALF or (isinstance(e, Load) and element_type(e.tensor) == dtype):
+            return e
+        return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, "f32")
+
+    def _extracted(self, op: ir.Operation, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:
+        tensor, *where = op.operands
+        index: list[Affine] = []
+        for x, n in zip(where, shape_of(tensor), strict=True):
+            e = self.scalar(x, body, loops, guard, g)
+            at = getattr(e, "at", None) if type(e).__name__ == "Position" else None
+            if at is None:
+                value = getattr(e, "value", None)
+                at = Affine(int(value)) if value is not None else Affine.of(e)
+            if CHECKED not in op.attributes and (at.opaque or at.bounds()[0] < 0 or at.bounds()[1] >= n):
+                guard = (*guard, Bound(at, 0, n, f"index out of range: expected 0 <= index < {n}"))
+            index.append(at)
+        return self.element(tensor, tuple(index), guard)
+
+
+def _concerns(bound: Bound, at: Affine) -> bool:
+    """Whether a bound keeps an access to `at` in its memory: what varies over other axes alone is there anyway."""
+    if bound.at.opaque or at.opaque:
+        return True
+    return any(mentions(at, (t,)) for t, _ in bound.at.terms)

@@ -1,0 +1,51 @@
+"""Images that are pooled, or otherwise read in steps, before a library of a CPU that takes its images with their channels last.
+
+A kernel that transposes reads blocks of neighbours; windows have none that are whole. So what is pooled is stored as it is read,
+and transposed by a kernel of its own.
+"""
+
+from torch_mlir import ir
+
+from ..ir.reading import producer, shape_of
+from .gathered import copy_of
+from .orders import Read, Strides, innermost_of, is_given, map_of, narrowest, strides_through_views, viewed, wanted_images
+
+
+def store_pooled(block: ir.Block, strides_of: Strides, read: Read) -> dict[ir.Value, int]:
+    """Inserts a copy behind each value that is computed of windows of an image whose channels are not last, before a library that
+    takes them last. Returns the values, and the dimension along which their neighbours lie."""
+    found: dict[ir.Value, int] = {}
+    copies: dict[ir.Value, ir.Value] = {}
+    for op in [o.operation for o in block.operations]:
+        for v, dim in wanted_images(op).items():
+            innermost = _pooled_along(v, strides_of, read)
+            if innermost is None or innermost == dim:
+                continue
+            if v not in copies:
+                copies[v] = copy_of(v, block, op.location)
+                found[narrowest(v)] = innermost
+            for i, operand in enumerate(op.operands):
+                if operand == v:
+                    op.operands[i] = copies[v]
+    return found
+
+
+def _pooled_along(v: ir.Value, strides_of: Strides, read: Read) -> int | None:
+    """The dimension along which neighbours lie in the image whose windows `v` is computed of; None where it is computed of none."""
+    stack, seen, steps, innermost = [v], {v}, False, None
+    while stack:
+        x = stack.pop()
+        op = producer(x)
+        if op is None or is_given(x):
+            continue
+        if op.name == "tensor.extract_slice" and len(shape_of(x)) == 4:
+            source = viewed(op.operands[0])
+            strides = strides_through_views(source, strides_of) if is_given(source) else None
+            steps = steps or any(n > 1 for n in ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
+            if strides is not None:
+                innermost = innermost_of(shape_of(source), strides)
+        used = list(map_of(op, read) or ()) if op.name == "linalg.generic" else list(op.operands)[:1]
+        new = [w for w in used if w not in seen]
+        seen.update(new)
+        stack += new
+    return innermost if steps else None
