@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.frontend.levels import write_levels
+from lamina.frontend.compiling.levels import write_levels
 from lamina.report.explanation import Explanation
-from lamina.tools.model import build
-from lamina.tools.timing import interleaved, seconds
+from lamina.tools.benchmarks.timing import interleaved, seconds
+from lamina.tools.driver.model import build
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {"MLP with LayerNorm": "mlp.py:mlp", "GPT-2 shape": "gpt2.py:gpt2", "ResNet-18": "resnet.py:resnet18"}

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from lamina.core.errors import CompileError
 
-from .files import replace_closed
+from .driver.files import replace_closed
 from .opt_driver import complain
 from .tune_model import add_command, with_name
 from .tune_store import add_commands

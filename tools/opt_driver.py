@@ -14,9 +14,9 @@ from pathlib import Path
 
 from lamina.core.errors import CompileError
 
-from .cli import Arguments, parse
-from .files import replace_closed, write_output
-from .supervise import Board, supervise
+from .driver.cli import Arguments, parse
+from .driver.files import replace_closed, write_output
+from .driver.supervise import Board, supervise
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
         if arguments.list_passes:
-            from .list_passes import listing
+            from .driver.list_passes import listing
 
             write_output("-", listing())
             return 0
@@ -52,7 +52,7 @@ def guarded(arguments: Arguments, data: bytes) -> int:
     board = Board()
 
     def work(save: tuple[int, int] | None = None) -> int:
-        from .session import run
+        from .driver.session import run
 
         try:
             return run(arguments, data, board, save)

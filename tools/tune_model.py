@@ -15,12 +15,12 @@ from lamina.core.target import Target
 from lamina.report.amounts import counted
 from lamina.report.choices import default, table
 from lamina.tune.choice import Choice
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
-from .cli import MODEL
+from .driver.cli import MODEL
 
 if TYPE_CHECKING:
-    from lamina.frontend.stages import Built
+    from lamina.frontend.compiling.stages import Built
 
     Commands = argparse._SubParsersAction[Any]
 
@@ -52,7 +52,7 @@ def with_name(argv: list[str], commands: "Commands") -> list[str]:
 
 
 def _work(given: argparse.Namespace) -> None:
-    from .model import build, options_from  # imports MLIR
+    from .driver.model import build, options_from  # imports MLIR
 
     _check_gpu(given.target)
     found = MODEL.fullmatch(given.model)
@@ -109,9 +109,9 @@ def _tune(
     module: Any, inputs: tuple[Any, ...], options: Options, target: str | None, store: Store, again: bool, board: "Board"
 ) -> "Built":
     """Compiles the model without gradients, as it is run."""
-    from lamina.frontend.export import inference_graph
-    from lamina.frontend.stages import build as compiled
-    from lamina.frontend.tuning import Session
+    from lamina.frontend.compiling.stages import build as compiled
+    from lamina.frontend.entry.export import inference_graph
+    from lamina.frontend.entry.tuning import Session
 
     session = Session(store, again, board.asking, board.watch, board.answered)
     with board.progress:

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lamina.report.amounts import counted, duration
-from lamina.tune.records import Record
-from lamina.tune.store import Store
+from lamina.tune.store.records import Record
+from lamina.tune.store.store import Store
 
-from .files import write_output
+from .driver.files import write_output
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]

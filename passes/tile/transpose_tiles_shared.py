@@ -9,8 +9,8 @@ from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
+from ..lower.simt.collective.square import padding
 from ..lower.simt.control import SHARED
-from ..lower.simt.square import padding
 from ..space.schedule import Schedule, bits, crossing_loads
 from ..space.space import Space
 from .emit.elements import Blocks

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from lamina.frontend.entry.model import CompiledModel
+
     from .core.custom_kernel import Rule
-    from .frontend.model import CompiledModel
     from .report.explanation import Explanation
 
 __all__ = ["CompileError", "CustomKernel", "Options", "compile", "custom_kernel", "explain", "register_kernel"]
@@ -51,7 +52,7 @@ def compile(
     variant was traced. A tensor that forward assigns to an attribute is assigned at each call; a model whose forward changes other
     Python state, or that cannot be traced, raises CompileError with the line.
     """
-    from .frontend.export import compile_model
+    from lamina.frontend.entry.export import compile_model
 
     return compile_model(model, example_inputs, target=target, options=options)
 
@@ -76,7 +77,7 @@ def explain(
     measure   also time every kernel and call
     show      print it
     """
-    from .frontend.explain import explain as report
+    from lamina.frontend.entry.explain import explain as report
 
     return report(model, example_inputs, more=more, target=target, options=options, training=training, measure=measure, show=show)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.frontend.dynamo import backend
+from lamina.frontend.entry.dynamo import backend
 
 NO_CACHE = {"cache": False}
 

@@ -9,8 +9,8 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.core.options import Options
-from lamina.frontend.decompositions import table
-from lamina.frontend.stages import compile_graph
+from lamina.frontend.compiling.stages import compile_graph
+from lamina.frontend.decompositions.table import table
 
 Function = Callable[..., Any]
 OPTIONS = Options(strict=True, cache=False)

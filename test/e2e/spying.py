@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from doors import NO_CACHE
 
-from lamina.frontend.dynamo import backend
+from lamina.frontend.entry.dynamo import backend
 
 
 def spied(model: Callable[..., Any], **options: Any) -> tuple[Callable[..., Any], list[Any]]:

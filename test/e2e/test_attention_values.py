@@ -12,7 +12,7 @@ from oracle import compare
 from torch import Tensor, nn
 
 import lamina
-from lamina.frontend import written_out
+from lamina.frontend.attention import recognize as written_out
 
 OPTIONS = {"strict": True, "cache": False}
 F32_INSIDE = (llama, casts)

@@ -10,9 +10,9 @@ from spying import spied
 from torch import Tensor
 from torch.testing._internal.two_tensor import TwoTensor
 
-from lamina.frontend.call import _Adapter
-from lamina.frontend.per_size import PerSize
-from lamina.frontend.split import Parts
+from lamina.frontend.calls.call import _Adapter
+from lamina.frontend.compiling.per_size import PerSize
+from lamina.frontend.compiling.split import Parts
 from lamina.runtime.executable import Executable
 
 

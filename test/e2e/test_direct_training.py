@@ -11,8 +11,8 @@ from spying import spied
 from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
-from lamina.frontend.direct_training import TrainingCall
-from lamina.frontend.per_size import PerSize
+from lamina.frontend.calls.direct_training import TrainingCall
+from lamina.frontend.compiling.per_size import PerSize
 
 CALLS = 4
 """The first goes through AOTAutograd's wrappers, as there is no backward graph yet."""

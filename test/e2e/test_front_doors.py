@@ -230,9 +230,9 @@ def test_compiling_from_several_threads() -> None:
 
 
 def test_the_cache_serves_a_second_compilation(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lamina.frontend.as_module import as_module
-    from lamina.frontend.stages import Built, build
-    from lamina.frontend.trace import inference, trace
+    from lamina.frontend.capture.as_module import as_module
+    from lamina.frontend.capture.trace import inference, trace
+    from lamina.frontend.compiling.stages import Built, build
 
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
 
@@ -259,7 +259,7 @@ def test_a_warm_start_returns_what_is_no_result_of_the_program(tmp_path: Any, mo
 
     a = x(5000)
     run(a)
-    monkeypatch.setattr("lamina.frontend.stages.normalise", None)
+    monkeypatch.setattr("lamina.frontend.compiling.stages.normalise", None)
     for given, expected in zip(run(a), model(a), strict=True):
         assert torch.equal(given, expected) if isinstance(expected, Tensor) else given == expected
     results = run(a)

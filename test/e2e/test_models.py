@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.tools.model import build
+from lamina.tools.driver.model import build
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 STRICT = lamina.Options(strict=True)

@@ -10,7 +10,7 @@ from doors import BACKEND, NO_CACHE
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lamina.frontend import stages
+from lamina.frontend.compiling import stages
 
 pytestmark = pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
 

@@ -12,7 +12,7 @@ from torch.amp import custom_bwd, custom_fwd
 from torch.utils.checkpoint import checkpoint
 
 import lamina
-from lamina.frontend.trace import trace
+from lamina.frontend.capture.trace import trace
 
 
 def autocast(**options: Any) -> torch.autocast:

@@ -23,7 +23,7 @@ from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import Work
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
-from lamina.tune import products
+from lamina.tune.problems import products
 from lamina.tune.question import Answer, Question
 
 BF16, F16 = torch.bfloat16, torch.float16

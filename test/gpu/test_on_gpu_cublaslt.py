@@ -11,7 +11,7 @@ from torch import Tensor
 
 import lamina
 from lamina.passes.families.gemm.library_epilogues import CUBLASLT
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 Function = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.core.options import CudaGraphs
-from lamina.frontend import stages
+from lamina.frontend.compiling import stages
 from lamina.runtime.executable import Executable
 
 

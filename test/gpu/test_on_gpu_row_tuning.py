@@ -11,8 +11,8 @@ from torch import Tensor
 import lamina
 from lamina.core.options import Tune
 from lamina.schedules.rows import MODEL
-from lamina.tune.records import Record
-from lamina.tune.store import Store
+from lamina.tune.store.records import Record
+from lamina.tune.store.store import Store
 
 BF16 = torch.bfloat16
 

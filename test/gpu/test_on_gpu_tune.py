@@ -14,7 +14,7 @@ from lamina.core.errors import CompileError
 from lamina.tune.clocks import CudaClock
 from lamina.tune.decide import decide
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 N = 4096
 QUESTION = Question("mm bf16", "aten.mm 4096x4096x4096", ("in pieces", "library", "wrong", "too large"), reference="library")

@@ -7,8 +7,8 @@ import torch
 
 import lamina
 from lamina.tools import lamina_command
-from lamina.tools.model import build
-from lamina.tune.store import Store
+from lamina.tools.driver.model import build
+from lamina.tune.store.store import Store
 
 FILE = Path(__file__).parents[2] / "examples" / "models" / "mlp.py"
 

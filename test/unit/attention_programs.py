@@ -15,9 +15,9 @@ from triton_interpreter import interpreted
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
-from lamina.frontend import stages
-from lamina.frontend.decompositions import table
-from lamina.frontend.normalise import normalise
+from lamina.frontend.compiling import stages
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import attention

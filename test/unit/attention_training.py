@@ -9,7 +9,7 @@ from functorch.compile import aot_function, make_boxed_func, min_cut_remateriali
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from lamina.frontend.decompositions import table
+from lamina.frontend.decompositions.table import table
 
 KINDS = ("flash", "efficient", "cudnn")
 

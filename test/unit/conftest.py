@@ -10,7 +10,7 @@ import torch
 from fake_gpu import FakeGpu
 
 from lamina.tune.question import Identity
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 
 @pytest.fixture(scope="session")

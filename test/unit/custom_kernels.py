@@ -17,12 +17,12 @@ from lamina.core.custom_kernel import CustomKernel
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
 from lamina.core.target import Target
-from lamina.frontend import stages
+from lamina.frontend.calls.interface import with_outputs
+from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.destination import destination
 from lamina.frontend.custom.substitute import with_registered
-from lamina.frontend.destination import destination
-from lamina.frontend.export import inference_graph
-from lamina.frontend.interface import with_outputs
-from lamina.frontend.normalise import normalise
+from lamina.frontend.entry.export import inference_graph
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import user as triton_user
 

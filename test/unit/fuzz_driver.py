@@ -22,7 +22,7 @@ from random import Random
 
 from mutations import mutated
 
-from lamina.tools import session as _session  # noqa: F401  # what every case needs is imported once, before the forks
+from lamina.tools.driver import session as _session  # noqa: F401  # what every case needs is imported once, before the forks
 from lamina.tools.opt_driver import main as opt_driver
 
 TESTS = Path(__file__).parents[1]

@@ -17,11 +17,11 @@ from triton_interpreter import interpret
 
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
-from lamina.frontend import stages
-from lamina.frontend.decompositions import table
-from lamina.frontend.dtypes import CODES
-from lamina.frontend.interface import with_outputs
-from lamina.frontend.normalise import normalise
+from lamina.frontend.calls.interface import with_outputs
+from lamina.frontend.compiling import stages
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.importing.dtypes import CODES
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.levels import pipeline
@@ -43,7 +43,7 @@ def tiled(
         out = fn(*tensors)
         return list(out) if isinstance(out, tuple | list) else [out]
 
-    with torch.no_grad(), patch("lamina.frontend.moments.on_cpu", return_value=False):
+    with torch.no_grad(), patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
     graph = normalise(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))

@@ -11,11 +11,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lamina
-from lamina.frontend import attention
-from lamina.frontend.aligned_bias import align
-from lamina.frontend.attention import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
-from lamina.frontend.decompositions import table
-from lamina.frontend.known import concrete
+from lamina.frontend.attention import keep as attention
+from lamina.frontend.attention.aligned_bias import align
+from lamina.frontend.attention.keep import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.rewrites.known import concrete
 
 N = 7
 

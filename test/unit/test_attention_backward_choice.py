@@ -25,11 +25,11 @@ from lamina.schedules.attention_cost import Work
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune import products
-from lamina.tune.cut import Cut, random_inputs
-from lamina.tune.gradient_inputs import forward_first
+from lamina.tune.problems import products
+from lamina.tune.problems.gradient_inputs import forward_first
+from lamina.tune.problems.subgraph_extraction import Cut, random_inputs
 from lamina.tune.question import Answer, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 BF16 = torch.bfloat16
 HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")

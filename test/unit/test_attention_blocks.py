@@ -13,8 +13,8 @@ from lamina.passes.families.attention.mask_operands import Masks
 from lamina.passes.families.surroundings import Bundle, calls
 from lamina.schedules.attention import Forward
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
-from lamina.tune.cut import Cut, random_inputs
-from lamina.tune.mask_inputs import SQUARE, squares_hidden
+from lamina.tune.problems.mask_inputs import SQUARE, squares_hidden
+from lamina.tune.problems.subgraph_extraction import Cut, random_inputs
 
 BF16 = torch.bfloat16
 SMALL, FLAT = "forward{m=32 n=16 blocks=1}", "forward{m=16 n=32 blocks=1 descriptors=1}"

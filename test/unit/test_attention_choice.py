@@ -15,8 +15,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend.heads import repeated
-from lamina.frontend.levels import emit
+from lamina.frontend.attention.heads import repeated
+from lamina.frontend.compiling.levels import emit
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.select import LIBRARY
 from lamina.passes.families.surroundings import CHOICE, Bundle, calls
@@ -26,10 +26,10 @@ from lamina.schedules.attention_cost import Work, candidates, unmeasured
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune import products
-from lamina.tune.cut import Cut
+from lamina.tune.problems import products
+from lamina.tune.problems.subgraph_extraction import Cut
 from lamina.tune.question import Answer, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 BF16 = torch.bfloat16
 HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")

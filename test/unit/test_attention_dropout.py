@@ -14,8 +14,8 @@ from torch import Tensor
 from lamina.core.dropout import factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.frontend.dropped_attention import DROPPED
-from lamina.frontend.random_bits import keeps
+from lamina.frontend.attention.dropped import DROPPED
+from lamina.frontend.importing.random_bits import keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.mask_operands import Masks
 from lamina.passes.families.surroundings import Bundle, calls
@@ -23,9 +23,9 @@ from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import Work, candidates, unmeasured
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.cut import Cut, random_inputs
-from lamina.tune.gradient_inputs import forward_first
-from lamina.tune.mask_inputs import hide_squares
+from lamina.tune.problems.gradient_inputs import forward_first
+from lamina.tune.problems.mask_inputs import hide_squares
+from lamina.tune.problems.subgraph_extraction import Cut, random_inputs
 
 BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.dropped_attention_backward.default

@@ -6,7 +6,7 @@ from attention_programs import compute, cudnn, efficient, exact, flash, graph_le
 from torch import Tensor
 
 from lamina.core.program import Launch
-from lamina.frontend.heads import repeated
+from lamina.frontend.attention.heads import repeated
 
 BF16, F16 = torch.bfloat16, torch.float16
 FORWARD, SPLIT = "forward{m=32 n=16}", "split{n=16 parts=3}"

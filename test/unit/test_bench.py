@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lamina.tools import figures, timing
-from lamina.tools.bench_suites import SUITES, store
-from lamina.tools.bench_workloads import CALL
+from lamina.tools.benchmarks import figures, timing
+from lamina.tools.benchmarks.suites import SUITES, store
+from lamina.tools.benchmarks.workloads import CALL
 
 COMPILE = {
     "lamina": {"graph_to_result": 0.2, "tracing": 0.3},

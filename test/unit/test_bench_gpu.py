@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
-from lamina.tools import bench_gpu_worker, figures, figures_gpu, gpu_clock, roofline_plot
-from lamina.tools.bench_gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkload
-from lamina.tools.bench_suites import SUITES, plot, store
+from lamina.tools.benchmarks import figures, figures_gpu, gpu_clock, gpu_worker, roofline_plot
+from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkload
+from lamina.tools.benchmarks.suites import SUITES, plot, store
 
 ROOFS = {"bandwidth": 4e12, "flops": 8e14}
 COLD = {"eager": 0.1, "torch.compile": 9.0, "reduce-overhead": 2.0, "lamina": 2.0}
@@ -129,31 +129,31 @@ def test_kernels_have_results(name: str) -> None:
     with FakeTensorMode():
         model, inputs = GPU_WORKLOADS[name].make("cpu")
         assert all(isinstance(t, Tensor) for t in torch.utils._pytree.tree_leaves(model(*inputs)))
-    jax_side = Path(bench_gpu_worker.__file__).with_name("bench_xla.py").read_text()
+    jax_side = Path(gpu_worker.__file__).with_name("xla.py").read_text()
     assert f"def {model.__name__}(" in jax_side
 
 
 @pytest.mark.parametrize("function", [w.make for w in GPU_WORKLOADS.values() if w.kind == "kernel"])
 def test_xla_computes_the_same(function: Any) -> None:
     pytest.importorskip("jax")
-    from lamina.tools import bench_xla
+    from lamina.tools.benchmarks import xla
 
     with FakeTensorMode():
         model, shapes = function("cpu")
     inputs = [torch.randint(8, (8,)) if x.dtype is torch.int64 else torch.randn([8, 4096][-x.dim() :]).to(x.dtype) for x in shapes]
     if model.__name__ == "transpose_add_relu":
         inputs[1] = inputs[1].reshape(4096, 8)
-    given = bench_xla.as_tensors(bench_xla.compiled(model.__name__, inputs)())
-    assert bench_gpu_worker.difference(given, bench_gpu_worker.in_double(model, tuple(inputs))) < 1e-2
+    given = xla.as_tensors(xla.compiled(model.__name__, inputs)())
+    assert gpu_worker.difference(given, gpu_worker.in_double(model, tuple(inputs))) < 1e-2
 
 
 def test_operations_of_attention_with_fewer_heads_of_keys() -> None:
     query, key = torch.empty(2, 8, 16, 4), torch.empty(2, 2, 16, 4)
-    assert bench_gpu_worker.attention_flops(query.shape, key.shape, key.shape) == 2 * 2 * (2 * 8 * 16 * 16 * 4)
+    assert gpu_worker.attention_flops(query.shape, key.shape, key.shape) == 2 * 2 * (2 * 8 * 16 * 16 * 4)
 
 
 def test_a_profile_is_parted_by_its_flushes() -> None:
-    bench_xla = pytest.importorskip("lamina.tools.bench_xla", reason="jax is not installed", exc_type=ImportError)
+    xla = pytest.importorskip("lamina.tools.benchmarks.xla", reason="jax is not installed", exc_type=ImportError)
     ran = [
         (30.0, "flush", 38.0),
         (0.0, "flush", 9.0),
@@ -162,9 +162,9 @@ def test_a_profile_is_parted_by_its_flushes() -> None:
         (40.0, "a", 44.0),
         (41.0, "b", 43.0),
     ]
-    assert bench_xla.by_call(ran, 2) == [3.0, 4.0]
+    assert xla.by_call(ran, 2) == [3.0, 4.0]
     with pytest.raises(ValueError, match="has 2 calls, 2 with kernels, where 3 were made"):
-        bench_xla.by_call(ran, 3)
+        xla.by_call(ran, 3)
 
 
 def measured(model: Any, inputs: tuple[Any, ...], kind: str, **given: Any) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def measured(model: Any, inputs: tuple[Any, ...], kind: str, **given: Any) -> di
         return lambda: [gpu_clock.statistics.mean((1e-3, 3e-3))] if run() is not None else []
 
     with torch.no_grad():
-        return bench_gpu_worker.measure(workload, model, inputs, roofs=roofs, sampler=sampler, rounds=2)
+        return gpu_worker.measure(workload, model, inputs, roofs=roofs, sampler=sampler, rounds=2)
 
 
 def doubled(x: Tensor) -> Tensor:

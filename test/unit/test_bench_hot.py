@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 import lamina
-from lamina.tools import bench_hot_worker, bench_suites, figures, figures_hot, gpu_clock
-from lamina.tools.bench_hot_workloads import HOT_WORKLOADS, TUNING, Goal, HotWorkload
-from lamina.tools.bench_suites import SUITES, store
+from lamina.tools.benchmarks import figures, figures_hot, gpu_clock, hot_worker, suites
+from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS, TUNING, Goal, HotWorkload
+from lamina.tools.benchmarks.suites import SUITES, store
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.records import Record
-from lamina.tune.store import Store
+from lamina.tune.store.records import Record
+from lamina.tune.store.store import Store
 
 OURS, WORSE = "triton{m=128 n=256}", "triton{m=64 n=64}"
 CHOICE = {
@@ -123,7 +123,7 @@ def test_what_has_no_float64_of_its_own_says_what_it_is() -> None:
     x, w = (torch.randn(16, 16).to(torch.float8_e4m3fn) for _ in range(2))
     half = torch.tensor(0.5)
     assert workload.exact is not None
-    exact = bench_hot_worker.in_double(workload.exact, (x, w, half, half))
+    exact = hot_worker.in_double(workload.exact, (x, w, half, half))
     assert exact.dtype == torch.float64 and torch.equal(exact, x.double() @ w.double().t() / 4)
 
 
@@ -154,21 +154,21 @@ def test_the_best_kernel_of_ours_is_pinned_for_a_while(tmp_path: Path, monkeypat
         return model
 
     monkeypatch.setattr(lamina, "compile", compile)
-    pins = bench_hot_worker.best_of_ours(Store().records())
-    assert bench_hot_worker.pinned(pins, torch.neg, (torch.ones(2),))().tolist() == [-1, -1]
+    pins = hot_worker.best_of_ours(Store().records())
+    assert hot_worker.pinned(pins, torch.neg, (torch.ones(2),))().tolist() == [-1, -1]
     assert compiled == [("cached", OURS)] and Store().records()[0].answer.winner == "library"
-    assert bench_hot_worker.best_of_ours([record()]) == {}
+    assert hot_worker.best_of_ours([record()]) == {}
 
 
 def measured(workload: HotWorkload, monkeypatch: pytest.MonkeyPatch, store: Path) -> list[dict[str, Any]]:
     monkeypatch.setenv("LAMINA_TUNE_STORE", str(store))
     monkeypatch.setattr(torch, "compile", lambda model, mode=None: model)  # torch.compile needs no compiler on CPU tensors
     said: list[dict[str, Any]] = []
-    clocks: dict[str, bench_hot_worker.Clock] = {"times": clock, "wall": clock}
+    clocks: dict[str, hot_worker.Clock] = {"times": clock, "wall": clock}
     with torch.no_grad():
         model, inputs = workload.make("cpu")
         roofs = {"bandwidth": 1e12, "flops": 1e12}
-        bench_hot_worker.measure(workload, model, inputs, roofs=roofs, clocks=clocks, say=said.append)
+        hot_worker.measure(workload, model, inputs, roofs=roofs, clocks=clocks, say=said.append)
     json.dumps(said)
     return said
 
@@ -191,7 +191,7 @@ def test_an_op_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 def test_figures_without_autotuning_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before, after = measured(small(Goal(0.95, ("eager", "max-autotune"))), monkeypatch, tmp_path / "store")
-    assert before["notes"] == {"max-autotune": bench_hot_worker.UNFINISHED} and "max-autotune" not in before["times"]
+    assert before["notes"] == {"max-autotune": hot_worker.UNFINISHED} and "max-autotune" not in before["times"]
     assert after["notes"] == {} and "max-autotune" in after["times"]
 
 
@@ -203,7 +203,7 @@ def worker(text: str, limit: float = 60) -> dict[str, Any]:
         process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
         while not started.read() and process.poll() is None:
             time.sleep(0.01)
-        return bench_suites.finish(process, limit)
+        return suites.finish(process, limit)
 
 
 def test_what_a_worker_printed_counts_when_it_is_ended() -> None:

@@ -13,9 +13,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import lamina
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
-from lamina.frontend import externs
-from lamina.frontend.decompositions import table
-from lamina.frontend.stages import build
+from lamina.frontend.compiling.stages import build
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.importing import externs
 
 ADDMM, MM = "aten.addmm.default", "aten.mm.default"
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_mlir import ir
 
 from lamina.core.program import Call, Launch
-from lamina.frontend import decompositions_library
+from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.passes.families.surroundings import calls
 
 FORWARD, BACKWARD = "aten.convolution.default", "aten.convolution_backward.default"

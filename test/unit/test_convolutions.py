@@ -13,9 +13,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.frontend.convolutions import in_another_form, of_blocks
-from lamina.frontend.decompositions import table
-from lamina.frontend.stages import build
+from lamina.frontend.compiling.stages import build
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.rewrites.convolutions import in_another_form, of_blocks
 from lamina.passes.families.conv.layout import channels_last
 
 aten = torch.ops.aten

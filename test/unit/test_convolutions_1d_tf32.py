@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
-from lamina.frontend import decompositions_library
-from lamina.frontend.destination import destination
+from lamina.frontend.compiling.destination import destination
+from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import Work
 from lamina.targets.nvvm.ptx import assemble

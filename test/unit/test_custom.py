@@ -19,10 +19,10 @@ from lamina.core import cubins
 from lamina.core.custom_kernel import TABLE
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.frontend import stages
+from lamina.frontend.compiling import stages
 from lamina.frontend.custom.substitute import with_registered
-from lamina.frontend.dynamo import autograd
-from lamina.frontend.export import inference_graph
+from lamina.frontend.entry.dynamo import autograd
+from lamina.frontend.entry.export import inference_graph
 from lamina.runtime.cache import Cache
 from lamina.targets.kernel_calls.user import compile_user
 

@@ -15,18 +15,19 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
-from lamina.frontend import stages, tuning
-from lamina.frontend.destination import Destination
-from lamina.frontend.export import inference_graph
-from lamina.frontend.interface import with_outputs
-from lamina.frontend.normalise import normalise
+from lamina.frontend.calls.interface import with_outputs
+from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.destination import Destination
+from lamina.frontend.entry import tuning
+from lamina.frontend.entry.export import inference_graph
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.plan.program import program_from
 from lamina.targets import backend
-from lamina.tune import user_kernels
 from lamina.tune.clocks import CpuClock
+from lamina.tune.problems import user_kernels
+from lamina.tune.problems.user_kernels import random_inputs
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.store import Store
-from lamina.tune.user_kernels import random_inputs
+from lamina.tune.store.store import Store
 
 CONFIGS = [{"BLOCK": 128, "num_warps": 4}, {"BLOCK": 512, "num_warps": 8}, {"BLOCK": 1024, "num_warps": 2}]
 NAMES = ("BLOCK=128 num_warps=4", "BLOCK=512 num_warps=8", "BLOCK=1024 num_warps=2")

@@ -18,7 +18,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Program
-from lamina.frontend.levels import emit
+from lamina.frontend.compiling.levels import emit
 from lamina.targets.kernel_calls import nvrtc
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.kernel_calls.ptx_parameters import bind, most_threads, parameters

@@ -19,11 +19,11 @@ import lamina
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
-from lamina.frontend import stages
-from lamina.frontend.levels import emit
+from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.levels import emit
 from lamina.targets.kernel_calls.user import compile_user
 from lamina.targets.nvvm.ptx import assemble
-from lamina.tune.user_kernels import question_of
+from lamina.tune.problems.user_kernels import question_of
 
 
 @triton.jit

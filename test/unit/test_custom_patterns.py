@@ -14,9 +14,9 @@ from torch import Tensor, fx
 import lamina
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.frontend import stages
-from lamina.frontend.dynamo import autograd
-from lamina.frontend.export import inference_graph
+from lamina.frontend.compiling import stages
+from lamina.frontend.entry.dynamo import autograd
+from lamina.frontend.entry.export import inference_graph
 
 BF16 = torch.bfloat16
 

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from functorch.compile import aot_function, make_boxed_func
 from torch import Tensor, fx
 
-from lamina.frontend import support
-from lamina.frontend.decompositions import table
-from lamina.frontend.half import HALF
+from lamina.frontend.decompositions.half import HALF
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.importing import support
 
 Case = tuple[Callable[..., Any], list[Tensor]]
 

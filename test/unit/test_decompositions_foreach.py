@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from lamina.frontend.decompositions import table
-from lamina.frontend.decompositions_foreach import FOREACH
+from lamina.frontend.decompositions.ops.foreach import FOREACH
+from lamina.frontend.decompositions.table import table
 
 LISTS = [op for op in FOREACH if "_foreach_" in str(op)]
 

@@ -9,8 +9,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from lamina.frontend import decompositions_library
-from lamina.frontend.decompositions import table
+from lamina.frontend.decompositions.ops import library as decompositions_library
+from lamina.frontend.decompositions.table import table
 
 aten = torch.ops.aten
 BF16 = torch.bfloat16

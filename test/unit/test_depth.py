@@ -12,7 +12,7 @@ from torch_mlir import ir
 import lamina
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.frontend.stages import keep_kernels
+from lamina.frontend.compiling.stages import keep_kernels
 from lamina.passes.infra.diagnostics import verify
 from lamina.passes.infra.pipeline import PassFailure, run
 from lamina.targets import backend

@@ -6,7 +6,7 @@ from gpu_programs import errors
 from torch import Tensor, nn
 
 from lamina.core.program import Call, Launch
-from lamina.frontend import decompositions_library
+from lamina.frontend.decompositions.ops import library as decompositions_library
 
 BF16, LAST = torch.bfloat16, torch.channels_last
 torch.manual_seed(0)  # of the weights of the models below

@@ -13,13 +13,13 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend.aliases import View
-from lamina.frontend.call import adapt
-from lamina.frontend.decompositions import table
-from lamina.frontend.destination import check_devices, check_name, destination
-from lamina.frontend.interface import Interface
-from lamina.frontend.normalise import normalise
-from lamina.frontend.stages import build, import_linalg, run_passes
+from lamina.frontend.calls.aliases import View
+from lamina.frontend.calls.call import adapt
+from lamina.frontend.calls.interface import Interface
+from lamina.frontend.compiling.destination import check_devices, check_name, destination
+from lamina.frontend.compiling.stages import build, import_linalg, run_passes
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.plan.program import program_from
 
 aten = torch.ops.aten

@@ -13,11 +13,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.frontend import decompositions_library, epilogues
-from lamina.frontend.decompositions import table
-from lamina.frontend.epilogues import FUSED
-from lamina.frontend.normalise import normalise
-from lamina.frontend.stages import build
+from lamina.frontend.compiling.stages import build
+from lamina.frontend.decompositions.ops import library as decompositions_library
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.rewrites import epilogues
+from lamina.frontend.rewrites.epilogues import FUSED
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.families.conv.layout import channels_last
 
 aten = torch.ops.aten

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from lamina.frontend.exclusive import COMPILING
+from lamina.frontend.capture.exclusive import COMPILING
 
 
 @pytest.mark.parametrize("collects", [True, False])

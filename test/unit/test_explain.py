@@ -43,7 +43,7 @@ def explain(model: object, inputs: object, **kwargs: object) -> Explanation:
 def peaks() -> object:
     """No time for measurements of the machine."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("lamina.frontend.explain.peaks", lambda again=False: PEAKS)
+    patch.setattr("lamina.frontend.entry.explain.peaks", lambda again=False: PEAKS)
     yield
     patch.undo()
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lamina.core.program import Launch
 from lamina.core.target import Target
-from lamina.frontend import decompositions_pointwise as pointwise
+from lamina.frontend.decompositions.ops import pointwise
 from lamina.targets.nvvm.backend import NvvmBackend
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2

@@ -16,8 +16,8 @@ from mutations import damaged, restructured
 from torch import Tensor, fx
 
 from lamina.core.options import Options
-from lamina.frontend import stages
-from lamina.frontend.export import inference_graph
+from lamina.frontend.compiling import stages
+from lamina.frontend.entry.export import inference_graph
 from lamina.runtime.cache import Cache, Entry
 
 

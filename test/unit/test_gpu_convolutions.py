@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lamina.core.program import Call
-from lamina.frontend import decompositions_library, epilogues
+from lamina.frontend.decompositions.ops import library as decompositions_library
+from lamina.frontend.rewrites import epilogues
 
 BF16 = torch.bfloat16
 FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"

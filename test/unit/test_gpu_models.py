@@ -9,7 +9,7 @@ from gpu_programs import errors
 from torch import Tensor, nn
 
 from lamina.core.program import Call, Launch
-from lamina.frontend import decompositions_library
+from lamina.frontend.decompositions.ops import library as decompositions_library
 
 BF16 = torch.bfloat16
 

@@ -19,7 +19,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
-from lamina.frontend import decompositions_library
+from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.passes.families.select import LIBRARY, kernels_of
 from lamina.passes.families.surroundings import bundles
 from lamina.passes.infra.pipeline import run
@@ -31,9 +31,9 @@ from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
-from lamina.tune.cut import Cut
+from lamina.tune.problems.subgraph_extraction import Cut
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"

@@ -15,7 +15,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend import stages
+from lamina.frontend.compiling import stages
 from lamina.passes.families.grouped_products import SCHEDULES, Grouped
 from lamina.passes.families.select import LIBRARY
 from lamina.passes.families.surroundings import CHOICE, calls
@@ -26,10 +26,10 @@ from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton.compiler import join
-from lamina.tune import products
-from lamina.tune.cut import Built, Cut, random_inputs
+from lamina.tune.problems import products
+from lamina.tune.problems.subgraph_extraction import Built, Cut, random_inputs
 from lamina.tune.question import Answer, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 BF16 = torch.bfloat16
 BLOCKS = "triton{m=16 n=16 k=16 warps=4 stages=1}"

@@ -10,9 +10,9 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from lamina.frontend import attention
-from lamina.frontend.attention import ATTENTION, attend
-from lamina.frontend.heads import before_repetition, repeated, share_heads
+from lamina.frontend.attention import keep as attention
+from lamina.frontend.attention.heads import before_repetition, repeated, share_heads
+from lamina.frontend.attention.keep import ATTENTION, attend
 
 aten = torch.ops.aten
 Q, KV = (2, 8, 16, 8), (2, 2, 16, 8)

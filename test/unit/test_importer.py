@@ -14,13 +14,13 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.frontend.aliases import Constant, Empty, View
-from lamina.frontend.decompositions import table
-from lamina.frontend.importer import import_graph
-from lamina.frontend.interface import Interface
-from lamina.frontend.linalg import _failure
-from lamina.frontend.locations import where
-from lamina.frontend.normalise import Normalised, normalise
+from lamina.frontend.calls.aliases import Constant, Empty, View
+from lamina.frontend.calls.interface import Interface
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.importing.importer import import_graph
+from lamina.frontend.importing.linalg import _failure
+from lamina.frontend.importing.locations import where
+from lamina.frontend.rewrites.normalize import Normalised, normalise
 from lamina.passes.simplify.extern import ExternPass
 
 
@@ -149,7 +149,7 @@ def test_dtypes_that_nothing_carries() -> None:
 
 
 def test_an_op_whose_lowering_fails_becomes_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lamina.frontend import support
+    from lamina.frontend.importing import support
 
     monkeypatch.setattr(support, "LOWERED", support.LOWERED | {"aten.linalg_inv_ex.default", "aten.linalg_det.default"})
     (call,) = externs(linalg(lambda a: torch.linalg.inv_ex(a + 1)[0] * 2, [x(3, 3)]))
@@ -200,7 +200,7 @@ def test_a_failure_is_blamed_on_the_op_that_was_decomposed_into() -> None:
 class _Module(torch.nn.Module):
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__()
-        from lamina.frontend.as_module import _named_forward
+        from lamina.frontend.capture.as_module import _named_forward
 
         self.fn = _named_forward(fn)
 
@@ -251,7 +251,7 @@ def test_large_constants_become_arguments() -> None:
 
 
 def test_equal_graphs_have_equal_fingerprints() -> None:
-    from lamina.frontend.fingerprint import fingerprint
+    from lamina.frontend.compiling.fingerprint import fingerprint
 
     def fn(a: Tensor, k: float = 2.0) -> Any:
         return (a * k).relu() + torch.tensor([1.0, k, 3.0])
@@ -275,7 +275,7 @@ def test_equal_graphs_have_equal_fingerprints() -> None:
 
 def test_aliases_are_part_of_the_fingerprint() -> None:
     """Two graphs that read the same but for what shares memory."""
-    from lamina.frontend.fingerprint import fingerprint
+    from lamina.frontend.compiling.fingerprint import fingerprint
 
     def graph(shared: bool) -> fx.GraphModule:
         graph, value = fx.Graph(), x(6)

@@ -11,9 +11,9 @@ from kernel_inputs import BF16, run, x
 from torch import Tensor, fx
 
 import lamina
-from lamina.frontend import support
-from lamina.frontend.decompositions import table
-from lamina.frontend.whole import RESIZING, interpolation_whole
+from lamina.frontend.capture.whole import RESIZING, interpolation_whole
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.importing import support
 
 aten = torch.ops.aten
 Fn = Callable[[Tensor], Tensor]

@@ -11,7 +11,7 @@ from gpu_programs import Simulated, distributed
 from torch import Tensor
 
 import lamina
-from lamina.frontend.moments import moments
+from lamina.frontend.decompositions.ops.moments import moments
 
 aten = torch.ops.aten
 ULPS, OF_EAGER = 2.0, 1.5
@@ -224,7 +224,7 @@ def test_on_a_gpu(shape: tuple[int, ...], dims: list[int], offset: float) -> Non
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
 def test_a_batch_is_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """About the mean of a sample, also where some images are all padding."""
-    monkeypatch.setattr("lamina.frontend.moments.on_cpu", lambda x: False)
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
     x = drawn(5, shape, offset, torch.float32)
     dims = [d for d in range(x.dim()) if d != 1]
     for padded in (0, shape[0] // 3):

@@ -12,7 +12,7 @@ from lamina.core import cubins
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.frontend.exclusive import COMPILING
+from lamina.frontend.capture.exclusive import COMPILING
 from lamina.targets import backend
 from lamina.targets.nvvm import ptx
 from lamina.targets.nvvm.backend import GpuArtifact, NvvmBackend, kernel_at

@@ -8,9 +8,9 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from lamina.frontend import decompositions_library
-from lamina.frontend.decompositions import table
-from lamina.frontend.padded import leave_room
+from lamina.frontend.calls.padded import leave_room
+from lamina.frontend.decompositions.ops import library as decompositions_library
+from lamina.frontend.decompositions.table import table
 
 aten = torch.ops.aten
 WIDTH, WIDE = 13, 16

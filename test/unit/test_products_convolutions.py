@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
-from lamina.frontend import decompositions_library
+from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.schedules.convolution_cost import SCHEDULES, candidates
 from lamina.schedules.product_cost import Work
 from lamina.targets.nvvm.ptx import assemble

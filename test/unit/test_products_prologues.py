@@ -18,7 +18,7 @@ from lamina.passes.families.surroundings import bundles
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
-from lamina.tune.cut import Cut
+from lamina.tune.problems.subgraph_extraction import Cut
 
 PROLOGUE = f"prologue {SMALL_BLOCKS}"
 PARTS = f"{PROLOGUE.removesuffix('}')} parts=2}}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
-from lamina.frontend.destination import destination
+from lamina.frontend.compiling.destination import destination
 from lamina.schedules.product_cost import Work, candidates, unmeasured
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text

@@ -21,10 +21,11 @@ from lamina.core.options import Options
 from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.frontend import dynamo, stages
-from lamina.frontend.decompositions import table
-from lamina.frontend.normalise import normalise
-from lamina.frontend.random_bits import BITS, draw_seed, is_seed
+from lamina.frontend.compiling import stages
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.entry import dynamo
+from lamina.frontend.importing.random_bits import BITS, draw_seed, is_seed
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.infra.pipeline import run
 from lamina.passes.ir.emit import Emit
 from lamina.passes.lower.philox import philox

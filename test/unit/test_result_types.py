@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.frontend.decompositions import own
+from lamina.frontend.decompositions.table import own
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from gpu_programs import Simulated, distributed
 
-from lamina.frontend.decompositions_reduce import cumsum
+from lamina.frontend.decompositions.ops.reduce import cumsum
 
 CASES = [((1, 1000, 3), 1), ((131, 5), 0), ((2, 127, 4), 1), ((128, 2), 0), ((2, 4097, 1), 1), ((20001,), 0), ((3, 5), 0)]
 
@@ -15,7 +15,7 @@ CASES = [((1, 1000, 3), 1), ((131, 5), 0), ((2, 127, 4), 1), ((128, 2), 0), ((2,
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
 def test_parts_add_up(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
     x = (torch.randn(shape) * 4).to(dtype)
-    with patch("lamina.frontend.decompositions_reduce.on_cpu", return_value=False):
+    with patch("lamina.frontend.decompositions.ops.reduce.on_cpu", return_value=False):
         found = cumsum(x, dim)
     found = torch.cumsum(x, dim) if found is NotImplemented else found
     exact = x.double().cumsum(dim)
@@ -27,7 +27,7 @@ def test_parts_add_up(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> N
 def test_kernels_of_parts() -> None:
     """Every part has threads of its own, and nothing of it is summed twice."""
     x = torch.randn(1, 517, 40)
-    with patch("lamina.frontend.decompositions_reduce.on_cpu", return_value=False):
+    with patch("lamina.frontend.decompositions.ops.reduce.on_cpu", return_value=False):
         module, program = distributed(lambda x: x.cumsum(1), (x,))
     (found,) = Simulated(module, program)(x)
     torch.testing.assert_close(found, x.double().cumsum(1).float(), rtol=1e-5, atol=1e-4)

@@ -13,7 +13,7 @@ from rich.console import Console
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Program
-from lamina.frontend.tuning import Session
+from lamina.frontend.entry.tuning import Session
 from lamina.tools import lamina_command, tune_model
 from lamina.tune.choice import Choice
 
@@ -55,7 +55,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     made = Compiler()
     monkeypatch.setattr(tune_model, "_check_gpu", lambda target: None)
     monkeypatch.setattr(tune_model, "on_gpu", lambda module, inputs: (module, inputs))
-    monkeypatch.setattr("lamina.frontend.stages.build", made)
+    monkeypatch.setattr("lamina.frontend.compiling.stages.build", made)
     return made
 
 

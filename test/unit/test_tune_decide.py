@@ -15,7 +15,7 @@ from lamina.core.errors import CompileError
 from lamina.tune.clocks import CpuClock
 from lamina.tune.decide import decide
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 HERE = Identity("a chip, 8 SMs", "lamina 1")
 NAMES = ("a", "b", "c", "d")

@@ -7,8 +7,8 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 
 from lamina.core.options import Options
-from lamina.frontend import tuning
-from lamina.tune import products, row_programs, user_kernels
+from lamina.frontend.entry import tuning
+from lamina.tune.problems import products, row_programs, user_kernels
 
 KEY = torch._C.DispatchKey.PythonDispatcher  # AOTAutograd calls its compilers under it
 

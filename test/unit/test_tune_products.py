@@ -20,12 +20,12 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
-from lamina.frontend import stages
-from lamina.frontend.decompositions import table
-from lamina.frontend.dynamo import autograd
-from lamina.frontend.export import inference_graph
-from lamina.frontend.normalise import normalise
-from lamina.frontend.tuning import Session, choose_products
+from lamina.frontend.compiling import stages
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.entry.dynamo import autograd
+from lamina.frontend.entry.export import inference_graph
+from lamina.frontend.entry.tuning import Session, choose_products
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.families.gemm.library_epilogues import CUBLASLT
 from lamina.passes.families.select import LIBRARY, kernels_of
 from lamina.passes.families.surroundings import CHOICE, bundle_of, bundles, calls
@@ -34,11 +34,11 @@ from lamina.passes.plan.program import program_from
 from lamina.schedules.product_cost import Work, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
-from lamina.tune import products
 from lamina.tune.choice import Choice
-from lamina.tune.cut import Built, Cut, random_inputs
+from lamina.tune.problems import products
+from lamina.tune.problems.subgraph_extraction import Built, Cut, random_inputs
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 OURS = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
 FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
@@ -112,7 +112,7 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
         return Answer(LIBRARY, ((LIBRARY, 2e-5), (OURS, 1e-5)), pin=OURS)
 
     monkeypatch.setattr(products, "decide", decided)
-    monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
+    monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     session = Session(
         again=True,
         asking=lambda what, number, of: said.append((what.partition(" ")[0], number, of)),
@@ -316,7 +316,7 @@ def test_a_library_that_loses_nan_is_dropped(keeps: bool, monkeypatch: pytest.Mo
         def __call__(self, bias: Tensor, x: Tensor, w: Tensor) -> list[Tensor]:
             return [(bias + x @ w).relu().nan_to_num(0 if not keeps else float("nan"))]
 
-    monkeypatch.setattr("lamina.tune.cut.Executable", Loaded)
+    monkeypatch.setattr("lamina.tune.problems.subgraph_extraction.Executable", Loaded)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     module = graph_level(*inputs(), fn=partial(mlp, activation=F.relu))
     cut = Cut(next(bundles(module)))

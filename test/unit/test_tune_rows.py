@@ -21,11 +21,11 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Program
 from lamina.core.target import Target
-from lamina.frontend import stages
-from lamina.frontend.decompositions import table
-from lamina.frontend.interface import Interface, with_outputs
-from lamina.frontend.normalise import normalise
-from lamina.frontend.tuning import Session, choose_rows
+from lamina.frontend.calls.interface import Interface, with_outputs
+from lamina.frontend.compiling import stages
+from lamina.frontend.decompositions.table import table
+from lamina.frontend.entry.tuning import Session, choose_rows
+from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.launches import layouts
 from lamina.passes.plan.program import program_from
@@ -36,11 +36,11 @@ from lamina.schedules.rows import LEAST_BYTES, MODEL, Work, candidates, read
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 from lamina.targets.triton import text as triton_text
-from lamina.tune import products
-from lamina.tune.cut import Built, random_inputs
+from lamina.tune.problems import products
+from lamina.tune.problems.row_programs import RowPart, annotate_rows
+from lamina.tune.problems.subgraph_extraction import Built, random_inputs
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.row_programs import RowPart, annotate_rows
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 BF16 = torch.bfloat16
 HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")
@@ -135,7 +135,7 @@ def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.Monke
     asked: list[tuple[int, int]] = []
     module = fake(several, *[(2048, 4096)] * 3)
     monkeypatch.setattr(products, "decide", by_triton)
-    monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
+    monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     session = Session(asking=lambda what, number, of: asked.append((number, of)))
     choices = choose_rows(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), session, 3)
     assert asked == [(4, 5), (5, 5)] and len(choices) == 2 and len([s for s in schedules(module) if s]) == 2
@@ -171,7 +171,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def load(self, index: int) -> None: ...
 
-    monkeypatch.setattr("lamina.tune.cut.Executable", Loaded)
+    monkeypatch.setattr("lamina.tune.problems.subgraph_extraction.Executable", Loaded)
     with module.context:
         part = RowPart(*first(module), False)
     inputs = random_inputs(part, torch.device("cpu"))
@@ -186,7 +186,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the programs, where layouts are known."""
     monkeypatch.setattr(products, "decide", by_triton)
-    monkeypatch.setattr("lamina.tune.store.default_path", lambda: store.path)
+    monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     monkeypatch.setattr(stages, "may_choose", lambda gpu, options: options.tune != "off")
     monkeypatch.setattr(stages, "choose_products", lambda *_: ())
     monkeypatch.setattr(stages, "choose_rows", lambda module, target, gpu, *rest: choose_rows(module, target, 0, *rest))

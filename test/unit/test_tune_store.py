@@ -14,7 +14,7 @@ import pytest
 
 from lamina.core.errors import CompileError
 from lamina.tune.question import Answer, Identity, Question
-from lamina.tune.store import Store, default_path
+from lamina.tune.store.store import Store, default_path
 
 HERE = Identity("a chip, 8 SMs", "lamina 1, torch 2, triton 3")
 QUESTION = Question("mm f32 8x8", "aten.mm 8x8", ("own", "library", "other"))

@@ -9,9 +9,10 @@ from attention_forms import FORMS, STAY, Form, Model, bert, inputs, plain
 from captured import by_dynamo, exported
 from torch import Tensor, fx
 
-from lamina.frontend import attention, written_out
-from lamina.frontend.reading import name, value
-from lamina.frontend.written_out import recognise
+from lamina.frontend.attention import keep as attention
+from lamina.frontend.attention import recognize as written_out
+from lamina.frontend.attention.recognize import recognise
+from lamina.frontend.rewrites.reading import name, value
 
 NAMES = "scaled_dot_product_attention"
 

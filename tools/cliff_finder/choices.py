@@ -9,11 +9,11 @@ import torch
 from torch import fx
 
 import lamina
-from lamina.frontend import stages
-from lamina.frontend.dynamo import autograd
-from lamina.frontend.tuning import Session
+from lamina.frontend.compiling import stages
+from lamina.frontend.entry.dynamo import autograd
+from lamina.frontend.entry.tuning import Session
 from lamina.tune.choice import Choice
-from lamina.tune.store import Store
+from lamina.tune.store.store import Store
 
 from .graph import Graph
 from .turns import Turns

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import lamina
-from lamina.tools.bench_worker import Watch, through_inductor, through_lamina
+from lamina.tools.benchmarks.worker import Watch, through_inductor, through_lamina
 
 from .graph import Graph
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.tools.timing import interleaved
+from lamina.tools.benchmarks.timing import interleaved
 
 from .blocks import draw_block
 from .choices import choices_of

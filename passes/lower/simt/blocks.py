@@ -8,7 +8,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from ...ir.locations import leaves
-from . import scans, square, windows
+from . import windows
+from .collective import scans, square
 from .divisors import constant
 from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
 

@@ -8,16 +8,17 @@ from torch_mlir.dialects import arith
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
-from . import blocks, control, online, random, runs
-from .cluster import start
+from . import blocks, control, random, runs
+from .collective import online
+from .collective.cluster import start
+from .collective.exchange import Exchange
+from .collective.reductions import Reduction, reduce
+from .collective.workgroup import Workgroup
 from .divisors import Divisors
-from .exchange import Exchange
 from .groups import Groups
 from .memory import Mask, Memory
-from .reductions import Reduction, reduce
 from .threads import Indices, Shape, block_id, thread_id
 from .values import Bound, Held, Spread, Window, as_spread, element_of, has_blocks, per_part, vector_type
-from .workgroup import Workgroup
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")

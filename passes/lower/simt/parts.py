@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from .collective.workgroup import Workgroup
 from .dependence import after_the_work_before
 from .kernel import Kernel
 from .threads import Indices, Shape, block_id
-from .workgroup import Workgroup
 
 PART = "tile.part"
 

@@ -32,7 +32,7 @@ LIBRARY = frozenset(
 )
 """Overloads where a vendor's library may be the best choice, and attention whose random numbers are ours, which
 lamina-choose-attention makes kernels of ours of. The rest of what we do not compile is a fallback, but for the draw of
-seeds, which are torch's (frontend/random_bits.py)."""
+seeds, which are torch's (frontend/importing/random_bits.py)."""
 
 STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})
 """Those that take operands in the order of dimensions that eager gives these, and in no other: cuBLASLt multiplies matrices of

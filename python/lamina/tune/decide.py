@@ -8,7 +8,7 @@ from lamina.core.options import Tune
 from .clocks import Clock, DeviceLost
 from .measure import choose
 from .question import Answer, Identity, Question
-from .store import Store
+from .store.store import Store
 from .trial import Make, Mark, Trial, Watch, attempt
 
 BUDGET_SECONDS = 1.0  # of timing, for each question

@@ -16,7 +16,7 @@ from lamina.core.cuda_source import ELEMENTS, CudaSource, Parameter, global_func
 from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 
-from ..dtypes import CODES
+from ..importing.dtypes import CODES
 from .rules import place, suggestion
 from .texts import misfit
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from lamina.core.custom_kernel import CustomKernel, Rule
 from lamina.core.errors import CompileError
 
-from ..decompositions import table
-from ..expansion import is_composite
+from ..decompositions.expansion import is_composite
+from ..decompositions.table import table
 from . import cuda
 from .patterns import by_dispatch, traced
 from .rules import check_names, parameter_names, place, result_names, suggestion

@@ -20,11 +20,11 @@ from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 
-from ..as_module import as_module
-from ..decompositions import Table
-from ..locations import where
-from ..support import has_effect
-from ..trace import inference, trace
+from ..capture.as_module import as_module
+from ..capture.trace import inference, trace
+from ..decompositions.table import Table
+from ..importing.locations import where
+from ..importing.support import has_effect
 from .launch import launched, serves
 from .matching import Found, Matcher
 from .op import KERNEL

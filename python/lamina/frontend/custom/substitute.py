@@ -17,7 +17,7 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.target import Target
 
-from ..decompositions import Table
+from ..decompositions.table import Table
 from .launch import launched, serves
 from .op import KERNEL
 

@@ -2,7 +2,8 @@
 
 The halves of four words are those of two queries and four keys: of queries and keys that lie 8 apart, and of keys 16 apart. In what
 tensor cores add up, one thread holds queries and keys that lie 8 apart, whichever of the two are its rows: nothing is exchanged.
-Where keys are the rows, those 16 apart are another warp's: both draw the words. frontend/random_bits.py has it in torch's ops.
+Where keys are the rows, those 16 apart are another warp's: both draw the words.
+frontend/importing/random_bits.py has it in torch's ops.
 """
 
 import triton

@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from lamina.passes.ir.reading import neutral
-from lamina.passes.lower.simt.reductions import COMBINE
+from lamina.passes.lower.simt.collective.reductions import COMBINE
 
 from .lanes import Lanes
 from .math import joining

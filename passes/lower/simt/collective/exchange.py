@@ -1,0 +1,111 @@
+"""How threads tell each other numbers: shuffles in a warp, shared memory among warps, each other's shared memory in a cluster."""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref
+
+from ..threads import Indices, Shape, barrier
+from .cluster import send, synchronize, wait
+
+
+class Exchange:
+    """shared: makes a workgroup buffer of so many elements; thread: this thread's number in the CTA; rank: the CTA's in its
+    cluster; met: whether the CTAs of the cluster have waited for each other's start; repeated: code in a loop, where buffers may
+    still be read for the iteration before."""
+
+    def __init__(
+        self, shape: Shape, at: Indices, thread: ir.Value, rank: ir.Value | None, shared: Callable[[int, ir.Type], ir.Value]
+    ) -> None:
+        self.shape, self.at, self.thread, self.rank, self.shared = shape, at, thread, rank, shared
+        self.met = self.repeated = False
+
+    def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int) -> ir.Value:
+        """The values of `lanes` neighbouring threads of a warp, joined: all of them know it."""
+        step = lanes // 2
+        while step:
+            value = join(value, self.from_lane(value, step))
+            step //= 2
+        return value
+
+    def among_warps(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Each warp's values, which all its threads hold: lane l gets those of warp l % warps."""
+        at, warps = self.at, self.shape.threads // self.shape.warp
+        lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
+        stored = [_as_stored(v) for v in values]
+        slots = [self.shared(warps, v.type) for v in stored]
+        if self.repeated:
+            barrier()
+        self.where(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in zip(slots, stored, strict=True)])
+        barrier()
+        place = at.modulo(lane, warps)
+        return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
+
+    def meet(self) -> None:
+        """The CTAs of a cluster wait for each other's start, once: outside of any loop."""
+        if self.rank is not None and not self.met:
+            wait()
+            self.met = True
+
+    def among_ctas(self, values: list[ir.Value]) -> list[list[ir.Value]]:
+        """Every thread's list of what each CTA of the cluster has sent, in the order of their ranks."""
+        at, ctas, rank = self.at, self.shape.cluster, self.rank
+        assert rank is not None
+        self.meet()
+        stored = [_as_stored(v) for v in values]
+        slots = [self.shared(ctas, v.type) for v in stored]
+        if self.repeated:
+            synchronize()
+
+        def share() -> None:
+            for slot, v in zip(slots, stored, strict=True):
+                send(v, slot, rank, self.thread, at)
+
+        self.where(at.below(self.thread, ctas), share)
+        synchronize()
+        return [
+            [_as_computed(memref.load(slot, [at.number(i)]), v.type) for i in range(ctas)]
+            for slot, v in zip(slots, values, strict=True)
+        ]
+
+    def where(self, condition: ir.Value, make: Callable[[], object]) -> None:
+        branch = ir.Operation.create("scf.if", operands=[condition], regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            make()
+            ir.Operation.create("scf.yield")
+
+    def from_lane(self, value: ir.Value, step: int) -> ir.Value:
+        """The value of the lane whose number differs in bit `step`. Shuffles move 32 bits."""
+        type_ = value.type
+        width = type_.width
+        i32 = ir.IntegerType.get_signless(32)
+        if width == 64:
+            return self._from_lane_wide(value, step)
+        if width < 32:
+            as_integer = value if not isinstance(type_, ir.FloatType) else arith.bitcast(ir.IntegerType.get_signless(width), value)
+            moved = arith.trunci(as_integer.type, self.from_lane(arith.extui(i32, as_integer), step))
+            return moved if not isinstance(type_, ir.FloatType) else arith.bitcast(type_, moved)
+        yes = ir.IntegerType.get_signless(1)
+        return ir.Operation.create(
+            "gpu.shuffle", results=[type_, yes], operands=[value, self.at.i32(step), self.at.i32(self.shape.warp)],
+            attributes={"mode": ir.Attribute.parse("#gpu<shuffle_mode xor>")},
+        ).results[0]  # fmt: skip
+
+    def _from_lane_wide(self, value: ir.Value, step: int) -> ir.Value:
+        i64, i32 = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
+        whole = value if value.type == i64 else arith.bitcast(i64, value)
+        high = arith.trunci(i32, arith.shrui(whole, self.at.number(32, i64)))
+        low = arith.extui(i64, self.from_lane(arith.trunci(i32, whole), step))
+        high = arith.shli(arith.extui(i64, self.from_lane(high, step)), self.at.number(32, i64))
+        both = arith.ori(high, low)
+        return both if value.type == i64 else arith.bitcast(value.type, both)
+
+
+def _as_stored(v: ir.Value) -> ir.Value:
+    """A truth value takes a byte of memory."""
+    yes = ir.IntegerType.get_signless(1)
+    return arith.extui(ir.IntegerType.get_signless(8), v) if v.type == yes else v
+
+
+def _as_computed(v: ir.Value, type_: ir.Type) -> ir.Value:
+    return arith.trunci(type_, v) if type_ != v.type else v

@@ -1,0 +1,83 @@
+"""The sum of exp(x - max x) in one walk over x: each thread keeps the largest x that it has met and the sum relative to it.
+
+Milakov and Gimelshein, Online normalizer calculation for softmax (2018). Where all is -inf, so is the maximum, and exponents are
+taken relative to 0, which leaves sums of 0 and no NaN.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from ..values import Spread, per_part, together, vector_type
+from .exchange import Exchange
+from .reductions import combine, own, tree
+
+if TYPE_CHECKING:
+    from ..kernel import Kernel
+
+
+def accumulate(k: "Kernel", op: ir.Operation) -> None:
+    """tile.exp_sum: a block joins a thread's maximum and sum."""
+    x, largest, total = (k.spread(v) for v in op.operands)
+    old, before = (vector.extract(v.parts[0], dynamic_position=[], static_position=[0]) for v in (largest, total))
+    new = _max(old, own(x, _max))
+    zero = _finite(new)
+    base = vector.broadcast(x.parts[0].type, zero)
+    powers = per_part(lambda part: _exp(arith.subf(part, base)), x)
+    after = arith.addf(arith.mulf(before, _exp(arith.subf(old, zero))), own(powers, _add))
+    k.held[op.results[0]] = powers
+    k.held[op.results[1]], k.held[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
+
+
+def finish(k: "Kernel", op: ir.Operation) -> None:
+    """tile.exp_total: the maximum and the sum of the whole program, and what its own powers lack."""
+    largest, total = (vector.extract(k.spread(v).parts[0], dynamic_position=[], static_position=[0]) for v in op.operands)
+    exchange, shape, own_largest = k.exchange, k.shape, largest
+    exchange.repeated = k.depth > 0
+    largest, total = _of_lanes(exchange, largest, total, min(shape.threads, shape.warp))
+    if shape.threads > shape.warp:
+        largest, total = exchange.among_warps([largest, total])
+        largest, total = _of_lanes(exchange, largest, total, shape.threads // shape.warp)
+    if shape.cluster > 1:
+        every_largest, every_total = exchange.among_ctas([largest, total])
+        largest = tree(every_largest, _max)
+        zero = _finite(largest)
+        scaled = [arith.mulf(t, _exp(arith.subf(m, zero))) for m, t in zip(every_largest, every_total, strict=True)]
+        total = tree(scaled, _add)
+    scale = _exp(arith.subf(own_largest, _finite(largest)))
+    k.held[op.results[0]], k.held[op.results[1]], k.held[op.results[2]] = largest, total, Spread((together([scale]),))
+
+
+def lanes(k: "Kernel", op: ir.Operation) -> None:
+    """tile.lanes: a thread's number for each of its lanes."""
+    (part,) = k.spread(op.operands[0]).parts
+    value = vector.extract(part, dynamic_position=[], static_position=[0])
+    wide = vector.broadcast(vector_type(k.shape.vec, value.type), value)
+    k.held[op.results[0]] = Spread((wide,) * k.shape.chunks)
+
+
+def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
+    """The maximum of all lanes, and their sums relative to it."""
+    top = exchange.among_lanes(largest, _max, lanes)
+    scaled = arith.mulf(total, _exp(arith.subf(largest, _finite(top))))
+    return top, exchange.among_lanes(scaled, _add, lanes)
+
+
+def _finite(x: ir.Value) -> ir.Value:
+    """0 for -inf, else x."""
+    lowest = arith.constant(x.type, -math.inf)
+    return arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, x, lowest), arith.constant(x.type, 0.0), x)
+
+
+def _exp(x: ir.Value) -> ir.Value:
+    return ir.Operation.create("math.exp", results=[x.type], operands=[x]).results[0]
+
+
+def _max(a: ir.Value, b: ir.Value) -> ir.Value:
+    return combine("maximumf", a, b)
+
+
+def _add(a: ir.Value, b: ir.Value) -> ir.Value:
+    return combine("add", a, b)

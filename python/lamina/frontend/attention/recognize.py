@@ -1,0 +1,254 @@
+"""Attention that a model writes out, `softmax(q @ k.T * scale + mask) @ v`, becomes one scaled_dot_product_attention before
+anything is decomposed.
+
+It is taken only where nobody else sees the scores and weights, where a fused kernel computes it faster, and where that has eager's
+values: see `score_masks` for masks. Those that depend on nothing but shapes, and hide nothing or just what comes later, become a
+flag.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor, fx
+
+from ..calls.aliases import storage
+from ..capture.dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
+from ..capture.encoder_layers import open_layers
+from ..rewrites.fx_rewriter import Graft, fake_mode, store, takes_layout, written_memory
+from ..rewrites.products import Operand, traced_back
+from ..rewrites.reading import name, same_elements, shape, users, value, without_dropout, writes_to
+from .keep import ATTENTION, flag_masks, is_fast, meaning
+from .score_masks import added, is_exact, known
+from .written_chain import Written, read
+
+aten = torch.ops.aten
+
+SMALL = {False: 2**18, True: 2**21}
+"""Scores below which two products and our softmax are faster on a CPU than its fused kernel, without and with gradients; in half
+types that is faster from the start, as products are slow."""
+_MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that change a mode have in their names
+
+
+def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
+    """In place: attention that is written out becomes one op, and known masks of such ops flags. How many ops have changed.
+    A dropout that drops nothing is taken out.
+    trained: arguments that need a gradient. None, where a transform of torch.func is in the graph: values inside belong to a level
+    that is over."""
+    if any("increment_nesting" in str(node.target) for node in gm.graph.nodes):
+        return 0
+    _skip_idle_dropout(gm)
+    open_layers(gm)
+    found = flag_masks(gm)
+    if found:
+        gm.recompile()
+    return found + draw_ours(gm, trained) + _joined(gm, trained)
+
+
+def _skip_idle_dropout(gm: fx.GraphModule) -> None:
+    """Eager returns the argument itself, torch's decomposition a copy."""
+    idle = [(node, source) for node in gm.graph.nodes if (source := without_dropout(node)) is not None]
+    for node, source in reversed(idle):
+        node.replace_all_uses_with(source)
+        gm.graph.erase_node(node)
+    if idle:
+        gm.recompile()
+
+
+def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
+    if not any(name(node) == "softmax" for node in gm.graph.nodes):
+        return 0
+    fake = fake_mode(gm)
+    if fake is None:
+        return 0
+    written = written_memory(gm.graph)
+    found = 0
+    for node in list(gm.graph.nodes):
+        of = read(node, gm)
+        if of is not None:
+            found += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained).run()
+    if found:
+        gm.recompile()
+    return found
+
+
+def _four(lead: Sequence[int]) -> tuple[int, ...]:
+    """Batch and heads of up to two leading dimensions."""
+    return (*lead, 1, 1)[:2]
+
+
+def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
+    """The node that attention takes the place of, and those before it that go with it: a product whose leading dimensions are only
+    split again is not merged in the first place."""
+    whole = (*_four(of.shape[:-2]), of.shape[-2], shape(of.node)[-1])
+    gone: list[fx.Node] = []
+    at = of.node
+    while not of.last.order and shape(at) != whole and len(users(at)) == 1:
+        gone.append(at)
+        (at,) = users(at)
+        if same_elements(at) is not gone[-1] or _dtype(at) is not _dtype(of.node):
+            break
+    fits = gone and shape(at) == whole and same_elements(at) is gone[-1] and _dtype(at) is _dtype(of.node)
+    return (at, tuple(gone)) if fits else (of.node, ())
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """One attention. seen: nodes that were looked through, whose arguments are read later than the model does. written: memory
+    that is, anywhere in the graph."""
+
+    of: Written
+    gm: fx.GraphModule
+    graft: Graft
+    written: set[int] | None
+    trained: Collection[fx.Node]
+    seen: set[fx.Node] = field(default_factory=set)
+
+    def run(self) -> bool:
+        """Whether the attention is one op now; the graph is as it was where it is not."""
+        query, key = traced_back(self.of.first.left), traced_back(self.of.first.right.swapped())
+        operands = (query, key, self.of.last.right)
+        self.seen.update(self.of.chain, self.graft.gone, query.seen, key.seen)
+        changed = None
+        if self._is_plain(operands) and self._is_worth_it():
+            scores = shape(self.of.chain[-1])[:-2], shape(self.of.chain[0])[:-2]
+            nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
+            found = [node for node in nodes if node is not None]
+            made = self._attention(found, query.scale * key.scale * self.of.scale) if len(found) == 3 else None
+            changed = None if made is None else self._placed(made)
+        if changed is None or not self._reads_the_same():
+            self.graft.undo()
+            return False
+        self.graft.replace()
+        for node, new in changed.items():
+            store(node, new)
+        self._erase()
+        return True
+
+    def _is_plain(self, operands: Sequence[Operand]) -> bool:
+        """Whether all shapes are numbers, and all is of one type, but for scores that may be f32."""
+        values = [value(n) for n in (*(of.node for of in operands), self.of.node, *self.of.chain)]
+        real = [v for v in values if v is not None and v.numel() and all(type(n) is int for n in (*v.shape, *v.stride()))]
+        if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:
+            return False
+        dtype = real[0].dtype
+        scores = {dtype} if dtype is torch.float64 else {dtype, torch.float32}
+        return dtype.is_floating_point and {v.dtype for v in real[:4]} == {dtype} and {v.dtype for v in real[4:]} <= scores
+
+    def _is_worth_it(self) -> bool:
+        told = value(self.of.node)
+        wide = told is not None and told.device.type == "cpu" and told.dtype.itemsize >= 4
+        return not wide or prod(self.of.shape) >= SMALL[bool(self.trained)]
+
+    def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
+        """(batch, heads, length, size) of an operand of a product with these leading dimensions; None where they do not fit."""
+        node = of.node if not of.order else self.graft.call(aten.permute.default, of.node, list(of.order))
+        *own, length, size = shape(node)
+        if len(own) != len(lead) or any(n not in (1, m) for n, m in zip(own, lead, strict=True)):
+            return None
+        if tuple(own) != lead:
+            node = self.graft.call(aten.expand.default, node, [*lead, length, size])
+        whole = (*_four(self.of.shape[:-2]), length, size)
+        node = self._unmerged(node, whole)
+        if shape(node) != whole:
+            node = self.graft.call(aten.reshape.default, node, list(whole))
+        found = value(node)
+        if found is not None and found.stride(-1) != 1:
+            node = self.graft.call(aten.clone.default, node, memory_format=torch.contiguous_format)
+        return node
+
+    def _unmerged(self, node: fx.Node, whole: tuple[int, ...]) -> fx.Node:
+        """What `node` has the elements of, if that has this shape."""
+        at: fx.Node | None = node
+        passed: list[fx.Node] = []
+        while at is not None and _dtype(at) is _dtype(node):
+            if shape(at) == whole:
+                self.seen.update(passed)
+                return at
+            passed.append(at)
+            at = same_elements(at)
+        return node
+
+    def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
+        """(batch, heads, length, size), by a fused kernel or not at all."""
+        q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
+        *_, rows, columns = self.of.shape
+        found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
+        kind = meaning(found)
+        bias = None
+        if self.of.steps and kind == "bias":
+            if not is_exact(self.of.steps, found) or ((q.device.type == "cpu" or self.of.dropout) and self._trains_mask()):
+                return None
+            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found)
+            if bias is None:
+                return None
+        made = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
+        if made is None:
+            return None
+        if bias is None or bias.lost is None:
+            return made
+        nan, one = (self.graft.call(aten.full.default, [], n, dtype=q.dtype, device=q.device) for n in (torch.nan, 1.0))
+        factor = self.graft.call(aten.where.self, bias.lost, nan, one)
+        return self.graft.call(aten.mul.Tensor, made, factor)  # gradients become NaN too, wherever eager's are
+
+    def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
+        """The call that attention becomes; None where no kernel computes it."""
+        query, key, values = operands
+        q, k, v = (n.meta.get("example_value", n.meta.get("val")) for n in operands)
+        if self.of.dropout:
+            fits = is_ours(q, k, v, scale, self.of.dropout) and (mask is None or takes_mask(q, k, value(mask)))
+            return dropped(self.graft, query, key, values, mask, causal, scale, self.of.dropout) if fits else None
+        if not is_fast(q, k, v, value(mask), causal, scale):
+            return None
+        return self.graft.call(ATTENTION, *operands, mask, 0.0, causal, scale=scale)
+
+    def _trains_mask(self) -> bool:
+        return any(depends_on(step.tensor, self.trained) for step in self.of.steps)
+
+    def _placed(self, made: fx.Node) -> dict[fx.Node, Tensor] | None:
+        """The values that change where attention stands for the product with values: none where it is copied to eager's layout."""
+        for copied in (False, True):
+            if copied:
+                made = self.graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
+            node, before = made, len(self.graft.made)
+            if self.graft.at is self.of.node:
+                node = self._as_product(made)
+            found = value(node)
+            changed = None if found is None else takes_layout(self.graft.at, found, self.graft.fake, self.written)
+            if changed is not None:
+                return changed
+            self.graft.undo(before)
+        return None
+
+    def _as_product(self, made: fx.Node) -> fx.Node:
+        """Attention in the shape of the product with values."""
+        order = self.of.last.order
+        whole = [shape(self.of.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.of.node)]
+        if [*shape(made)] != whole:
+            made = self.graft.call(aten.reshape.default, made, whole)
+        return self.graft.call(aten.permute.default, made, list(order)) if order else made
+
+    def _reads_the_same(self) -> bool:
+        """Whether nothing is written, between where the model reads it and where attention does, to what that reads."""
+        mine = set(self.graft.made)
+        read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
+        at, waiting = self.graft.at, self.seen - {self.graft.at}
+        while waiting:
+            at = at.prev
+            waiting.discard(at)
+            memory = set() if at in mine else writes_to(at)
+            if memory is None or memory & read or any(mode in str(at.target) for mode in _MODES):
+                return False
+        return True
+
+    def _erase(self) -> None:
+        for node in (*reversed(self.graft.gone), *self.of.chain):
+            for check in list(node.users):
+                node.graph.erase_node(check)
+            node.graph.erase_node(node)
+
+
+def _dtype(node: fx.Node) -> object:
+    found = value(node)
+    return None if found is None else found.dtype

@@ -1,0 +1,152 @@
+"""Masks of attention that a model writes out: what is added to its scores, and what is put in their place."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..rewrites.fx_rewriter import Graft
+from ..rewrites.known import concrete
+from ..rewrites.ranges import bounds, constant
+from ..rewrites.reading import given, is_in_place, name, shape, value
+
+aten = torch.ops.aten
+
+_HIDES = -1e4
+"""A score from which on a position has no weight beside others."""
+_SWALLOWS = -1e9
+"""What swallows a score that is added to it: a row that is hidden as a whole has equal weights, added to or put in place."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One op on scores. fill: None where `tensor` is added, else what stands where `tensor` is `where`."""
+
+    tensor: fx.Node
+    fill: float | None = None
+    where: bool = True
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What attention adds to its scores, of four dimensions. lost: where a row is hidden by -inf as a whole, which is NaN in eager
+    and may be zero in fused kernels, of shape (1 or batch, 1 or heads, 1 or rows, 1); None where no row can be."""
+
+    node: fx.Node
+    lost: fx.Node | None
+
+
+def terms(node: fx.Node, gm: fx.GraphModule) -> Iterator[tuple[fx.Node, Term]]:
+    """The ways to read a node as an op on scores: the scores, which have the node's shape, and the op."""
+    kind = name(node)
+    found: list[tuple[object, Term]] = []
+    if kind == "add":
+        args = given(node, "input", "other")
+        one, two = args.get("input"), args.get("other")
+        pairs = [(one, two)] if is_in_place(node) else [(one, two), (two, one)]
+        found = [(a, Term(b)) for a, b in pairs if isinstance(b, fx.Node) and _is_float(b) and args.get("alpha", 1) == 1]
+    elif kind == "masked_fill":
+        args = given(node, "input", "mask", "value")
+        found = _filled(args.get("input"), args.get("mask"), args.get("value"), True, gm)
+    elif kind == "where":
+        args = given(node, "condition", "input", "other")
+        seen, one, two = (args.get(a) for a in ("condition", "input", "other"))
+        found = [*_filled(one, seen, two, False, gm), *_filled(two, seen, one, True, gm)]
+    for scores, term in found:
+        if isinstance(scores, fx.Node) and value(scores) is not None and shape(scores) == shape(node):
+            yield scores, term
+
+
+def _filled(scores: object, mask: object, fill: object, where: bool, gm: fx.GraphModule) -> list[tuple[object, Term]]:
+    told, number = value(mask), constant(fill, gm)
+    usable = isinstance(mask, fx.Node) and told is not None and told.dtype is torch.bool
+    return [(scores, Term(mask, number, where))] if usable and number is not None and number <= _HIDES else []  # type: ignore[arg-type]
+
+
+def _is_float(node: fx.Node) -> bool:
+    found = value(node)
+    return found is not None and found.dtype.is_floating_point
+
+
+def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int, columns: int) -> Tensor | None:
+    """What these ops (the first first) make of scores of zero, where that depends on nothing but shapes."""
+    with _disable_current_modes(), torch.no_grad():
+        bias = torch.zeros(1, 1)
+        for step in steps:
+            tensor = concrete(step.tensor, gm, before)
+            if tensor is None:
+                return None
+            here = tensor.cpu()
+            if step.fill is None:
+                bias = bias + here.float()
+            else:
+                bias = torch.where(here if step.where else ~here, torch.tensor(step.fill), bias)
+        return bias.expand(*bias.shape[:-2], rows, columns)
+
+
+def is_exact(steps: Sequence[Term], found: Tensor | None) -> bool:
+    """Whether fills may be added instead of put in place. Beside other scores they hide; a row that is hidden as a whole they must
+    swallow, or make it NaN. found: as `known` has it."""
+    if found is not None and not bool((found <= _HIDES).all(-1).any()):
+        return True
+    return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
+
+
+def added(
+    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | None
+) -> Bias | None:
+    """The bias that these ops are, for attention with this query. scores: the shape they are done to, of two to four dimensions.
+    None where a cast could lose something."""
+    dtype = _dtype(steps, query)
+    if dtype is None:
+        return None
+    whole: fx.Node | None = None
+    for step in steps:
+        if step.fill is None:
+            whole = step.tensor if whole is None else graft.call(aten.add.Tensor, whole, step.tensor)
+            continue
+        here = whole if whole is not None else _scalar(graft, 0.0, dtype, query.device)
+        lowest = torch.finfo(dtype).min if math.isfinite(step.fill) else -math.inf
+        fill = _scalar(graft, max(step.fill, lowest), dtype, query.device)
+        whole = graft.call(aten.where.self, step.tensor, *((fill, here) if step.where else (here, fill)))
+    assert whole is not None
+    given = [1] * (len(scores) - len(shape(whole))) + [*shape(whole)]
+    given = [1, 1, *given][-4:] if len(given) != 3 else [given[0], 1, *given[1:]]
+    if given != [*shape(whole)]:
+        whole = graft.call(aten.reshape.default, whole, given)
+    lost = None if _has_rows(steps, gm, found) else _lost(graft, whole)
+    full = [*given[:2], *scores[-2:]]
+    return Bias(whole if given == full else graft.call(aten.expand.default, whole, full), lost)
+
+
+def _dtype(steps: Sequence[Term], query: Tensor) -> torch.dtype | None:
+    """Of the bias: kernels take the query's, on the CPU also f32. None too for masks on another device."""
+    if any(value(step.tensor).device != query.device for step in steps):  # type: ignore[union-attr]
+        return None
+    adds = {value(step.tensor).dtype for step in steps if step.fill is None}  # type: ignore[union-attr]
+    if len(adds) > 1:
+        return None
+    dtype = next(iter(adds), query.dtype)
+    is_wider = dtype is torch.float32 and query.dtype in (torch.float16, torch.bfloat16) and query.device.type == "cpu"
+    return dtype if dtype is query.dtype or is_wider else None
+
+
+def _scalar(graft: Graft, number: float, dtype: torch.dtype, device: torch.device) -> fx.Node:
+    return graft.call(aten.full.default, [], number, dtype=dtype, device=device)
+
+
+def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, found: Tensor | None) -> bool:
+    """Whether each row has something that is not -inf, for certain."""
+    if found is not None:
+        return not bool(found.isneginf().all(-1).any())
+    (step, *more) = steps
+    if more:
+        return False
+    return math.isfinite(step.fill) if step.fill is not None else bounds(step.tensor, gm) is not None
+
+
+def _lost(graft: Graft, bias: fx.Node) -> fx.Node:
+    return graft.call(aten.all.dim, graft.call(aten.eq.Scalar, bias, -math.inf), -1, True)

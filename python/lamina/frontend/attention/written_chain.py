@@ -1,0 +1,84 @@
+"""How a model writes attention out: ops from the product of queries and keys to the product with values, read backwards."""
+
+from dataclasses import dataclass, replace
+
+from torch import fx
+
+from ..rewrites.products import Product, product
+from ..rewrites.reading import drop, is_softmax, same_elements, scaled, shape, users, value, without_dropout
+from .score_masks import Term, terms
+
+
+@dataclass(frozen=True)
+class Written:
+    """
+    last    the product with values, and the node that is it
+    chain   from its left operand up to the product of queries and keys
+    first   that product
+    steps   what is done to the scores, the first first
+    scale   of the scores, before those
+    shape   of the scores where those are done: two to four dimensions
+    dropout the probability of a weight to be dropped
+    """
+
+    node: fx.Node
+    last: Product
+    chain: tuple[fx.Node, ...]
+    first: Product
+    steps: tuple[Term, ...]
+    scale: float
+    shape: tuple[int, ...]
+    dropout: float = 0.0
+
+
+def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
+    last = product(node)
+    if last is None or last.left.order or last.added is not None or last.scale != 1:
+        return None
+    at, user = last.left.node, node
+    chain, dropout = [], 0.0
+    while users(at) == [user] and not is_softmax(at):
+        source, drops = without_dropout(at) or same_elements(at), drop(at)
+        if drops is not None and not dropout:
+            source, dropout = drops
+        if source is None or shape(source)[-2:] != shape(at)[-2:]:
+            return None
+        chain.append(at)
+        at, user = source, at
+    scores = at.args[0] if at.args else at.kwargs.get("input")
+    if users(at) != [user] or not is_softmax(at) or not isinstance(scores, fx.Node):
+        return None
+    return _scores(scores, at, Written(node, last, (*chain, at), last, (), 1.0, (), dropout), gm)
+
+
+def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule) -> Written | None:
+    """What was found below `scores`, and what is above it, up to the product of queries and keys: the first way there."""
+    ways = [(scores, reader, below)]
+    while ways:
+        at, user, below = ways.pop()
+        if users(at) != [user] or value(at) is None:
+            continue
+        found = replace(below, chain=(*below.chain, at))
+        first = product(at)
+        if first is not None and not first.order:
+            if first.added is not None:
+                found = _with(found, Term(first.added), at) or below
+            if found is not below:
+                return replace(found, first=first, scale=found.scale * first.scale, shape=found.shape or shape(at))
+            continue
+        times, same = scaled(at), same_elements(at)
+        if times is not None and times[1] > 0:
+            ways.append((times[0], at, replace(found, scale=found.scale * times[1])))
+        elif same is not None and shape(same)[-2:] == shape(at)[-2:]:
+            ways.append((same, at, found))
+        else:
+            more = [(source, at, _with(found, term, at)) for source, term in terms(at, gm)]
+            ways += [(source, user, whole) for source, user, whole in reversed(more) if whole is not None]
+    return None
+
+
+def _with(found: Written, term: Term, at: fx.Node) -> Written | None:
+    """One more step, which comes before all that were found; not where those scale it too, or are done to another shape."""
+    if found.scale != 1 or found.shape not in ((), shape(at)):
+        return None
+    return replace(found, steps=(term, *found.steps), shape=shape(at))

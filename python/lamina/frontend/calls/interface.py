@@ -1,0 +1,111 @@
+"""How a compiled graph is called. It is kept with the cache's entry, so that a warm start need not normalise the graph again."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from lamina.core.errors import CompileError
+from lamina.core.program import ITEM_BYTES, Program, Ref
+
+from ..importing.dtypes import CODES
+from .aliases import Constant, Empty, Output, Reinterpreted, View
+
+
+@dataclass(frozen=True)
+class Interface:
+    """
+    arguments  how many the graph has
+    inputs     which of them its program takes, in order
+    captured   what the program takes after them: tensors that the graph's module holds, by name
+    outputs    what each output of the graph is
+    moved      those of `inputs`, by position, that the caller has on the CPU and the program on its GPU
+    """
+
+    arguments: int
+    inputs: tuple[int, ...]
+    captured: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    moved: tuple[int, ...] = ()
+
+    def views(self) -> list[View]:
+        """What the program returns: the outputs that are tensors, or what they reinterpret."""
+        return [o.base if isinstance(o, Reinterpreted) else o for o in self.outputs if isinstance(o, View | Reinterpreted)]
+
+    def numbers_of(self, outputs: Collection[int]) -> tuple[int, ...]:
+        """Which results of the program these outputs are."""
+        returned = [i for i, o in enumerate(self.outputs) if isinstance(o, View | Reinterpreted)]
+        return tuple(number for number, i in enumerate(returned) if i in outputs)
+
+    def is_programs(self) -> bool:
+        """Whether the graph's arguments and outputs are just the program's."""
+        whole = self.inputs == tuple(range(self.arguments)) and not self.captured and not self.moved
+        return whole and all(isinstance(output, View) for output in self.outputs)
+
+    def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
+        """The captured ones."""
+        return tuple(attribute(gm, name) for name in self.captured)
+
+    def is_storable(self) -> bool:
+        """Whether JSON holds the outputs' constants."""
+        values = [output.value for output in self.outputs if isinstance(output, Constant)]
+        return all(value is None or type(value) in (bool, int, float, str) for value in values)
+
+    def to_json(self) -> list[Any]:
+        return [self.arguments, self.inputs, self.captured, [list(_output_to_json(o)) for o in self.outputs], self.moved]
+
+    @staticmethod
+    def from_json(data: list[Any]) -> "Interface":
+        arguments, inputs, captured, outputs, moved = data
+        return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*o) for o in outputs), tuple(moved))
+
+
+def attribute(gm: fx.GraphModule, name: str) -> Any:
+    """What `name`, dotted, is in a module."""
+    value: Any = gm
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _output_to_json(output: Output) -> Iterator[Any]:
+    yield type(output).__name__
+    for value in vars(output).values():
+        if isinstance(value, View):
+            yield list(_output_to_json(value))
+        else:
+            yield str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+
+
+def _output_from_json(kind: str, *values: Any) -> Output:
+    match kind:
+        case "View":
+            of, index, offset, dtype, shape, strides = values
+            return View(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
+        case "Reinterpreted":
+            base, base_conj, base_neg, offset, dtype, shape, strides, *bits = values
+            view: Any = _output_from_json(*base)
+            return Reinterpreted(view, base_conj, base_neg, offset, getattr(torch, dtype), tuple(shape), tuple(strides), *bits)
+        case "Empty":
+            dtype, shape, strides, device = values
+            return Empty(getattr(torch, dtype), tuple(shape), tuple(strides), device)
+    return Constant(*values)
+
+
+def with_outputs(program: Program, interface: Interface) -> Program:
+    """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
+    refs = [_output(program, output) for output in interface.views()]
+    return replace(program, outputs=tuple(refs))
+
+
+def _output(program: Program, view: View) -> Ref:
+    dtype, item = CODES[view.dtype], ITEM_BYTES[CODES[view.dtype]]
+    if view.of == "result":
+        base = program.outputs[view.index]
+        return Ref(base.buffer, base.offset + view.offset * item, dtype, view.shape, view.strides)
+    for index, buffer in enumerate(program.buffers):
+        if buffer.kind == "input" and buffer.index == view.index:
+            return Ref(index, view.offset * item, dtype, view.shape, view.strides)
+    raise CompileError(f"the program has no buffer for its input {view.index}")

@@ -1,0 +1,86 @@
+"""Results in memory with room at the end of each row.
+
+Where a product's rows are filled up for a library (decompositions_library: a vocabulary of 50257 words), what eager would give is
+the first columns of a wider tensor. To copy them costs as much again as to write them; so a result that is a view of such columns
+stays a view of the wider tensor, with its strides, as TorchInductor has it. Its rows lie one after another, further apart.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from ..decompositions.ops.library import ALIGNED
+from .aliases import storage
+
+aten = torch.ops.aten
+
+_PRODUCTS = frozenset({aten.mm.default, aten.addmm.default})
+_FIRST = ((1, 0), (1, 0, 1))  # a slice of the first columns: dimension, start, and the step if it is said
+_VIEWS = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unsqueeze.default})
+
+
+def leave_room(gm: fx.GraphModule) -> fx.GraphModule:
+    """`gm`, whose results that copy the first columns of a product are views of it now, where they still share memory with the same
+    other results. For graphs without gradients: what flows back would have to come in the same strides."""
+    graph = gm.graph
+    end = next(node for node in graph.nodes if node.op == "output")
+    results = [node for node in end.all_input_nodes if isinstance(node.meta.get("val"), Tensor)]
+    found = {result: views for result in results if (views := _views_of_columns(result)) is not None}
+    changed = {result: views for result, views in found.items() if _share_as_before(result, found, results)}
+    for result, views in changed.items():
+        end.replace_input_with(result, _again(graph, views))
+    if changed:
+        graph.eliminate_dead_code()
+        gm.recompile()
+    return gm
+
+
+def _share_as_before(result: fx.Node, found: dict[fx.Node, list[fx.Node]], results: list[fx.Node]) -> bool:
+    """Whether all results that are views of this one's copy or of its product are to be views of the product, of this copy's
+    columns. found: of each such result, its views."""
+    product = found[result][0].args[0]
+    assert isinstance(product, fx.Node)
+    copy, whole = storage(result.meta["val"]), storage(product.meta["val"])
+    of_it = {node for node, (columns, *_) in found.items() if columns.args[0] is product}
+    beside = [node for node in results if node in of_it or storage(node.meta["val"]) in (copy, whole)]
+    return all(node in of_it and storage(node.meta["val"]) == copy for node in beside)
+
+
+def _views_of_columns(result: fx.Node) -> list[fx.Node] | None:
+    """The slice of a product's columns and the views that make a result of a copy of it, in order; None where it is no such result,
+    or where these views need the copy."""
+    views: list[fx.Node] = []
+    node = result
+    while node.target in _VIEWS:
+        views.append(node)
+        node = node.args[0]
+    columns = node.args[0] if node.target is aten.clone.default else None
+    if not isinstance(columns, fx.Node) or columns.target is not aten.slice.Tensor:
+        return None
+    product, dim, first = columns.args[:3]
+    if not isinstance(product, fx.Node) or product.target not in _PRODUCTS or (dim, first, *columns.args[4:]) not in _FIRST:
+        return None
+    wide, width = product.meta["val"].shape[-1], result.meta["val"].shape[-1]
+    keeps_rows = all(view.meta["val"].shape[-1] == columns.meta["val"].shape[-1] for view in views)
+    return [columns, *reversed(views)] if 0 < wide - width < ALIGNED and keeps_rows else None
+
+
+def _again(graph: fx.Graph, views: list[fx.Node]) -> fx.Node:
+    """The views of what comes first, one after another, as nodes of their own."""
+    found, *rest = views
+    for view in rest:
+        with graph.inserting_before(view):
+            found = graph.call_function(_viewed(view.target), (found, *view.args[1:]))
+        found.meta = {**view.meta, "val": _value(found)}
+    return found
+
+
+def _viewed(target: Any) -> Any:
+    return aten.view.default if target in (aten._unsafe_view.default, aten.reshape.default) else target
+
+
+def _value(node: fx.Node) -> Tensor:
+    first, *rest = node.args
+    found: Tensor = node.target(first.meta["val"], *rest)  # type: ignore[operator,union-attr]
+    return found

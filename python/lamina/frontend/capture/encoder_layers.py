@@ -1,0 +1,123 @@
+"""Opens the calls that nn.TransformerEncoderLayer and nn.MultiheadAttention make in eval mode without gradients.
+
+torch has one kernel each for a whole layer and for its attention. As products, attention and norms they are compiled like those of
+any other Transformer. Sources: aten/src/ATen/native/transformers/{transformer,attention}.cpp.
+"""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from ..attention.keep import ATTENTION
+from ..rewrites.fx_rewriter import Graft, fake_mode
+from ..rewrites.reading import name, value
+
+aten = torch.ops.aten
+
+_LAYER, _ATTENTION = "_transformer_encoder_layer_fwd", "_native_multi_head_attention"
+_KEY_PADDING = 1  # a mask of (batch, keys); others have the shape of scores, or of their last two dimensions
+
+
+def open_layers(gm: fx.GraphModule) -> int:
+    """Replaces such calls in a captured graph, in place. Returns how many."""
+    calls = [node for node in gm.graph.nodes if name(node) in (_LAYER, _ATTENTION)]
+    fake = fake_mode(gm) if calls else None
+    if fake is None:
+        return 0
+    opened = [node for node in calls if (_layer if name(node) == _LAYER else _attention_alone)(Graft(node, (), fake), _given(node))]
+    if opened:
+        gm.graph.eliminate_dead_code()
+        gm.recompile()
+    return len(opened)
+
+
+def _given(node: fx.Node) -> dict[str, Any]:
+    """Returns the arguments of a call by the names of ATen's schema."""
+    arguments = getattr(aten, name(node)).default._schema.arguments
+    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    return given | dict(zip([a.name for a in arguments], node.args, strict=False)) | dict(node.kwargs)
+
+
+def _layer(graft: Graft, given: dict[str, Any]) -> bool:
+    """Replaces a layer by attention and a multilayer perceptron, each with a residual sum and a norm before or after."""
+
+    def norm(x: fx.Node, number: int) -> fx.Node:
+        weights = given[f"norm_weight_{number}"], given[f"norm_bias_{number}"]
+        return graft.call(aten.layer_norm.default, x, [given["embed_dim"]], *weights, given["eps"])
+
+    first, source = given["norm_first"], given["src"]
+    x = norm(source, 1) if first else source
+    x, _ = _attend(graft, {**given, "query": x, "key": x, "value": x, "num_head": given["num_heads"], "need_weights": False})
+    x = graft.call(aten.add.Tensor, x, source)
+    middle = x if first else norm(x, 1)
+    x = graft.call(aten.linear.default, norm(middle, 2) if first else middle, given["ffn_weight_1"], given["ffn_bias_1"])
+    x = graft.call((aten.gelu if given["use_gelu"] else aten.relu).default, x)
+    x = graft.call(aten.linear.default, x, given["ffn_weight_2"], given["ffn_bias_2"])
+    x = graft.call(aten.add.Tensor, x, middle)
+    graft.at.replace_all_uses_with(x if first else norm(x, 2))
+    return True
+
+
+def _attention_alone(graft: Graft, given: dict[str, Any]) -> bool:
+    """Replaces a call of attention and returns whether it has: its weights may be read only where they were asked for."""
+    node = graft.at
+    parts = [user for user in node.users if user.target is operator.getitem]
+    read = {user.args[1] for user in parts if user.users}
+    if len(parts) < len(node.users) or (1 in read and not given["need_weights"]):
+        return False
+    results = _attend(graft, {**given, "need_weights": 1 in read})
+    for part in parts:
+        if part.users:
+            part.replace_all_uses_with(results[part.args[1]])
+    return True
+
+
+def _attend(graft: Graft, given: dict[str, Any]) -> tuple[fx.Node, fx.Node | None]:
+    """Returns the result and, where they are needed, the weights of attention between projections."""
+    heads, size = given["num_head"], given["embed_dim"]
+    query, key, values = (_headed(graft, x, heads) for x in _projected(graft, given, size))
+    bias = None if given["mask"] is None else _bias(graft, given["mask"], given["mask_type"], query)
+    weights = None
+    if given["need_weights"]:
+        scores = graft.call(aten.matmul.default, query, graft.call(aten.transpose.int, key, -1, -2))
+        scores = graft.call(aten.mul.Tensor, scores, (size // heads) ** -0.5)
+        scores = scores if bias is None else graft.call(aten.add.Tensor, scores, bias)
+        weights = graft.call(aten.softmax.int, scores, -1)
+        result = graft.call(aten.matmul.default, weights, values)
+        weights = graft.call(aten.mean.dim, weights, [1]) if given["average_attn_weights"] else weights
+    else:
+        result = graft.call(ATTENTION, query, key, values, bias)
+    joined = graft.call(aten.flatten.using_ints, graft.call(aten.transpose.int, result, 1, 2), 2)
+    return graft.call(aten.linear.default, joined, given["proj_weight"], given["proj_bias"]), weights
+
+
+def _projected(graft: Graft, given: dict[str, Any], size: int) -> list[fx.Node]:
+    """Computes query, key and value, by one product where they are of one tensor."""
+    sources = [given["query"], given["key"], given["value"]]
+    weight, bias = given["qkv_weight"], given["qkv_bias"]
+    if sources[0] is sources[1] is sources[2]:
+        whole = graft.call(aten.linear.default, sources[0], weight, bias)
+        return [graft.call(aten.slice.Tensor, whole, -1, i * size, (i + 1) * size) for i in range(3)]
+    parts = [[graft.call(aten.slice.Tensor, t, 0, i * size, (i + 1) * size) for t in (weight, bias)] for i in range(3)]
+    return [graft.call(aten.linear.default, x, *part) for x, part in zip(sources, parts, strict=True)]
+
+
+def _headed(graft: Graft, x: fx.Node, heads: int) -> fx.Node:
+    """Turns (batch, length, heads * size) into (batch, heads, length, size)."""
+    return graft.call(aten.transpose.int, graft.call(aten.unflatten.int, x, -1, [heads, -1]), 1, 2)
+
+
+def _bias(graft: Graft, mask: fx.Node, kind: int | None, like: fx.Node) -> fx.Node:
+    """Returns what is added to scores: -inf where a mask is not zero, whatever its dtype, and NaN in rows that it hides whole, as
+    torch's kernels have it."""
+    queries = value(like)
+    assert isinstance(queries, Tensor)
+    hidden = graft.call(aten.ne.Scalar, mask, 0)
+    if kind == _KEY_PADDING:
+        hidden = graft.call(aten.unsqueeze.default, graft.call(aten.unsqueeze.default, hidden, 1), 1)
+    whole = graft.call(aten.all.dim, hidden, -1, True)
+    shown = graft.call(aten.scalar_tensor.default, 0.0, dtype=queries.dtype, device=queries.device)
+    bias = graft.call(aten.where.ScalarSelf, hidden, float("-inf"), shown)
+    return graft.call(aten.where.ScalarSelf, whole, float("nan"), bias)

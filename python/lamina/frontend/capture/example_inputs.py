@@ -1,0 +1,68 @@
+"""Example inputs as torch.export takes them: no two share memory, and pytree knows the dataclasses among them."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+
+from ..calls.aliases import storage
+
+
+def apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs with a tensor without contents for each that shares memory with another one, or with the model."""
+    own = (t for m in module.modules() for held in (m._parameters, m._buffers) for t in held.values() if t is not None)
+    seen = {_memory(t) for t in own}
+    made: dict[int, Tensor] = {}
+
+    def replaced(leaf: Tensor) -> Tensor:
+        if leaf.layout is not torch.strided or _memory(leaf) is None:
+            return leaf
+        if id(leaf) not in made:
+            shared = _memory(leaf) in seen or isinstance(leaf, nn.Parameter)
+            seen.add(_memory(leaf))
+            made[id(leaf)] = _like(leaf) if shared else leaf
+        return made[id(leaf)]
+
+    positional, named = pytree.tree_map_only(Tensor, replaced, (args, dict(kwargs)))
+    return positional, named
+
+
+def _like(tensor: Tensor) -> Tensor:
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _memory(tensor: Tensor) -> int | None:
+    """The memory that a plain tensor lies in."""
+    return storage(tensor) if type(tensor) in (Tensor, nn.Parameter) and tensor.device.type != "meta" else None
+
+
+def register(value: Any) -> None:
+    """Makes the dataclasses in a value known to pytree, which takes apart only types it knows."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            register(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            register(item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            register(getattr(value, field.name, None))
+        if type(value) not in pytree.SUPPORTED_NODES:
+            torch.export.register_dataclass(type(value))
+
+
+class registering:
+    """While tracing, registers what the module returns."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __enter__(self) -> None:
+        self.hook = self.module.register_forward_hook(lambda module, args, output: register(output))
+
+    def __exit__(self, *_: object) -> None:
+        self.hook.remove()

@@ -1,0 +1,233 @@
+"""Decomposition of an exported graph that changes nothing of what it is given, op by op: torch.export's own way takes ten times as
+long, as it traces every call of the graph twice, through layers that find out what is changed and make copies of it."""
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.proxy_tensor import set_original_aten_op
+from torch.utils import _pytree as pytree
+
+from ..attention.heads import share_heads
+from ..attention.keep import ATTENTION, attend, is_on_gpu, kind_of_mask
+from ..calls.aliases import storage
+from ..calls.interface import attribute
+from ..decompositions.eager_layout import laid_out
+from ..decompositions.expansion import Call, Expansion, is_composite, kept, kind_of, stays, traced
+from ..decompositions.table import Table, own, table
+from ..rewrites.in_place import functional, is_functional, rewritten
+from ..rewrites.normalize import SETTLED
+
+aten = torch.ops.aten
+
+# These change their statistics when training, which their schemas do not say.
+_NORMS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5}
+_PLACES = ("stack_trace", "nn_module_stack", "original_aten")  # what tells where in the model a node comes from
+
+
+def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.GraphModule | None:
+    """The graph decomposed by our table, unless another is given, with the same arguments and outputs; None where it is more than
+    a function of tensors of fixed shapes: it changes its arguments in place, has branches or checks.
+
+    The new nodes know the lines and modules of the nodes that they came from.
+    """
+    fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])
+    if fake is None or not all(map(_is_plain, gm.graph.nodes)):
+        return None
+    same = rewritten(gm.graph)
+    made = None if same is None else _Run(gm, fake, same, decompositions or table()).run()
+    return made if made is not None and all(is_functional(node) for node in made.graph.nodes) else None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One graph: `same` as in_place.rewritten has it; `table` of decompositions; `made` is what each node has become, `used` the
+    memory of new values."""
+
+    gm: fx.GraphModule
+    fake: FakeTensorMode
+    same: dict[fx.Node, tuple[fx.Node, ...]]
+    table: Table
+    graph: fx.Graph = field(default_factory=fx.Graph)
+    made: dict[fx.Node, Any] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)
+    constants: dict[str, Any] = field(default_factory=dict)
+    known: dict[Hashable, Expansion] = field(default_factory=dict)
+    masks: dict[Any, str] = field(default_factory=dict)
+
+    def run(self) -> fx.GraphModule | None:
+        for node in self.gm.graph.nodes:
+            if node.target is ATTENTION and is_on_gpu(node):
+                share_heads(node)
+        self._foresee()
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                self.made[node] = self.graph.node_copy(node)
+                self.used.update(storage(v) for v in (node.meta.get("val"),) if isinstance(v, Tensor))
+            elif node.op == "output":
+                self.graph.output(self._new(node.args[0]))
+            elif node.target is operator.getitem:
+                self.made[node] = self._item(node)
+            elif node.target not in SETTLED:
+                self.made[node] = self._call(node)
+                if node in self.same:
+                    made, old = self.made[node].meta["val"], node.meta["val"]
+                    if (made.dtype, made.shape) != (old.dtype, old.shape):
+                        return None  # in place, the result takes the type of what it replaces
+                    self.made.update((other, self.made[node]) for other in self.same[node])
+        return _LazyGraphModule(self.constants, self.graph)
+
+    def _new(self, args: Any) -> Any:
+        """Arguments of the old graph as those of the new one."""
+        return pytree.tree_map(lambda a: self.made[a] if isinstance(a, fx.Node) else a, args)
+
+    def _item(self, node: fx.Node) -> Any:
+        source, index = self.made[node.args[0]], node.args[1]
+        if not isinstance(source, fx.Node):
+            return source[index]
+        item = self.graph.call_function(operator.getitem, (source, index))
+        item.meta = {**_places(node), "val": source.meta["val"][index]}
+        return item
+
+    def _foresee(self) -> None:
+        """Traces all kinds of calls at once that the old graph shows. Where a decomposition gives its results another layout than
+        eager does, the calls that take them are of other kinds, traced when they are met."""
+        calls: dict[Hashable, Call] = {}
+        for node in self.gm.graph.nodes:
+            if node.op == "call_function" and node.target is not operator.getitem and node.target not in SETTLED:
+                whole, key, call = self._kind(node, node.args, node.kwargs)
+                if not whole:
+                    calls.setdefault(key, call)
+        found = traced(list(calls.values()), self.fake, self.table) if calls else []
+        if all(is_functional(n) for of in found for n in of.nodes):
+            self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
+
+    def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, Call]:
+        """Whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
+        target = functional(node.target) if node in self.same else node.target
+        run, note = self._rule(node, target)
+        whole = stays(target, self.table)
+        if node in self.same and not _all_row_major(node):
+            run, note, whole = partial(_where_it_was, run), f"in place {note}", False
+        key, inputs = kind_of(target, args, kwargs, note)
+        return whole, key, Call(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
+
+    def _call(self, node: fx.Node) -> Any:
+        whole, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
+        found = self.known.get(key)
+        if found is None:
+            found = kept(call, self.fake) if whole else traced([call], self.fake, self.table)[0]
+            if found.is_copyable:
+                self.known[key] = found
+        return self._copy(found, call.inputs, node)
+
+    def _rule(self, node: fx.Node, target: Any) -> tuple[Callable[..., Any], str]:
+        """What to trace for a call, and what else than its arguments decides it.
+
+        Composite ops, which torch's dispatcher takes apart before a trace sees them, are taken apart as torch.export does: by us
+        where we know how, else by torch's Python or C++.
+        """
+        if target is ATTENTION and is_on_gpu(node):
+            kind = self._mask(node)
+            return partial(_attention, kind), kind
+        if not is_composite(target):
+            return target, ""
+        return (partial(_by_us, target) if target in own() else target.decompose), ""
+
+    def _mask(self, node: fx.Node) -> str:
+        mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+        if mask not in self.masks:
+            self.masks[mask] = kind_of_mask(node, self.gm)
+        return self.masks[mask]
+
+    def _copy(self, of: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
+        """The nodes of an expansion in the new graph. Its results get memory of their own each time, values in between do not."""
+        new = dict(zip(of.inputs, inputs, strict=True))
+        for one in of.nodes:
+            new[one] = self._constant(of, one) if one.op == "get_attr" else self.graph.node_copy(one, new.__getitem__)
+            origin = one.meta.get("original_aten")
+            new[one].meta = {**_places(node), "val": one.meta.get("val"), **({"original_aten": origin} if origin else {})}
+        results = {n for n in pytree.tree_leaves(of.results) if isinstance(n, fx.Node)}
+        for one in results.difference(of.inputs) if of.is_copyable else ():
+            base = inputs[of.shared[one]].meta["val"] if one in of.shared else None
+            new[one].meta["val"] = self._value(one.meta["val"], base, node)
+        self.used.update(storage(v) for n in results for v in pytree.tree_leaves(new[n].meta["val"]) if isinstance(v, Tensor))
+        return pytree.tree_map(lambda n: new[n] if isinstance(n, fx.Node) else n, of.results)
+
+    def _constant(self, of: Expansion, node: fx.Node) -> fx.Node:
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = attribute(of.holder, str(node.target))
+        return self.graph.create_node("get_attr", name)
+
+    def _value(self, like: Tensor, base: Tensor | None, node: fx.Node) -> Tensor:
+        """A fake tensor like another, over the memory of `base` or, without, memory of its own: the old node's value where that is
+        one."""
+        old = node.meta["val"]
+        fits = isinstance(old, Tensor) and node not in self.same and _is_like(old, like)
+        if fits and (storage(old) not in self.used if base is None else storage(old) == storage(base)):
+            return old
+        with self.fake:
+            if base is not None:
+                return base.as_strided(like.shape, like.stride(), like.storage_offset())
+            return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+
+
+def _attention(kind: str, *args: Any, **kwargs: Any) -> Any:
+    """Attention on a GPU with a mask of this kind."""
+    with set_original_aten_op(ATTENTION):
+        whole = attend(kind, args, kwargs)
+    return ATTENTION.decompose(*args, **kwargs) if whole is None else whole
+
+
+def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+    with set_original_aten_op(target):
+        made = own()[target](*args, **kwargs)
+        return target.decompose(*args, **kwargs) if made is NotImplemented else made
+
+
+def _where_it_was(run: Callable[..., Any], changed: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """What an op in place leaves: its result in the layout of the tensor that it changes."""
+    return laid_out(run(changed, *args, **kwargs), changed)
+
+
+def _all_row_major(node: fx.Node) -> bool:
+    """Whether all tensors that go into a call and come out are row-major."""
+    values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    return all(v.is_contiguous() for v in values if isinstance(v, Tensor))
+
+
+def _places(node: fx.Node) -> dict[str, Any]:
+    return {name: node.meta[name] for name in _PLACES if name in node.meta}
+
+
+def _is_like(value: Tensor, other: Tensor) -> bool:
+    mine, others = ((t.dtype, t.device, t.shape, t.stride(), t.storage_offset()) for t in (value, other))
+    return mine == others
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether a node computes tensors of fixed shapes, and does nothing else but write to its first argument."""
+    if node.op == "placeholder":
+        return not node.users or _is_fixed(node.meta.get("val"))
+    if node.op == "output" or node.target in SETTLED:
+        return True
+    if node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    values = pytree.tree_leaves(node.meta.get("val"))
+    fixed = all(map(_is_fixed, values))
+    return fixed and bool(values) and not updates_statistics(node) and (is_functional(node) or functional(node.target) is not None)
+
+
+def updates_statistics(node: fx.Node) -> bool:
+    """Returns whether a node is a norm that changes its running statistics, which its schema does not say."""
+    return node.target in _NORMS and bool(node.args[_NORMS[node.target]])
+
+
+def _is_fixed(value: Any) -> bool:
+    return isinstance(value, Tensor) and all(type(n) is int for n in (*value.shape, *value.stride(), value.storage_offset()))

@@ -1,0 +1,237 @@
+"""A model as one flat graph, by torch.export: parameters and buffers are arguments, mutations and aliases are known."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from lamina.core.errors import CompileError
+
+from ..attention.recognize import recognise
+from ..calls.aliases import storage, view_of
+from ..calls.padded import leave_room
+from ..decompositions.table import Table, table
+from .as_module import Holder
+from .assigned import Assignments
+from .autograd_functions import kept
+from .example_inputs import apart, register, registering
+from .foreign import Foreign
+from .module_state import Place, has_global_hooks
+from .regions import autocasting, flat, without_grad_modes
+from .retrace import decomposed
+from .trace_errors import explain
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """One argument of a flat graph: a tensor of the model (`owner`: the dictionary that holds it, and its name there; `value`: as
+    it was when traced), number `leaf` of the flattened inputs, or neither: a token, for which None is passed."""
+
+    leaf: int = -1
+    value: Tensor | None = None
+    owner: Place | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """
+    module    what was exported
+    program   the graph as eager runs it, with in-place ops
+    slots     the arguments of program.graph, in order
+    out_spec  the pytree of the outputs
+    constants those of the flattened inputs that are no tensors, by number
+    grad      whether it was traced in grad mode
+    assigned  attributes that forward assigns tensors to, which follow the outputs
+    others    modules that forward calls and that are no submodules of the model
+    foreign   tensors that it uses and that no module holds
+    """
+
+    module: nn.Module
+    program: ExportedProgram
+    slots: tuple[Slot, ...]
+    out_spec: pytree.TreeSpec
+    constants: dict[int, Any]
+    grad: bool
+    assigned: tuple[Place, ...] = ()
+    others: tuple[nn.Module, ...] = ()
+    foreign: Foreign = dataclasses.field(repr=False, kw_only=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """The functional graph without gradients.
+
+    gm       outputs: first the new values of what the model changes, then the model's outputs
+    slots    its arguments
+    mutated  for each of the first outputs the index of the argument that gets it; None for what is no value
+    """
+
+    gm: fx.GraphModule
+    slots: tuple[Slot, ...]
+    mutated: tuple[int | None, ...]
+
+
+def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
+    """Captures what a call would do in this thread's grad mode and autocast state.
+
+    Arguments that are one object are one in the graph; those that share memory otherwise, with each other or with the model, are
+    taken apart. CompileError, with the model's line, for a model that does not give one graph.
+    """
+    register((args, dict(kwargs)))
+    args, kwargs = apart(module, args, kwargs)
+    traced = _exported(module, args, kwargs)
+    others = traced.foreign.modules
+    if not others:
+        return traced
+    return dataclasses.replace(_exported(Holder(module, others), args, kwargs), others=tuple(others))  # their state is the model's
+
+
+def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
+    leaves = pytree.tree_leaves((args, dict(kwargs)))
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
+            raise CompileError(f"an example input is a tensor of layout {leaf.layout}", remedy="convert it by to_dense()")
+    grad = torch.is_grad_enabled()
+    _check_hooks(module, grad)
+    found, foreign = Assignments(module), Foreign(module)
+    try:
+        with ExitStack() as during:
+            functions = kept() if grad else ExitStack()
+            for one in (registering(module), found, autocasting(module), foreign, functions, flat(), _quiet()):
+                during.enter_context(one)
+            program = torch.export.export(module, args, dict(kwargs), strict=False)
+    except Exception as error:
+        raise explain(error) from error
+    program._example_inputs = None  # which would live as long as the compiled model
+    constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
+    foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))
+    slots = _slots(program, module, foreign)
+    _drop_copies(program.graph, slots, found.places)
+    spec = program.call_spec.out_spec
+    return Traced(module, program, slots, spec, constants, grad, tuple(found.places), foreign=foreign)
+
+
+def _drop_copies(graph: fx.Graph, slots: Sequence[Slot], places: Sequence[Place]) -> None:
+    """Removes torch.export's copies into buffers of what is assigned to them: eager leaves the memory of the old ones alone."""
+    new = dict(zip(((id(held), name) for held, name in places), _returned(graph)[-len(places) :], strict=True)) if places else {}
+    owners = {node: slot.owner for node, slot in zip(_placeholders(graph), slots, strict=True) if slot.owner is not None}
+    for node in reversed(list(graph.nodes)):
+        owner = owners.get(node.args[0]) if node.target is torch.ops.aten.copy_.default and not node.users else None
+        if owner is not None and new.get((id(owner[0]), owner[1])) is node.args[1]:
+            graph.erase_node(node)
+
+
+def _check_hooks(module: nn.Module, grad: bool) -> None:
+    if has_global_hooks():
+        raise CompileError("torch has hooks for all modules, which a graph does not keep", remedy="remove them while compiling")
+    for name, child in module.named_modules() if grad else ():
+        if child._backward_hooks or child._backward_pre_hooks:
+            raise CompileError(
+                f"the module {name or type(child).__name__!r} has backward hooks, which a graph does not keep",
+                remedy='use torch.compile(model, backend="lamina"), or hooks on parameters',
+            )
+
+
+def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
+    """`traced` functionalised and decomposed, by our table unless another is given, with eager's aliases of inputs restored."""
+    decompositions = table() if decompositions is None else decompositions
+    try:
+        with torch.no_grad(), _quiet():
+            program = without_grad_modes(traced.program)
+            recognise(program.graph_module)
+            gm = decomposed(program.graph_module, decompositions)
+            functional = program.run_decompositions(decompositions) if gm is None else program
+    except Exception as error:  # what its meta function accepts, a decomposition may refuse
+        raise explain(error) from error
+    if gm is not None:
+        _restore_aliases(gm, traced.program, _names(traced.program), 0)
+        return Inference(leave_room(gm), traced.slots, ())
+    gm, specs = functional.graph_module, functional.graph_signature.output_specs
+    slots = _slots(functional, traced.module, traced.foreign)
+    names = _names(functional)
+    targets = {spec.target: i for i, spec in enumerate(functional.graph_signature.input_specs) if spec.target is not None}
+    changes = [s for s in specs if s.kind is not OutputKind.USER_OUTPUT]
+    places = {OutputKind.USER_INPUT_MUTATION: names, OutputKind.BUFFER_MUTATION: targets, OutputKind.PARAMETER_MUTATION: targets}
+    mutated = tuple(places[s.kind][s.target] if s.kind in places else None for s in changes)
+    _restore_aliases(gm, traced.program, names, len(changes))
+    return Inference(leave_room(gm), slots, mutated)
+
+
+def _names(program: ExportedProgram) -> dict[str, int]:
+    """Numbers of the arguments of a program's graph."""
+    return {spec.arg.name: i for i, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")}
+
+
+def _slots(program: ExportedProgram, module: nn.Module, foreign: Foreign) -> tuple[Slot, ...]:
+    slots, leaf = [], 0
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            slots.append(Slot(leaf))
+            leaf += 1
+            continue
+        if spec.target is None:
+            slots.append(Slot())
+            continue
+        path, _, name = spec.target.rpartition(".")
+        owner = _owner(module, path, name)
+        value = owner[0][owner[1]] if owner is not None else foreign.tensor(program.constants[spec.target])
+        slots.append(Slot(-1, value, owner))
+    return tuple(slots)
+
+
+def _owner(module: nn.Module, path: str, name: str) -> tuple[dict[str, Any], str] | None:
+    try:
+        holder = module.get_submodule(path)
+    except AttributeError:
+        return None
+    for place in (holder._parameters, holder._buffers, holder.__dict__):
+        if isinstance(place.get(name), Tensor):
+            return place, name
+    return None
+
+
+def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[str, int], first: int) -> None:
+    """An output that shares an input's memory in eager becomes a view of that input in the functional graph."""
+    holders = {storage(n.meta["val"]): n for n in _placeholders(program.graph) if isinstance(n.meta.get("val"), Tensor)}
+    eager = _returned(program.graph)
+    output = gm.graph.output_node()
+    outputs = list(output.args[0])
+    inputs = _placeholders(gm.graph)
+    for i, node in enumerate(eager):
+        value = node.meta.get("val") if isinstance(node, fx.Node) else None
+        if not isinstance(value, Tensor) or storage(value) not in holders or not isinstance(outputs[first + i], fx.Node):
+            continue
+        held = holders[storage(value)]
+        base = inputs[names[held.name]]
+        with gm.graph.inserting_before(output):
+            view = view_of(gm.graph, base, held.meta["val"], value)
+        view.meta = {**outputs[first + i].meta, "val": view.meta["val"]}
+        outputs[first + i] = view
+    output.args = (tuple(outputs),)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+
+
+def _placeholders(graph: fx.Graph) -> list[fx.Node]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def _returned(graph: fx.Graph) -> list[Any]:
+    returned = graph.output_node().args[0]
+    return list(returned) if isinstance(returned, list | tuple) else [returned]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch.export's warnings of its own use of a deprecated class, and of attributes, which `assigned` sees to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
+        yield

@@ -1,0 +1,172 @@
+"""What a graph is compiled for: the target asked for, else the device that its tensors are on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, fx
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.program import Device
+from lamina.core.target import Target
+
+from ..importing import support
+from ..importing.locations import origin_of, where
+from ..importing.random_bits import is_seed
+
+if TYPE_CHECKING:
+    from lamina.targets.base import Backend
+
+_COPIES = (torch.ops.aten._to_copy.default, torch.ops.prims.device_put.default)
+_REMEDY = "move the model and its inputs to one device first, and results to another one afterwards"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """
+    target    what code is made for
+    identity  what the code depends on: part of the cache key
+    gpu       the number of the GPU that the tensors are on; None where they are on the CPU, or nothing is run
+    """
+
+    target: Target
+    identity: str
+    gpu: int | None = None
+
+    @property
+    def device(self) -> Device:
+        """Where the program's tensors will be."""
+        return self.target.device
+
+    def backend(self) -> "Backend":
+        """What compiles for the target."""
+        from lamina.targets import backend  # imports MLIR
+
+        return backend(self.target.machine)
+
+
+def check_name(target: str | Target | None) -> None:
+    """CompileError for what is no target's text, TypeError for what is no text."""
+    if target is not None:
+        Target.parse(target)
+
+
+def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
+    """For an aten graph with fake tensors. A target other than the tensors' own device is allowed for code that is not run here:
+    a GPU's, from tensors of the CPU."""
+    home = _home(gm)
+    if home.type not in ("cpu", "cuda"):
+        raise CompileError(f"the model's tensors are on {home}", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
+    gpu = (home.index or 0) if home.type == "cuda" else None
+    chosen = _own(gpu) if target is None else Target.parse(target)
+    if gpu is not None and not chosen.is_gpu:
+        raise CompileError(f"target {str(chosen)!r} is the CPU, but the model's tensors are on {home}", remedy=_REMEDY)
+    return Destination(chosen, chosen.identity + (_rounding() if chosen.is_gpu else ""), None if chosen.null else gpu)
+
+
+def _rounding() -> str:
+    """What torch lets be rounded to tf32: that of convolutions is its default, that of products is not."""
+    return (", tf32" if rounds_to_tf32() else "") + ("" if convolutions_round_to_tf32() else ", convolutions of f32")
+
+
+def rounds_to_tf32() -> bool:
+    """Whether torch lets products of f32 on GPUs round their factors to tf32 (torch.set_float32_matmul_precision)."""
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
+def convolutions_round_to_tf32() -> bool:
+    """The same of convolutions (torch.backends.cudnn.allow_tf32)."""
+    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
+
+
+def check_devices(gm: fx.GraphModule) -> None:
+    """CompileError unless arguments, results and what external calls give are on one device. Values in between are computed where
+    the rest is, whatever their device is called. Small integers are let through, but for seeds that kernels read: torch itself
+    keeps the seeds of attention on either device. Arguments that `moved` finds are copied there at every call."""
+    home, ahead = _home(gm), moved(gm)
+    for node in _visible(gm):
+        if node in ahead:
+            continue
+        for value in _tensors(node):
+            if value.device != home and (is_seed(node) or not _is_small_integer(value)):
+                raise CompileError(
+                    f"{_name(node)} is on {value.device}, other tensors on {home}", where=where(node), remedy=_REMEDY
+                )
+
+
+def moved(gm: fx.GraphModule) -> list[fx.Node]:
+    """Arguments on the CPU of a graph for a GPU that PyTorch takes there: tensors of no dimension, which count as numbers, and such
+    as are only read to be copied to the GPU."""
+    home = _home(gm)
+    if home.type == "cpu":
+        return []
+    results = next(node for node in gm.graph.nodes if node.op == "output").all_input_nodes
+    return [
+        node
+        for node in gm.graph.nodes
+        if _is_argument(node) and node not in results
+        for value in _tensors(node)
+        if value.device.type == "cpu" and not _is_small_integer(value) and (value.dim() == 0 or _is_copied(node, home))
+    ]
+
+
+def _is_argument(node: fx.Node) -> bool:
+    """Whether a placeholder is the caller's; what the graph's module held is moved when it is compiled."""
+    return node.op == "placeholder" and not node.name.startswith("captured_")
+
+
+def _is_copied(node: fx.Node, home: torch.device) -> bool:
+    return bool(node.users) and all(
+        user.op == "call_function" and any(value.device == home for value in _tensors(user)) and user.target in _COPIES
+        for user in node.users
+    )
+
+
+def _visible(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    """Nodes whose tensors are seen from outside the compiled code. Constants are moved to where the rest is."""
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            yield from (n for n in node.all_input_nodes if n.op == "call_function")
+        elif _is_argument(node):
+            yield node
+        elif node.op == "call_function" and support.reason(node) is not None:
+            yield node  # what it takes may be a number of the CPU for torch, and is on the GPU when it is called
+
+
+def _tensors(node: fx.Node) -> Iterator[Tensor]:
+    value = node.meta.get("val")
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, Tensor):
+            yield one
+
+
+def _is_small_integer(value: Tensor) -> bool:
+    return value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2
+
+
+def _name(node: fx.Node) -> str:
+    return f"argument {node.name}" if node.op == "placeholder" else f"the result of {origin_of(node) or node.target}"
+
+
+def _home(gm: fx.GraphModule) -> torch.device:
+    """The device of the first argument that is more than a small integer or a number of the CPU, else of the first tensor there is;
+    the CPU's without."""
+    small: list[Tensor] = []
+    for kind in ("placeholder", "call_function"):
+        for node in gm.graph.nodes:
+            for value in _tensors(node) if node.op == kind else ():
+                if not _is_small_integer(value) and (value.dim() or value.device.type != "cpu"):
+                    return value.device
+                small.append(value)
+    return small[0].device if small else torch.device("cpu")
+
+
+def _own(gpu: int | None) -> Target:
+    """The machine that tensors are on."""
+    if gpu is None:
+        return Target.host()
+    if torch.version.cuda is None:
+        raise CompileError("this torch's GPUs are not NVIDIA's", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
+    return Target("nvvm", Gpu.of_capability(*torch.cuda.get_device_capability(gpu)))

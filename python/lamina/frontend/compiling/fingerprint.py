@@ -1,0 +1,68 @@
+"""What a compilation depends on in a graph, as bytes for the cache key: cheap, and the same in every process.
+
+It is taken before the graph is normalised, so that a warm start need not do that. So it holds all that normalisation reads: which
+tensors share memory too.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from ..calls.interface import attribute
+from ..calls.saved import free_results, shared_results
+from ..importing.locations import origin_of, where
+from ..rewrites.normalize import is_inline
+
+_PLAIN = {str, int, float, bool, type(None)}
+
+
+def fingerprint(gm: fx.GraphModule) -> bytes:
+    """A digest of ops, arguments, types, layouts, aliases, constants, source lines and the ops that were decomposed."""
+    digest = hashlib.sha256()
+    numbers: dict[fx.Node, str] = {}
+    kind = _kinds()
+    for node in gm.graph.nodes:
+        numbers[node] = f"%{len(numbers)}"
+        args = [_plain(a, numbers) for a in node.args]
+        kwargs = {name: _plain(a, numbers) for name, a in node.kwargs.items()} if node.kwargs else None
+        target = "" if node.op == "placeholder" else str(node.target)
+        digest.update(repr((node.op, target, args, kwargs, kind(node.meta.get("val")), where(node), origin_of(node))).encode())
+        if node.op == "get_attr":
+            value = attribute(gm, str(node.target))
+            if isinstance(value, fx.GraphModule):  # a branch of torch.cond
+                digest.update(fingerprint(value))
+            digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
+    digest.update(repr((free_results(gm), sorted(shared_results(gm).items()))).encode())
+    return digest.digest()
+
+
+def _plain(arg: Any, numbers: dict[fx.Node, str]) -> Any:
+    if type(arg) in _PLAIN:
+        return arg
+    if isinstance(arg, fx.Node):
+        return numbers[arg]
+    if isinstance(arg, list | tuple):
+        return [_plain(a, numbers) for a in arg]
+    if isinstance(arg, dict):
+        return {name: _plain(a, numbers) for name, a in arg.items()}
+    return str(arg)
+
+
+def _kinds() -> Callable[[Any], Any]:
+    """A function of node values. Equal storages are equal numbers."""
+    storages: dict[int, int] = {}
+
+    def kind(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            held = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+            return (value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, held)
+        return [kind(v) for v in value] if isinstance(value, list | tuple) else value
+
+    return kind
+
+
+def _contents(value: Tensor) -> bytes:
+    return value.detach().contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes() if value.numel() else b""

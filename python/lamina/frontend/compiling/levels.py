@@ -1,0 +1,75 @@
+"""The text of a model at every level it goes through, from the aten graph to machine code."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+
+from ..custom.substitute import with_registered
+from ..entry.export import inference_graph
+from ..rewrites.normalize import normalise
+from .destination import destination
+from .stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+_SUFFIX = {"aten": "py", "asm": "s", "triton": "py", "ptx": "ptx", "sass": "sass"}
+
+
+def levels(
+    model: Any, example_inputs: Any, *, target: str | None = None, options: Options | None = None
+) -> Iterator[tuple[str, str]]:
+    """(level, text) in order. Each level is reached when it is asked for, so that a caller may stop at one."""
+    chosen = with_registered(options or Options())
+    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen))
+
+
+def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options) -> str:
+    """The text of a model at one level."""
+    reached = []
+    for name, text in _levels(model, example_inputs, target, with_registered(options)):
+        if name == level:
+            return text()
+        reached.append(name)
+    raise CompileError(f"{target} has no level {level!r}", remedy=f"levels: {', '.join(reached)}")
+
+
+def write_levels(
+    model: Any, example_inputs: Any, folder: Path, *, target: str | None = None, options: Options | None = None
+) -> list[Path]:
+    """Writes every level to a file of `folder`, `2_linalg.mlir`, and returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, (level, text) in enumerate(levels(model, example_inputs, target=target, options=options)):
+        files.append(folder / f"{number}_{level}.{_SUFFIX.get(level, 'mlir')}")
+        files[-1].write_text(text)
+    return files
+
+
+def _levels(model: Any, example_inputs: Any, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
+    from ..importing.importer import import_torch
+
+    gm = inference_graph(model, example_inputs, options, target)
+    goal = destination(target, gm)
+    graph = normalise(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
+    yield "aten", lambda: graph.gm.print_readable(print_output=False)
+    yield "torch", lambda: _text(import_torch(graph.gm))
+    backend = goal.backend()
+    module = import_linalg(graph, options)
+    yield "linalg", lambda: _text(module)
+    reached = "linalg"
+    for level in ("graph", "plan", "tile"):
+        run_passes(module, reached, level, goal.target, options, {}, verify_each=True)
+        reached = level
+        yield level, lambda: _text(module)
+    ready = users_kernels(module, graph, backend, options, goal)
+    keep_kernels(module)
+    yield from backend.below(module, ready)
+
+
+def _text(module: "ir.Module") -> str:
+    text: str = module.operation.get_asm(enable_debug_info=True)
+    return text

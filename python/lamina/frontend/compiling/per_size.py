@@ -1,0 +1,140 @@
+"""Graphs with open sizes or floats, or that write to what may share memory, compiled once per concrete case."""
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from ..calls.aliases import sharing
+from ..capture.exclusive import COMPILING
+from ..rewrites.numbers import device_of, faked, floats, is_symbolic, with_constants, writes_to_arguments
+
+VARIANTS = 8
+"""How many variants of one graph are kept; the one compiled first goes first."""
+
+Trace = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def _size(value: Any) -> Any:
+    return (value.shape, value.stride()) if isinstance(value, Tensor) else value
+
+
+def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """`gm` compiled by `trace`: at once where all sizes and numbers are known, else at each call with new ones. A graph that writes
+    to its arguments is also compiled at each call where other arguments share memory."""
+    known = not floats(gm, example_inputs) and not any(is_symbolic(value) for value in example_inputs)
+    if not known or sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
+        return PerSize(gm, trace, example_inputs)
+    whole = with_constants(gm, {})
+    run = trace(gm, example_inputs)
+    if not writes_to_arguments():
+        return run
+    return PerSize(whole, trace, example_inputs, run)
+
+
+class PerSize:
+    """Calls the variant compiled for the sizes of the arguments and for which of them share memory, compiling it when it is new.
+
+    Floats are constants of a variant until one comes with another value: from then on it is an argument, so that a value that
+    changes at every call compiles no more. Only where the graph branches on it, it stays a constant.
+    """
+
+    def __init__(
+        self, gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], apart: Callable[..., Any] | None = None
+    ) -> None:
+        """Dynamo's guards see to the sizes that `example_inputs` do not leave open. apart: the variant for arguments that share no
+        memory, where no size is open."""
+        self.gm = gm
+        self.trace = trace
+        self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
+        self.fixed = floats(gm, example_inputs)
+        self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
+        self._writes = True  # to its arguments, until tracing has told
+        self._seen: dict[int, str] = {}
+        self._changing: set[int] = set()
+        self._branches: set[int] = set()
+        if apart is not None:
+            self.variants[(None,)] = apart
+        self._sizes: set[tuple[Any, ...]] = set()
+
+    def __call__(self, *args: Any) -> Any:
+        variant = self.variants.get(self._key(args))
+        if variant is None:
+            variant = self._add(args)
+        return variant(*args)
+
+    def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Sizes, the values of floats that are constants, and which arguments share memory, where the graph writes to some."""
+        shared = sharing(args) if self._writes else None
+        return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed], shared)
+
+    def _add(self, args: Sequence[Any]) -> Callable[..., Any]:
+        with COMPILING:
+            self._release(args)
+            key = self._key(args)
+            if key not in self.variants:
+                self._warn(key[: len(self.open)])
+                compiled = self._compile(args)
+                key = self._key(args)  # compiling may have found floats that have to be constants
+                self.variants[key] = compiled
+                while len(self.variants) > VARIANTS:
+                    self.variants.popitem(last=False)
+            return self.variants[key]
+
+    def _release(self, args: Sequence[Any]) -> None:
+        """Makes floats arguments that have another value than before."""
+        values = {i: args[i].item().hex() for i in self.fixed}
+        changed = {i for i, value in values.items() if self._seen.setdefault(i, value) != value} - self._branches
+        if changed:
+            self._set_changing(self._changing | changed)
+
+    def _set_changing(self, changing: set[int]) -> None:
+        known = {*self.fixed, *self._changing}
+        self._changing, self.fixed = changing, sorted(known - changing)
+        self.variants.clear()
+
+    def _warn(self, sizes: tuple[Any, ...]) -> None:
+        self._sizes.add(sizes)
+        if len(self._sizes) == 2:
+            warnings.warn(
+                f"lamina compiles this graph once per size (the last {VARIANTS} are kept): compile with "
+                "torch.compile(dynamic=False), or call torch._dynamo.mark_static on inputs whose size is fixed",
+                stacklevel=4,
+            )
+
+    @torch._dynamo.disable
+    def _compile(self, args: Sequence[Any]) -> Callable[..., Any]:
+        while True:
+            try:
+                return self._traced(args)
+            except GuardOnDataDependentSymNode:
+                if not self._changing:
+                    raise
+                self._branches |= self._changing
+                self._set_changing(set())
+
+    def _traced(self, args: Sequence[Any]) -> Callable[..., Any]:
+        constants = {i: args[i] for i in self.open if isinstance(args[i], int)} | {i: args[i].item() for i in self.fixed}
+        with faked(args, self._changing) as fakes:
+            taken = [i for i in range(len(args)) if i not in constants]
+            run = self.trace(with_constants(self.gm, constants), [fakes[i] for i in taken])
+            self._writes = writes_to_arguments()
+        return _Variant(run, taken, self._changing, device_of(args))
+
+
+class _Variant:
+    """One compiled variant, called with all arguments of the graph. Floats that it takes go to its device."""
+
+    def __init__(self, run: Callable[..., Any], taken: Sequence[int], changing: set[int], device: torch.device) -> None:
+        self.run, self.taken, self.device = run, taken, device
+        self.moved = [taken.index(i) for i in sorted(changing)] if device.type != "cpu" else []
+
+    def __call__(self, *args: Any) -> Any:
+        values = [args[i] for i in self.taken]
+        for i in self.moved:
+            values[i] = values[i].to(self.device, non_blocking=True)
+        return self.run(*values)

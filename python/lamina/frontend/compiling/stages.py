@@ -1,0 +1,290 @@
+"""From an FX graph to something to call: the stages of a compilation. `levels` stops between them and prints.
+
+    normalise -> import -> lamina.targets.levels' pipelines -> the target's backend -> lamina.runtime.executable
+
+A graph seen before comes out of the cache without MLIR being imported.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from lamina.core.options import Options
+from lamina.core.program import Launch, Program
+from lamina.core.program_needs import with_needs
+from lamina.core.target import Target
+from lamina.runtime.cache import Cache, cache_key
+from lamina.tune.choice import Choice
+
+from ..calls.aliases import View
+from ..calls.interface import Interface, with_outputs
+from ..calls.saved import report, with_strides
+from ..capture.exclusive import COMPILING
+from ..custom.patterns import with_patterns
+from ..custom.substitute import with_kernels
+from ..decompositions.table import table
+from ..entry.tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
+from ..rewrites.normalize import Normalised, normalise
+from . import stored
+from .destination import Destination, check_devices, destination
+from .fingerprint import fingerprint
+from .null import Null
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from lamina.targets.base import Backend
+
+ONE_BY_ONE = Options(cuda_graphs=False)
+
+Watch = Callable[[str, "ir.Module"], None]
+"""Called with every pass, as pipelines write it, and the module it is about to run on."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """One compiled graph.
+
+    program    what the runtime runs, with the FX graph's outputs (those that are tensors)
+    code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
+    gpu        the number of the GPU that the graph's tensors are on; None where they are on the CPU
+    interface  how the graph's arguments and outputs are made of the program's
+    cached     it came out of the cache, where it is called `key`
+    seconds    time of each stage and pass
+    choices    what tuning knew of the graph's hot ops
+    """
+
+    program: Program
+    code: bytes
+    kernels: tuple[str, ...]
+    messages: tuple[str, ...]
+    target: str
+    interface: Interface
+    gpu: int | None = None
+    cached: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
+    key: str = ""
+
+
+def compile_graph(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] = (),
+    *,
+    options: Options | None = None,
+    target: str | None = None,
+    listener: Callable[[Built], None] | None = None,
+    watch: Watch | None = None,
+    frozen: Collection[int] = (),
+) -> Callable[..., Any]:
+    """A callable for a graph that one program holds: see split.compile_graph, which front doors call."""
+    from ..calls.call import adapt
+
+    built = build(gm, example_inputs, options=options, target=target, watch=watch)
+    try:
+        executable = _loaded(built, options or Options(), frozen)
+    except Exception:
+        if not built.cached:
+            raise
+        Cache().drop(built.key)  # code that does not load: the entry is compiled again
+        built = build(gm, example_inputs, options=options, target=target, watch=watch)
+        executable = _loaded(built, options or Options(), frozen)
+    report(gm, built.interface)
+    if listener is not None:
+        listener(built)
+    captured = built.interface.tensors(gm)
+    if built.gpu is not None:
+        with unset_fake_temporarily():
+            captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
+    return adapt(executable, built.interface, captured)
+
+
+def _loaded(built: Built, options: Options, frozen: Collection[int]) -> Any:
+    with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
+        return load(built, options, frozen)
+
+
+def build(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] = (),
+    *,
+    options: Options | None = None,
+    target: str | None = None,
+    watch: Watch | None = None,
+    session: Session = UNSEEN,
+) -> Built:
+    """The program and code of a graph, from the cache or by compiling it. session: of tuning, where there is something to tune."""
+    with COMPILING, unset_fake_temporarily():
+        return _build(gm, options or Options(), target, watch, session)
+
+
+def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None, session: Session) -> Built:
+    start = time.perf_counter()
+    goal = destination(target, gm)
+    gm = with_users_patterns(gm, options, goal)
+    cache, graph = Cache() if options.cache else None, b""
+    if cache is not None:
+        graph = fingerprint(gm)
+        key = _key(graph, options, goal)
+        entry = cache.get(key)
+        found = None if entry is None else stored.read(entry, gm)
+        if found is not None:
+            seconds = {"cache": time.perf_counter() - start}
+            return Built(**found._asdict(), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
+        if entry is not None:
+            cache.drop(key)
+    built = _compile(normalise(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
+    if cache is not None and built.interface.is_storable():
+        parts = {name: getattr(built, name) for name in stored.Stored._fields}
+        cache.put(_key(graph, options, goal), stored.entry_of(stored.Stored(**parts)))
+    return built
+
+
+def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:
+    """The graph with users' kernels in the place of patterns that they compute."""
+    if goal.device == "cpu":
+        return gm
+    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target))
+
+
+def _key(graph: bytes, options: Options, goal: Destination) -> str:
+    """Of the cache's entry, for what the store of tuning says now: compiling may have added to it."""
+    return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu))
+
+
+def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
+    """The program as an Executable, with its code in this process. `options`: whether runs on a GPU are recorded as CUDA graphs;
+    `frozen`: as compile_graph has it."""
+    if Target.parse(built.target).null:
+        return Null(built.program)
+    from lamina.runtime.executable import Executable
+    from lamina.runtime.graphs import recorder_for
+
+    inputs = {i for i, argument in enumerate(built.interface.inputs) if argument in frozen}
+    executable = Executable(built.program, built, recorder=recorder_for(options), frozen=inputs)
+    if built.gpu is not None:
+        executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
+    return executable
+
+
+def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
+    from lamina.passes.plan.program import program_from
+    from lamina.targets import Artifact
+
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    check_devices(graph.gm)
+    backend = goal.backend()
+    module = import_linalg(graph, options)
+    seconds["import"] = time.perf_counter() - start
+    run_passes(module, "linalg", "graph", goal.target, options, seconds, watch)
+    start = time.perf_counter()
+    choices = choose_products(module, backend, goal.gpu, options, session)
+    seconds["tuning"] = time.perf_counter() - start
+    level = "graph"
+    if may_choose(goal.gpu, options):
+        level = "plan"
+        run_passes(module, "graph", level, goal.target, options, seconds, watch)
+        start = time.perf_counter()
+        choices += choose_rows(module, backend, goal.gpu, options, session, len(choices))
+        seconds["tuning"] += time.perf_counter() - start
+    run_passes(module, level, "tile", goal.target, options, seconds, watch)
+    with module.context:
+        program = program_from(module, goal.device)
+    interface = with_strides(graph.interface, program, graph.free)
+    program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
+    keep_kernels(module)
+    start = time.perf_counter()
+    program, ready, configs = _custom(program, backend, options, goal, session)
+    seconds["custom kernels"] = time.perf_counter() - start
+    empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
+    artifact = Artifact(str(goal.target), b"", ()) if empty else backend.compile(module, ready)
+    program = with_needs(program, artifact.needs)
+    return Built(
+        program=program,
+        code=artifact.code,
+        kernels=artifact.kernels,
+        messages=artifact.messages,
+        target=str(goal.target),
+        interface=interface,
+        gpu=goal.gpu,
+        seconds={**seconds, **artifact.seconds},
+        choices=(*choices, *configs),
+    )
+
+
+def _custom(
+    program: Program, backend: "Backend", options: Options, goal: Destination, session: Session
+) -> tuple[Program, Sequence[Any], tuple[Choice, ...]]:
+    """The program with launches where it calls users' kernels, these, compiled, and what tuning says of them."""
+    if goal.device == "cpu":
+        return program, (), ()
+    from lamina.targets.kernel_calls.user import take
+
+    functions = {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}
+    program, choices = choose_configs(program, functions, backend, goal.gpu, options, session)
+    return *take(program, functions, goal.target.gpu), choices
+
+
+def users_kernels(module: "ir.Module", graph: Normalised, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
+    """What the program of a module at the tile level calls of kernels that are given as Triton functions, compiled."""
+    from lamina.passes.plan.program import program_from
+
+    with module.context:
+        program = with_outputs(program_from(module, goal.device), graph.interface)
+    _, ready, _ = _custom(program, backend, options, goal, UNSEEN)
+    return ready
+
+
+def keep_kernels(module: "ir.Module") -> None:
+    """Leaves the tile programs alone in the module: the host program has been read."""
+    for op in list(module.body.operations):
+        if op.operation.name == "plan.program":
+            op.operation.erase()
+
+
+def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
+    from ..importing.importer import import_graph
+    from ..importing.layouts import annotate
+
+    module = import_graph(graph.gm, options=options)
+    results = {i: view.index for i in graph.free if isinstance(view := graph.interface.outputs[i], View)}
+    shares = {results[i]: results[j] for i, j in graph.shares.items()}
+    annotate(module, graph.gm, results.values(), shares)
+    return module
+
+
+def run_passes(
+    module: "ir.Module",
+    start: str,
+    end: str,
+    target: Target,
+    options: Options,
+    seconds: dict[str, float],
+    watch: Watch | None = None,
+    verify_each: bool = False,
+) -> None:
+    """The passes between two levels, the result verified: once, as verifying after each pass takes a sixth of their time."""
+    from lamina.passes.infra.diagnostics import verify
+    from lamina.passes.infra.instrumentation import Instrumentation
+    from lamina.passes.infra.pipeline import run
+    from lamina.passes.simplify.fold_constants import FoldConstants
+    from lamina.targets.levels import pipeline
+
+    steps = pipeline(
+        start,
+        end,
+        target=target,
+        fast_math=options.fast_math,
+        round_intermediates=options.round_intermediates,
+        fold_bytes=options.fold_weights and max(options.fold_weights, FoldConstants.max_bytes),
+        freeze_weights=options.freeze_weights,
+    )
+    on_pass = (lambda _, path: watch(path, module)) if watch else None
+    for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
+        seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
+    verify(module)

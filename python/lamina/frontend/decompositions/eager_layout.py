@@ -1,0 +1,127 @@
+"""Layouts of decomposed results: those that eager's ops give.
+
+A decomposition computes the right elements, but its own ops may order them otherwise in memory than the op that it stands for. What
+comes after sees that order: the strides of a graph's outputs, `view`, and whether `reshape` copies.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch._dispatch.python import no_python_dispatcher
+from torch._prims_common import suggest_memory_format
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+
+from ..calls.aliases import is_dense, storage
+
+aten = torch.ops.aten
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+# Ops whose kernels for fake tensors tell other layouts than eager's have, by the packet of their overloads: the first give
+# row-major results, of the second the first result has its channels last where the input has, and is row-major otherwise. The
+# results of the third lie as a product of the same tensors: their kernels for fake tensors expand the tensors first. Those of the
+# last are as the second on a CPU and row-major on a GPU.
+_ROW_MAJOR = (
+    aten.rrelu, aten.rrelu_with_noise, aten.rrelu_with_noise_functional, aten.log_sigmoid_forward, aten.pow.Scalar,
+    aten.upsample_nearest1d, aten._upsample_nearest_exact1d,
+)  # fmt: skip
+_CHANNELS_LAST_OR_ROW_MAJOR = (
+    aten.roll, aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
+    aten._native_batch_norm_legit_no_training, aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
+)  # fmt: skip
+_CHANNELS_LAST_ON_CPU = (aten.max_unpool2d, aten.channel_shuffle, aten.native_channel_shuffle)
+_AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
+
+
+def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the decomposition with its results laid out as those of `op`, which the op's kernel for fake tensors tells.
+
+    Where all tensors that go in and come out are row-major, so are eager's results, and nothing is asked.
+    """
+    called = _in_eager(op)
+
+    @wraps(decomposition)
+    def laid_out_as_eager(*args: Any, **kwargs: Any) -> Any:
+        made = decomposition(*args, **kwargs)
+        if made is NotImplemented:
+            return made
+        given = pytree.tree_leaves((args, kwargs))
+        results, how = pytree.tree_flatten(made)
+        if all(map(_is_row_major, (*given, *results))):
+            return made
+        eager = _results(op, called, args, kwargs)
+        held = {storage(g) for g in given if isinstance(g, Tensor)}
+        pairs = zip(results, eager, strict=True)
+        return pytree.tree_unflatten([laid_out(a, b) if _is_fresh(a, held) and _is_fresh(b, held) else a for a, b in pairs], how)
+
+    return laid_out_as_eager
+
+
+def _in_eager(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    """Returns what computes the results of `op` in eager: of a composite op C++'s own decomposition, as torch.export puts ours in
+    its place while it traces."""
+    if op in _AS_PRODUCTS:
+        return lambda a, b, **_: torch.mul(a, b)
+    return partial(op._op_dk, _COMPOSITE) if is_composed_by_torch(op) else op
+
+
+def is_composed_by_torch(op: torch._ops.OpOverload) -> bool:
+    """Returns whether torch's dispatcher has no kernels for the op, but takes it apart."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), _COMPOSITE)
+
+
+def _results(op: torch._ops.OpOverload, called: Callable[..., Any], args: Any, kwargs: Any) -> list[Any]:
+    """Returns what eager's op gives for these arguments, as fake tensors."""
+    args, kwargs = pytree.tree_map_only(Tensor, Tensor.detach, (args, kwargs))
+    with disable_proxy_modes_tracing(), no_python_dispatcher():
+        found = pytree.tree_leaves(called(*args, **kwargs))
+        if op in _ROW_MAJOR or op.overloadpacket in _ROW_MAJOR:
+            return [t.contiguous() if isinstance(t, Tensor) else t for t in found]
+        on_cpu = op.overloadpacket in _CHANNELS_LAST_ON_CPU and args[0].device.type == "cpu"
+        if on_cpu or op.overloadpacket in _CHANNELS_LAST_OR_ROW_MAJOR:
+            found[0] = found[0].contiguous(memory_format=suggest_memory_format(args[0]))
+    return found
+
+
+def laid_out(value: Any, like: Any) -> Any:
+    """Returns a tensor with the elements of `value` in the places in memory that those of `like` have, gaps included; `value` where
+    it has them, or where elements of `like` share a place."""
+    if not isinstance(value, Tensor) or not isinstance(like, Tensor) or value.shape != like.shape or has_strides(value, like):
+        return value
+    order = sorted(range(like.dim()), key=like.stride, reverse=True)
+    if not is_dense(like):
+        return _with_gaps(value, like, [d for d in order if like.shape[d] > 1])
+    turned = value.permute(order).clone(memory_format=torch.contiguous_format)
+    return turned.permute([order.index(d) for d in range(like.dim())])
+
+
+def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
+    """`order`: the dimensions of more than one element, the slowest in memory first."""
+    rest = [d for d in range(like.dim()) if d not in order]
+    rows = value.permute([*order, *rest]).reshape([*(like.shape[d] for d in order), 1])
+    used = 1
+    for d in reversed(order):
+        stride = like.stride(d)
+        if used > stride:
+            return value
+        used += (like.shape[d] - 1) * stride
+        rows = aten.constant_pad_nd.default(rows, [0, stride - rows.shape[-1]]).flatten(-2)
+    return rows.as_strided(like.shape, like.stride(), 0)
+
+
+def has_strides(value: Tensor, like: Tensor) -> bool:
+    """Whether the strides that matter are the same: those of dimensions with more than one element, where there is any."""
+    pairs = zip(value.shape, value.stride(), like.stride(), strict=True)
+    return value.numel() == 0 or all(n == 1 or a == b for n, a, b in pairs)
+
+
+def _is_row_major(leaf: Any) -> bool:
+    return not isinstance(leaf, Tensor) or leaf.is_contiguous()
+
+
+def _is_fresh(value: Any, held: set[int]) -> bool:
+    return isinstance(value, Tensor) and storage(value) not in held

@@ -1,0 +1,174 @@
+"""What one call of an op becomes by our decompositions.
+
+Each kind of call (the op and its arguments, but for the values of tensors) is traced once, and what it became is copied for every
+further call of the kind: a model repeats its layers, and a trace costs milliseconds.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import traceback
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from ..calls.aliases import is_dense, storage
+from ..rewrites.in_place import is_functional
+from .table import Table
+
+aten = torch.ops.aten
+
+_UNLIKE_CALLED = (aten.lift_fresh.default,)  # the trace records another op for it
+_UNTRACED = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """
+    nodes    what a call becomes, in order, arguments as placeholders
+    inputs   the placeholders
+    results  of the call, as it returns them: nodes and what is no tensor
+    shared   the number of the argument whose memory a result (a node) is over
+    holder   the module with the constants that the nodes name
+    """
+
+    nodes: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    results: Any
+    shared: dict[fx.Node, int]
+    holder: fx.GraphModule
+
+    @cached_property
+    def is_copyable(self) -> bool:
+        """Whether each result is one dense tensor that fills memory of its own, or an argument's."""
+        own = {n for n in pytree.tree_leaves(self.results) if isinstance(n, fx.Node) and n not in self.shared}
+        values = [n.meta["val"] for n in own]
+        if not all(isinstance(value, Tensor) and is_dense(value) and not value.storage_offset() for value in values):
+            return False
+        return len({storage(value) for value in values}) == len(values)
+
+
+def is_composite(target: torch._ops.OpOverload) -> bool:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return key in target.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
+
+
+def stays(target: torch._ops.OpOverload, decompositions: Table) -> bool:
+    """Whether a call of the op is traced as just that."""
+    if target in decompositions or target in _UNLIKE_CALLED or any(tag in target.tags for tag in _UNTRACED):
+        return False
+    return not is_composite(target) and all(key is torch._C.DispatchKey.Meta for key in target.py_kernels)
+
+
+def kind_of(target: Any, args: Any, kwargs: Any, note: str) -> tuple[Hashable, tuple[fx.Node, ...]]:
+    """What decides how a call is decomposed, and the nodes among its arguments, each once. `note`: what else decides it."""
+    nodes: dict[fx.Node, int] = {}
+    memory: dict[int, int] = {}
+
+    def plain(arg: Any) -> Hashable:
+        if isinstance(arg, fx.Node):
+            seen = arg in nodes
+            number = nodes.setdefault(arg, len(nodes))
+            return (number,) if seen else (number, _layout(arg.meta["val"], memory))
+        if isinstance(arg, list | tuple):
+            return (type(arg).__name__, *map(plain, arg))
+        if isinstance(arg, dict):
+            return ("dict", *((name, plain(value)) for name, value in arg.items()))
+        return (type(arg), repr(arg))  # 1, 1.0 and True are not one kind, nor are 0.0 and -0.0
+
+    key = (target, note, plain(args), plain(kwargs))
+    return key, tuple(nodes)
+
+
+def _layout(value: Tensor, memory: dict[int, int]) -> Hashable:
+    held = memory.setdefault(storage(value), len(memory))
+    flags = (value.is_conj(), value.is_neg())
+    return (value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, flags, held)
+
+
+@dataclass(frozen=True)
+class Call:
+    """`run(*args, **kwargs)`, in which `inputs` are the nodes among the arguments. `source`: its lines in the model, for errors."""
+
+    run: Callable[..., Any]
+    args: Any
+    kwargs: Any
+    inputs: Sequence[fx.Node]
+    source: str
+
+
+def kept(call: Call, fake: FakeTensorMode) -> Expansion:
+    """A call that stays as it is."""
+    graph = fx.Graph()
+    places = {node: _placeholder(graph, node, i) for i, node in enumerate(call.inputs)}
+    made = graph.call_function(call.run, *fx.map_arg((call.args, call.kwargs), places.__getitem__))
+    with fake:
+        made.meta["val"] = _result(call, {node: node.meta["val"] for node in call.inputs})
+    return Expansion((made,), tuple(places.values()), made, _shared((made,), call.inputs), fx.GraphModule({}, fx.Graph()))
+
+
+def traced(calls: Sequence[Call], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
+    """What calls do, decomposed by a table. All go through one trace, as it has a fixed cost, each with arguments of its own."""
+
+    def flat(*tensors: Tensor) -> list[Any]:
+        given = iter(tensors)
+        return [_result(call, dict(zip(call.inputs, given, strict=False))) for call in calls]
+
+    with fake, enable_python_dispatcher(), traceback.preserve_node_meta(), _use_lazy_graph_module(True):
+        apart = [node.meta["val"].detach() for call in calls for node in call.inputs]
+        gm = make_fx(flat, decomposition_table=decompositions, tracing_mode="real")(*apart)
+    for node in gm.graph.nodes:
+        if node.target is aten.as_strided_.default and node.args[0].op != "placeholder":
+            node.target = aten.as_strided.default  # it changes no memory, only what the nodes after it see
+    places = iter([node for node in gm.graph.nodes if node.op == "placeholder"])
+    order = {node: i for i, node in enumerate(gm.graph.nodes)}
+    effects = [node for node in order if not is_functional(node)]
+    found = []
+    for call, results in zip(calls, gm.graph.output_node().args[0], strict=True):
+        inputs = tuple(islice(places, len(call.inputs)))
+        nodes = tuple(sorted(_behind(results, effects), key=order.__getitem__))
+        found.append(Expansion(nodes, inputs, results, _shared(pytree.tree_leaves(results), call.inputs), gm))
+    return found
+
+
+def _result(call: Call, given: dict[fx.Node, Tensor]) -> Any:
+    try:
+        return call.run(*fx.map_arg(call.args, given.__getitem__), **fx.map_arg(call.kwargs, given.__getitem__))
+    except Exception as error:
+        error.add_note(call.source)
+        raise
+
+
+def _behind(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes that results are computed by, and `effects`: all that do more than compute."""
+    waiting = [*(node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)), *effects]
+    found: set[fx.Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node.op != "placeholder" and node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
+
+
+def _shared(results: Sequence[Any], inputs: Sequence[fx.Node]) -> dict[fx.Node, int]:
+    held = {storage(node.meta["val"]): i for i, node in reversed(list(enumerate(inputs)))}
+    found = {}
+    for node in results:
+        value = node.meta.get("val") if isinstance(node, fx.Node) else None
+        if isinstance(value, Tensor) and storage(value) in held:
+            found[node] = held[storage(value)]
+    return found
+
+
+def _placeholder(graph: fx.Graph, node: fx.Node, number: int) -> fx.Node:
+    made = graph.placeholder(f"argument_{number}")
+    made.meta["val"] = node.meta["val"]
+    return made

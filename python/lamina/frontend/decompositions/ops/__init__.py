@@ -1,0 +1,1 @@
+"""Decompositions by kind of op, as functions of torch that the table names."""

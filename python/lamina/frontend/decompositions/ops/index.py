@@ -1,0 +1,187 @@
+"""Moving data: scatters of slices as pads and selects, splits as slices, rolls as concatenations."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions
+
+from .random import memory_order, turned_back
+
+aten = torch.ops.aten
+
+
+def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    start = 0 if start is None else start
+    end = size if end is None else end
+    start = min(max(start + size if start < 0 else start, 0), size)
+    end = min(max(end + size if end < 0 else end, start), size)
+    return start, end
+
+
+def _pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
+    return torch.constant_pad_nd(x, widths, 0) if before or after else x
+
+
+def _position(x: Tensor, dim: int) -> Tensor:
+    shape = [1] * x.dim()
+    shape[dim] = x.shape[dim]
+    return torch.arange(x.shape[dim], device=x.device).view(shape)
+
+
+def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
+    if step != 1 or grad.dtype is torch.bool:
+        return NotImplemented
+    dim %= len(sizes)
+    first, last = _bounds(sizes[dim], start, end)
+    return _pad(grad, dim, first, sizes[dim] - last)
+
+
+def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
+    dim %= len(sizes)
+    index = index % sizes[dim]
+    return _pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
+
+
+def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    if step != 1:
+        return NotImplemented
+    dim %= x.dim()
+    src = src.to(x.dtype)
+    first, last = _bounds(x.shape[dim], start, end)
+    if last == first:
+        return x.clone()
+    if (first, last) == (0, x.shape[dim]):
+        return src.expand(x.shape).clone()
+    at = _position(x, dim)
+    shape = [*x.shape]
+    shape[dim] = last - first
+    padded = _pad(src.expand(shape), dim, first, x.shape[dim] - last)
+    return torch.where((at >= first) & (at < last), padded, x)
+
+
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    dim %= x.dim()
+    return torch.where(_position(x, dim) == index % x.shape[dim], src.to(x.dtype).unsqueeze(dim), x)
+
+
+def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
+    """A copy of the memory that `x` lies in, from its start and as a row, takes the elements: `offset` counts from there.
+
+    Elements that share a place are copied apart first, as in eager.
+    """
+    if any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+        return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
+    offset = x.storage_offset() if offset is None else offset
+    end = max(_end(x.shape, x.stride(), x.storage_offset()), _end(size, stride, offset))
+    if x.shape == (end,) and x.is_contiguous():
+        return NotImplemented
+    order = memory_order(x)
+    whole = x.numel() == end and x.permute(order).is_contiguous()
+    row = x.permute(order).reshape(-1) if whole else x.as_strided((end,), (1,), 0)
+    return aten.as_strided_scatter.default(row, src, size, stride, offset).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
+    """The place in memory after the last element."""
+    return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
+
+
+def as_strided_copy(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    return x.as_strided(size, stride, offset).clone(memory_format=torch.contiguous_format)
+
+
+def _with_a_list(op: Any) -> Callable[..., Any]:
+    """torch's own decomposition, of an index without dimensions as a list of one."""
+    decomposition = core_aten_decompositions()[op]
+
+    def run(x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return decomposition(x, dim, index.reshape(-1), *args, **kwargs)
+
+    return run
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    return aten.index.Tensor(x.reshape(-1), [index])
+
+
+def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(aten.slice.Tensor(x, dim, start, start + size))
+        start += size
+    return parts
+
+
+def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        n = x.shape[dim]
+        k = shift % n if n else 0
+        if k:
+            x = torch.cat([aten.slice.Tensor(x, dim, n - k, n), aten.slice.Tensor(x, dim, 0, n - k)], dim)
+    return x.clone()
+
+
+def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """One by one: torch-mlir knows no other form."""
+    if not x.dim() or not dims:
+        return aten.alias.default(x)
+    for d in sorted((d % x.dim() for d in dims), reverse=True):
+        x = x.squeeze(d)
+    return x
+
+
+def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
+    """What is cut off is a slice: torch-mlir takes widths that add up to 0 for no padding at all."""
+    if min(widths, default=0) >= 0:
+        return NotImplemented
+    for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+        dim = x.dim() - 1 - i
+        x = aten.slice.Tensor(x, dim, max(-before, 0), x.shape[dim] - max(-after, 0))
+    kept = [max(w, 0) for w in widths]
+    return torch.constant_pad_nd(x, kept, value) if any(kept) else x.clone()
+
+
+def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """From 64-bit positions: torch's own uses 8-bit unsigned ones, which torch-mlir lacks."""
+    rows, columns = torch.arange(n, device=device), torch.arange(n if m is None else m, device=device)
+    return (rows.unsqueeze(1) == columns).to(dtype or torch.get_default_dtype())
+
+
+def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
+    """`src` in the shape, type and order in memory of `x`: what an assignment leaves when it is no longer in place."""
+    if x.device != src.device:
+        return NotImplemented
+    order = memory_order(x)
+    given = src.to(x.dtype).expand(x.shape)
+    if order == sorted(order):
+        return given.clone(memory_format=torch.contiguous_format)
+    turned = given.permute(order).clone(memory_format=torch.contiguous_format)
+    return turned_back(turned, order)
+
+
+INDEXING: dict[Any, Callable[..., Any]] = {
+    aten.slice_backward.default: slice_backward,
+    aten.select_backward.default: select_backward,
+    aten.slice_scatter.default: slice_scatter,
+    aten.select_scatter.default: select_scatter,
+    aten.as_strided_scatter.default: as_strided_scatter,
+    aten.as_strided_copy.default: as_strided_copy,
+    aten.index_add.default: _with_a_list(aten.index_add.default),
+    aten.index_copy.default: _with_a_list(aten.index_copy.default),
+    aten.take.default: take,
+    aten.split_with_sizes.default: split_with_sizes,
+    aten.roll.default: roll,
+    aten.copy.default: copy,
+    aten.fill.Tensor: copy,
+    aten.eye.default: eye,
+    aten.eye.m: eye,
+    aten.squeeze.dims: squeeze_dims,
+    aten.constant_pad_nd.default: constant_pad,
+}

@@ -1,0 +1,169 @@
+"""Means and sums of squared distances from them, in one walk over memory whatever the length.
+
+The mean of rows that lie far from zero is rounded by as much as their deviation. So distances are taken from a shift near the mean,
+and what the shift misses is taken out again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms for
+computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are joined.
+On a GPU, where the parts of a batch's statistics stay in neither, the shift is the mean of a sample, as in their shifted one-pass
+algorithm: of every image, so that none of them decides it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..half import wide
+
+SHORT = 256  # elements below which the roundings of f32 do not average out
+LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
+LONG_COLUMN = 4096  # likewise, where neighbours in memory are of different results
+PART, COLUMN_PART = 8192, 128  # elements of one part, at most
+SPREAD = 262144  # elements from which on lamina-split-reductions makes several programs of one sum
+SAMPLE = 256  # elements whose mean is the shift of a batch's statistics, at most
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Over dimensions that are kept with length 1. mean: of the elements; squares: the sum of their squared distances from it."""
+
+    mean: Tensor
+    squares: Tensor
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Moments of parts of `count` elements, one for each index of the dimensions in `over`. The mean is shift + rest."""
+
+    shift: Tensor
+    rest: Tensor
+    squares: Tensor
+    count: int
+    over: tuple[int, ...]
+
+
+def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
+    """Returns the moments of `x` over `dims`, in f32 or f64. exact_mean: on a CPU, the mean of f32 is that of a sum in f64, as
+    eager's, also where elements cancel."""
+    n = _count(x, dims)
+    if _in_f64(x) and n < SHORT:
+        w = x.double()
+        mean = w.sum(dims, True) / n
+        d = w - mean
+        return Moments(mean, (d * d).sum(dims, True))
+    if not on_cpu(x) and 0 in dims and x.numel() >= SPREAD:
+        return _shifted(x, dims, n)
+    return _joined([_moments(piece, inner, over, exact_mean) for piece, inner, over in _pieces(x, dims)], n)
+
+
+def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
+    """Moments of what is read once, by many programs: about the mean of a sample from the middle of the dimensions."""
+    sample, left = x, SAMPLE
+    for d in sorted(dims):
+        length = min(x.shape[d], max(left, 1))
+        sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
+    shift = wide(sample).sum(dims, True) / _count(sample, dims)
+    d = wide(x) - shift
+    total = d.sum(dims, True)
+    squares = (d * d).sum(dims, True) - total * total / n
+    return Moments(shift + total / n, squares.clamp(min=0))
+
+
+def is_long(x: Tensor, dims: Sequence[int]) -> bool:
+    """Whether `moments` cuts the rows into parts. On a GPU, columns are left to lamina-split-reductions, which knows how many
+    programs there is room for."""
+    if _along_memory(x, dims):
+        return _count(x, dims) > LONG
+    return on_cpu(x) and _count(x, dims) >= LONG_COLUMN
+
+
+def on_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu"
+
+
+def _in_f64(x: Tensor) -> bool:
+    """Whether eager computes moments of `x` in f64: of f32 on a CPU."""
+    return x.dtype is torch.float32 and on_cpu(x)
+
+
+def _count(x: Tensor, dims: Sequence[int]) -> int:
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    return n if x.dim() else 1
+
+
+def _along_memory(x: Tensor, dims: Sequence[int]) -> bool:
+    """Whether neighbours in memory are of one row."""
+    sides = [(s, -d) for d, (s, n) in enumerate(zip(x.stride(), x.shape, strict=True)) if s and n > 1]
+    return not sides or -min(sides)[1] in dims
+
+
+def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tuple[int, ...]]]:
+    """Parts of rows, as views: the dimensions of one part, and those along which parts lie. Where the length of a part does not
+    divide that of a row, the last one is a piece by itself."""
+    if not is_long(x, dims):
+        return [(x, list(dims), ())]
+    most = PART if _along_memory(x, dims) else COLUMN_PART
+    ordered = sorted(dims, key=lambda d: (x.stride(d), -d))
+    at, inner = 0, 1
+    while inner * x.shape[ordered[at]] <= most:
+        inner *= x.shape[ordered[at]]
+        at += 1
+    d, n = ordered[at], x.shape[ordered[at]]
+    length = max(most // inner, 1)
+    length = next((p for p in range(length, length // 2, -1) if n % p == 0), length)
+    whole = n // length * length
+    cut = x.narrow(d, 0, whole).unflatten(d, (n // length, length))
+    over = tuple(_after(other, d) for other in ordered[at + 1 :])
+    within = [_after(other, d) for other in ordered[:at]]
+    pieces = [(cut, [*within, d + 1], (d, *over))]
+    if whole < n:
+        rest = x.narrow(d, whole, n - whole).unsqueeze(d)
+        pieces.append((rest, [*within, d + 1], (d, *over)))
+    return pieces
+
+
+def _after(other: int, d: int) -> int:
+    """The number of a dimension once `d` has become two."""
+    return other + (other > d)
+
+
+def _moments(x: Tensor, dims: list[int], over: tuple[int, ...], exact_mean: bool) -> _Part:
+    w, n = wide(x), _count(x, dims)
+    if exact_mean and _in_f64(x):
+        mean = w.double().sum(dims, True) / n
+        shift = mean.float()
+        d, rest = w - shift, mean - shift.double()
+    else:
+        shift = w.sum(dims, True) / n
+        d = w - shift
+        rest = d.sum(dims, True) / n
+    squares = (d * d).sum(dims, True) - n * rest * rest
+    return _Part(shift, rest, squares.abs(), n, over)  # what is negative is so by a rounding
+
+
+def _joined(parts: list[_Part], n: int) -> Moments:
+    """The moments of all parts together."""
+    if len(parts) == 1 and not parts[0].over:
+        return Moments(parts[0].shift + parts[0].rest, parts[0].squares)
+    parts = [_higher(p) for p in parts]
+    first = parts[0]
+    base = first.shift.sum(first.over, True) / _count(first.shift, first.over)  # near the mean
+    away = [(p.shift - base) + p.rest for p in parts]
+    rest = _added([a.sum(p.over, True) * p.count for a, p in zip(away, parts, strict=True)]) / n
+    between = [((a - rest) * (a - rest)).sum(p.over, True) * p.count for a, p in zip(away, parts, strict=True)]
+    squares = _added([p.squares.sum(p.over, True) + b for p, b in zip(parts, between, strict=True)])
+    mean = base + rest
+    return Moments(mean.squeeze(first.over[0]), squares.squeeze(first.over[0]))
+
+
+def _higher(p: _Part) -> _Part:
+    """With f64 in the place of f32, on a CPU."""
+    if _in_f64(p.shift):
+        return _Part(p.shift.double(), p.rest.double(), p.squares.double(), p.count, p.over)
+    return p
+
+
+def _added(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else values[0] + values[1]

@@ -1,0 +1,238 @@
+"""Softmax and the normalisations. Statistics are f32 (f64 for f64) in two passes; those of long rows and of training's BatchNorm
+are moments (see moments.py). Results are laid out as eager's."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+from ..half import wide, wide_dtype
+from .moments import is_long, moments
+
+aten = torch.ops.aten
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    w = wide(x)
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.ones_like(w).to(w.dtype if half_to_float else x.dtype)
+    e = torch.exp(w - torch.amax(w, [dim], True))
+    out = (e / e.sum([dim], True)).contiguous()
+    return out if half_to_float else out.to(x.dtype)
+
+
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    w = wide(x)
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.zeros_like(w).to(w.dtype if half_to_float else x.dtype)
+    d = w - torch.amax(w, [dim], True)
+    out = (d - torch.log(torch.exp(d).sum([dim], True))).contiguous()
+    return out if half_to_float else out.to(x.dtype)
+
+
+def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(w - mean) * rstd, mean, rstd over `dims`, which are kept with length 1."""
+    n = 1
+    for d in dims:
+        n *= w.shape[d]
+    if is_long(w, dims):
+        found = moments(w, dims)
+        mean = found.mean.to(w.dtype)
+        d, variance = w - mean, found.squares.to(w.dtype) / n
+    else:
+        mean = w.sum(list(dims), True) / n
+        d = w - mean
+        variance = (d * d).sum(list(dims), True) / n
+    rstd = torch.rsqrt(variance + eps)
+    return d * rstd, mean, rstd
+
+
+def _statistics(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
+    """The type of the saved mean and rstd, as the device's own kernel returns them: on a CPU that of the parameters, if any."""
+    given = next((p.dtype for p in parameters if p is not None), x.dtype)
+    return given if x.device.type == "cpu" else wide_dtype(x.dtype)
+
+
+def layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    y, mean, rstd = _normalise(wide(x), dims, eps)
+    if weight is not None:
+        y = y * wide(weight)
+    if bias is not None:
+        y = y + wide(bias)
+    saved = _statistics(x, weight, bias)
+    return y.to(x.dtype).contiguous(), mean.to(saved), rstd.to(saved)
+
+
+def group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    y, mean, rstd = _normalise(wide(x).reshape(n, group, c // group * hxw), [2], eps)
+    y = y.reshape(x.shape)
+    shape = [1, c] + [1] * (x.dim() - 2)
+    if weight is not None:
+        y = y * wide(weight).view(shape)
+    if bias is not None:
+        y = y + wide(bias).view(shape)
+    layout = suggest_memory_format(x) if x.device.type == "cpu" else torch.contiguous_format
+    y = y.to(x.dtype).contiguous(memory_format=layout)
+    saved = _statistics(x, weight, bias)
+    return y, mean.reshape(n, group).to(saved), rstd.reshape(n, group).to(saved)
+
+
+def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    return fused_rms_norm(x, shape, weight, eps)[0]
+
+
+def fused_rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    w = wide(x)
+    rstd = torch.rsqrt((w * w).sum(dims, True) / n + (torch.finfo(w.dtype).eps if eps is None else eps))
+    y = w * rstd
+    if weight is not None:
+        y = y * wide(weight)
+    return y.to(x.dtype), rstd
+
+
+def _per_channel(v: Tensor, x: Tensor) -> Tensor:
+    return wide(v).view([1, v.shape[0]] + [1] * (x.dim() - 2))
+
+
+def _affine(y: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        y = y * _per_channel(weight, x)
+    if bias is not None:
+        y = y + _per_channel(bias, x)
+    return y.to(x.dtype)
+
+
+def batch_norm_inference(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
+    y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
+    out = _affine(y, x, weight, bias)
+    if x.device.type == "cpu":
+        none = x.new_zeros((0,), dtype=_statistics(x, weight, bias, running_mean))
+        return out, none, none.clone()
+    return out, running_mean.clone(), torch.rsqrt(running_var + eps)
+
+
+def batch_norm_training(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Result, saved mean and rstd, and the new running statistics (with the unbiased variance)."""
+    dims = [0, *range(2, x.dim())]
+    n = x.numel() // x.shape[1]
+    w = wide(x)
+    found = moments(x, dims)
+    mean, var = found.mean, found.squares / n
+    rstd = torch.rsqrt(var.to(w.dtype) + eps)
+    out = _affine((w - mean.to(w.dtype)) * rstd, x, weight, bias)
+    flat_mean, flat_var, flat_rstd = (t.reshape(-1) for t in (mean, var, rstd))
+    new_mean = new_var = None
+    if running_mean is not None:
+        new_mean = (momentum * flat_mean + (1 - momentum) * running_mean).to(running_mean.dtype)
+    if running_var is not None:
+        new_var = (momentum * (flat_var * (n / max(n - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
+    saved = _statistics(x, weight, bias, running_mean)
+    return out, flat_mean.to(saved), flat_rstd.to(saved), new_mean, new_var
+
+
+def batch_norm_functional(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if training:
+        return batch_norm_training(x, weight, bias, running_mean, running_var, momentum, eps)
+    out, mean, rstd = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+    return out, mean, rstd, running_mean.clone(), running_var.clone()
+
+
+def batch_norm_no_stats(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return batch_norm_training(x, weight, bias, None, None, momentum, eps)[:3]
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """The overload of graphs without gradients. With running statistics in training it writes to them: eager's op does that."""
+    if running_mean is None or running_var is None:
+        return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
+    if training:
+        return NotImplemented
+    return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+
+
+def instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """Normalises each channel of each image. torch has one batch norm of all images' channels in its place, whose merged dimension
+    keeps a result from having its channels last."""
+    if not use_input_stats or running_mean is not None or running_var is not None:
+        return NotImplemented
+    dims = list(range(2, x.dim()))
+    w = wide(x)
+    found = moments(x, dims)
+    variance = (found.squares / max(x.shape[2:].numel(), 1)).to(w.dtype)
+    return _affine((w - found.mean.to(w.dtype)) * torch.rsqrt(variance + eps), x, weight, bias)
+
+
+def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
+    """On a GPU the backward pass reads cuDNN's `reserve`."""
+    if x.device.type != "cpu":
+        return NotImplemented
+    out, mean, rstd, new_mean, new_var = batch_norm_training(x, *args)
+    return out, mean, rstd, x.new_zeros((0,), dtype=torch.uint8), new_mean, new_var
+
+
+NORMS: dict[Any, Callable[..., Any]] = {
+    aten._softmax.default: softmax,
+    aten._log_softmax.default: log_softmax,
+    aten.native_layer_norm.default: layer_norm,
+    aten.native_group_norm.default: group_norm,
+    aten.rms_norm.default: rms_norm,
+    aten._fused_rms_norm.default: fused_rms_norm,
+    aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+    aten._native_batch_norm_legit_functional.default: batch_norm_functional,
+    aten._batch_norm_with_update_functional.default: batch_norm_with_update,
+    aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
+    aten.native_batch_norm.default: batch_norm,
+    aten.instance_norm.default: instance_norm,
+}

@@ -1,0 +1,262 @@
+"""Pointwise ops whose scalars torch-mlir would round to a half type, or that it takes through f64."""
+
+import math
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..half import HALF, in_f32, promoted, wide_dtype
+from . import integer
+
+aten = torch.ops.aten
+_LARGEST = 464  # that float8_e4m3fn rounds to 448, its largest number
+
+
+def _exact_in(value: float, dtype: torch.dtype) -> bool:
+    """Whether a half type holds the number (no tensor is made: one would become part of the graph that is being traced)."""
+    if not math.isfinite(value):
+        return True
+    try:
+        if dtype is torch.float16:
+            return bool(struct.unpack("e", struct.pack("e", value))[0] == value)
+        bits = struct.pack(">f", value)
+        return bool(bits[2:] == b"\0\0" and struct.unpack(">f", bits)[0] == value)
+    except (OverflowError, struct.error):
+        return False
+
+
+def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
+    """A binary op of a half tensor and a Python scalar (or alpha) that the half type cannot hold: eager computes it in f32."""
+
+    def run(x: Tensor, other: Any, *rest: Any, **kwargs: Any) -> Any:
+        numbers = [v for v in (other, *rest, *kwargs.values()) if isinstance(v, int | float)]
+        if numbers and op is not torch.div and integer.meets_number(x, *numbers):
+            return integer.with_number(op, x, other, *rest, **kwargs)
+        scalars = [v for v in numbers if not isinstance(v, bool)]
+        if not isinstance(x, Tensor) or x.dtype not in HALF or all(_exact_in(v, x.dtype) for v in scalars):
+            return NotImplemented
+        return in_f32(op)(x, other, *rest, **kwargs)
+
+    return run
+
+
+def multiply(x: Tensor, other: Any) -> Any:
+    """Truth values are numbers first: torch-mlir ends the process on their products with narrow integers."""
+    if isinstance(other, Tensor) and (x.dtype is torch.bool) != (other.dtype is torch.bool):
+        dtype = torch.result_type(x, other)
+        return torch.mul(x.to(dtype), other.to(dtype))
+    if x.dtype.is_floating_point and isinstance(other, int) and other < 0:
+        return x * float(other)  # torch-mlir folds zeros * -1 as integers, to a zero without sign
+    return _scalar_op(torch.mul)(x, other)
+
+
+def power(x: Tensor, n: Any) -> Any:
+    if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
+        return _scalar_op(torch.pow)(x, n)
+    return integer.power(x, n)
+
+
+def power_of(base: Any, x: Tensor) -> Tensor:
+    dtype = torch.result_type(x, base)
+    return in_f32(lambda x: torch.pow(torch.full((), base, dtype=x.dtype, device=x.device), x))(x.to(dtype))
+
+
+def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    dtype = promoted(x, a, b)
+    if not dtype.is_floating_point and isinstance(value, float):
+        value = int(value)  # as eager: the result has no fractions, and neither has the factor
+    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b).to(dtype)
+
+
+def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    return _wide_result(lambda x, a, b: x + (a / b if value == 1 else value * a / b), x, a, b)
+
+
+def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """In the two forms of eager, so that both ends are met exactly."""
+
+    def run(x: Tensor, end: Tensor, *w: Tensor) -> Tensor:
+        if not w:
+            return x + weight * (end - x) if abs(weight) < 0.5 else end - (end - x) * (1 - weight)
+        near, far = x + w[0] * (end - x), end - (end - x) * (1 - w[0])
+        return torch.where(torch.abs(w[0]) < 0.5, near, far)
+
+    return _wide_result(run, x, end, *([weight] if isinstance(weight, Tensor) else []))
+
+
+def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    return in_f32(fn)(*tensors)
+
+
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """maximum and minimum, which keep NaN."""
+    dtype = promoted(*(v for v in (x, min, max) if v is not None))
+    out = x.to(dtype)
+    if min is not None:
+        out = torch.maximum(out, _bound(min, dtype, x))
+    if max is not None:
+        out = torch.minimum(out, _bound(max, dtype, x))
+    return out
+
+
+def _bound(value: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
+    return value.to(dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=dtype, device=x.device)
+
+
+def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    return clamp(x, min, max)
+
+
+def floor_divide(x: Tensor, y: Any) -> Any:
+    """Integers stay integers: torch-mlir divides them in f64."""
+    return torch.div(x, y, rounding_mode="floor")
+
+
+def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
+    dtype = torch.result_type(x, y)
+    if rounding_mode is None or dtype is torch.bool:
+        return NotImplemented
+    if dtype.is_floating_point:
+        return _divide_floats(x, y, dtype, rounding_mode)
+    return integer.divide(x, y, dtype, rounding_mode)
+
+
+def _divide_floats(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Tensor:
+    w = wide_dtype(dtype)
+    a, b = x.to(w), y.to(w) if isinstance(y, Tensor) else y
+    q = a / b
+    if mode == "trunc":
+        return _trunc(q).to(dtype)
+    if not isinstance(b, Tensor) and b == 0:
+        return q.to(dtype)
+    # Eager's floor division: the remainder decides, since a / b may round up to a whole number.
+    mod = torch.fmod(a, b)
+    div = (a - mod) / b
+    div = torch.where((mod != 0) & ((mod < 0) != (b < 0)), div - 1, div)
+    floor = torch.floor(div)
+    floor = torch.where(div - floor > 0.5, floor + 1, floor)
+    floor = torch.where(div != 0, floor, q * 0)  # a zero with the quotient's sign
+    return (torch.where(b == 0, q, floor) if isinstance(b, Tensor) else floor).to(dtype)
+
+
+def _trunc(x: Tensor) -> Tensor:
+    return torch.where(x < 0, torch.ceil(x), torch.floor(x))
+
+
+def fmod(x: Tensor, y: Any) -> Any:
+    """The remainder of the absolute values, which is exact, with the sign of x, zero or not. Integers: what truncated division
+    leaves."""
+    dtype = torch.result_type(x, y)
+    if dtype.is_floating_point:
+        w = wide_dtype(dtype)
+        b = torch.abs(y.to(w)) if isinstance(y, Tensor) else abs(y)
+        r = torch.remainder(torch.abs(x.to(w)), b)
+        return torch.where((x == 0) & (r == r), x.to(w), torch.where(x < 0, -r, r)).to(dtype)
+    return integer.fmod(x, y, dtype)
+
+
+def full(size: Any, value: Any, **kwargs: Any) -> Any:
+    """Truth values are 0 or 1: torch-mlir keeps the lowest bit of a number."""
+    if kwargs.get("dtype") is not torch.bool or isinstance(value, bool):
+        return NotImplemented
+    return torch.full(size, bool(value), **kwargs)
+
+
+def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
+    """torch-mlir makes every number f64 first, and has no place for a literal of f64 without dimensions."""
+    return torch.full((), value, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    fill = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+    return torch.where(mask, fill, x)
+
+
+def isnan(x: Tensor) -> Tensor:
+    return x != x if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
+
+
+def equal(x: Tensor, y: Tensor) -> Any:
+    """torch-mlir folds x == x to true, NaN or not; it does not fold x != x."""
+    if not (x.dtype.is_floating_point and y.dtype.is_floating_point):
+        return NotImplemented
+    return torch.logical_not(x != y)
+
+
+def isinf(x: Tensor) -> Tensor:
+    return torch.abs(x) == float("inf") if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
+
+
+def sign(x: Tensor) -> Any:
+    """0 of NaN, as in eager."""
+    return NotImplemented if x.dtype in (torch.bool, torch.uint8) else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@cache
+def overflows() -> bool:
+    """Whether this torch makes NaN of what is too large for float8_e4m3fn, as 2.11 does, rather than 448, as 2.13 does."""
+    with _disable_current_modes():
+        return bool(torch.tensor(1e9).to(torch.float8_e4m3fn).float().isnan())
+
+
+def to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+    """Our conversion to float8_e4m3fn yields 448 for what is too large, as GPUs do it."""
+    plain = all(kwargs.get(key) is None for key in ("device", "layout", "memory_format"))
+    if dtype is not torch.float8_e4m3fn or x.dtype not in (*HALF, torch.float32) or not plain or not overflows():
+        return NotImplemented
+    return torch.ops.prims.convert_element_type.default(torch.where(x.abs() > _LARGEST, torch.nan, x), dtype)
+
+
+def copysign(x: Tensor, sign: Tensor) -> Any:
+    """Operands of other shapes or layouts are made alike: torch's kernel for fake tensors tells a wrong layout for them."""
+    if x.shape == sign.shape or (x.is_contiguous() and sign.is_contiguous()):
+        return NotImplemented
+    shape = torch.broadcast_shapes(x.shape, sign.shape)
+    return aten.copysign.Tensor(x.expand(shape).contiguous(), sign.expand(shape).contiguous())
+
+
+POINTWISE: dict[Any, Callable[..., Any]] = {
+    aten.copysign.Tensor: copysign,
+    aten._to_copy.default: to_copy,
+    aten.add.Tensor: _scalar_op(torch.add),
+    aten.sub.Tensor: _scalar_op(torch.sub),
+    aten.mul.Tensor: multiply,
+    aten.div.Tensor: _scalar_op(torch.div),
+    aten.add.Scalar: _scalar_op(torch.add),
+    aten.sub.Scalar: _scalar_op(torch.sub),
+    aten.mul.Scalar: _scalar_op(torch.mul),
+    aten.div.Scalar: _scalar_op(torch.div),
+    aten.rsub.Scalar: _scalar_op(torch.rsub),
+    aten.pow.Tensor_Scalar: power,
+    aten.pow.Scalar: power_of,
+    aten.addcmul.default: addcmul,
+    aten.addcdiv.default: addcdiv,
+    aten.lerp.Scalar: lerp,
+    aten.lerp.Tensor: lerp,
+    aten.clamp.default: clamp,
+    aten.clamp.Tensor: clamp_tensor,
+    aten.clamp_min.default: lambda x, value: clamp(x, value, None),
+    aten.clamp_max.default: lambda x, value: clamp(x, None, value),
+    aten.clamp_min.Tensor: lambda x, value: clamp(x, value, None),
+    aten.clamp_max.Tensor: lambda x, value: clamp(x, None, value),
+    aten.floor_divide.default: floor_divide,
+    aten.floor_divide.Scalar: floor_divide,
+    aten.div.Tensor_mode: div_mode,
+    aten.div.Scalar_mode: div_mode,
+    aten.fmod.Tensor: fmod,
+    aten.fmod.Scalar: fmod,
+    aten.full.default: full,
+    aten.scalar_tensor.default: scalar_tensor,
+    aten.masked_fill.Scalar: masked_fill,
+    aten.masked_fill.Tensor: masked_fill,
+    aten.eq.Tensor: equal,
+    aten.isnan.default: isnan,
+    aten.isinf.default: isinf,
+    aten.sign.default: sign,
+    aten.trunc.default: _trunc,
+}

@@ -1,0 +1,274 @@
+"""Pooling as pads, strided slices and pointwise maxima or sums."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+
+from ..half import in_f32, wide_dtype
+
+aten = torch.ops.aten
+
+# Windows with more taps than this would unroll into too many slices.
+_MAX_TAPS = 64
+
+
+def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """A number for each dimension, of one for all or of one each."""
+    if isinstance(value, int):
+        return (value,) * dims
+    if not value:
+        return default
+    return tuple(value) * dims if len(value) == 1 else tuple(value)
+
+
+class _Window:
+    """Where the taps of a window fall: `taps` of offsets into the padded image, one for each dimension; out: its result's size."""
+
+    def __init__(self, dims: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+        self.kernel = _each(kernel, dims)
+        self.stride = _each(stride, dims, self.kernel)
+        self.pad = _each(padding, dims)
+        self.dilation = _each(dilation, dims)
+        self.size = tuple(x.shape[-dims:])
+        self.out = tuple(self._extent(i, ceil) for i in range(dims))
+        self.taps = list(itertools.product(*map(range, self.kernel)))
+
+    def _extent(self, i: int, ceil: bool) -> int:
+        span = self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1
+        n = (span + (self.stride[i] - 1 if ceil else 0)) // self.stride[i] + 1
+        if ceil and (n - 1) * self.stride[i] >= self.size[i] + self.pad[i]:
+            n -= 1
+        return n
+
+    def padded(self, x: Tensor, value: float) -> Tensor:
+        """`x` wide enough for every tap."""
+        widths: list[int] = []
+        for i in reversed(range(len(self.size))):
+            reach = (self.out[i] - 1) * self.stride[i] + self.dilation[i] * (self.kernel[i] - 1) + 1
+            widths += [self.pad[i], max(reach - self.size[i] - self.pad[i], 0)]
+        return torch.constant_pad_nd(x, widths, value) if any(widths) else x
+
+    def tap(self, padded: Tensor, at: Sequence[int]) -> Tensor:
+        for i, k in enumerate(at):
+            start = k * self.dilation[i]
+            end = start + (self.out[i] - 1) * self.stride[i] + 1
+            padded = aten.slice.Tensor(padded, i - len(at), start, end, self.stride[i])
+        return padded
+
+    @property
+    def covering(self) -> tuple[int, ...]:
+        """How many windows of each dimension may cover an element."""
+        return tuple((k - 1) * d // s + 1 for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True))
+
+    def covered_by(self, i: int, back: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """For each element of a dimension, the window before the last `back` that may cover it, moved inside, and the number of the
+        tap in that dimension by which it does; -1 where it does not."""
+        place = torch.arange(self.size[i], dtype=torch.int32, device=device) + self.pad[i]
+        at = place // self.stride[i] - back
+        reach = place - at * self.stride[i]
+        tap = reach // self.dilation[i]
+        covers = (at >= 0) & (at < self.out[i]) & (tap < self.kernel[i]) & (tap * self.dilation[i] == reach)
+        return at.clamp(0, self.out[i] - 1), torch.where(covers, tap, -1)
+
+    def first_inside(self, device: torch.device) -> Tensor:
+        """The number of the first tap of each window that is not padding: what eager reports for a window of -inf."""
+        number = None
+        for i, (n, d) in enumerate(zip(self.kernel, self.dilation, strict=True)):
+            outside = self.pad[i] - torch.arange(self.out[i], dtype=torch.int32, device=device) * self.stride[i]
+            tap = self.along(((outside + (d - 1)) // d).clamp(min=0), i)
+            number = tap if number is None else number * n + tap
+        assert number is not None
+        return number.to(torch.int8)
+
+    def places(self, number: Tensor) -> Tensor:
+        """The positions in the image's memory, if it is row-major, of taps by their numbers."""
+        place, rest = None, number.to(torch.int32)
+        for i in range(len(self.size)):
+            below = math.prod(self.kernel[i + 1 :])
+            start = torch.arange(self.out[i], dtype=torch.int32, device=number.device) * self.stride[i] - self.pad[i]
+            at = self.along(start, i) + rest // below * self.dilation[i]
+            rest = rest % below
+            place = at if place is None else place * self.size[i] + at
+        assert place is not None
+        return place.to(torch.int64)
+
+    def numbers(self, places: Tensor) -> Tensor:
+        """The numbers of taps by their positions in the image's memory."""
+        number, rest = None, places.to(torch.int32)
+        for i, n in enumerate(self.kernel):
+            below = math.prod(self.size[i + 1 :])
+            start = torch.arange(self.out[i], dtype=torch.int32, device=places.device) * self.stride[i] - self.pad[i]
+            tap = (rest // below - self.along(start, i)) // self.dilation[i]
+            rest = rest % below
+            number = tap if number is None else number * n + tap
+        assert number is not None
+        return number.to(torch.int8)
+
+    def counts(self, i: int, include: bool) -> list[int]:
+        """How many elements each window of a dimension averages over."""
+        found = []
+        for n in range(self.out[i]):
+            start = n * self.stride[i] - self.pad[i]
+            end = min(start + self.kernel[i], self.size[i] + self.pad[i])
+            found.append(end - start if include else min(end, self.size[i]) - max(start, 0))
+        return found
+
+    def along(self, x: Tensor, i: int) -> Tensor:
+        """A row of a dimension's results along that dimension."""
+        return x.view(-1, *[1] * (len(self.size) - 1 - i))
+
+
+def _max_pool(dims: int) -> Callable[..., Any]:
+    """The greatest tap, NaN if any is, and its place in the image.
+
+    The place follows from the tap's number, a byte, which is what is saved for the gradient.
+    """
+
+    def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
+        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        padded = window.padded(x, float("-inf"))
+        best = window.tap(padded, window.taps[0])
+        number = window.first_inside(x.device).expand(best.shape)
+        for k, at in enumerate(window.taps[1:], 1):
+            tap = window.tap(padded, at)
+            number = torch.where((tap > best) | (tap != tap), k, number)
+            best = torch.maximum(best, tap)
+        return best, window.places(number)
+
+    return run
+
+
+def _max_pool_backward(dims: int) -> Callable[..., Any]:
+    """The sum of the gradients of the windows that took an element: nothing is scattered."""
+
+    def run(grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
+        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        numbers, total = window.numbers(places), None
+        for back in itertools.product(*map(range, window.covering)):
+            term, taken, wanted, covers = grad, numbers, None, None
+            for i, k in enumerate(back):
+                at, tap = window.covered_by(i, k, x.device)
+                term, taken = (t.index_select(t.dim() + i - dims, at) for t in (term, taken))
+                tap = window.along(tap, i)
+                wanted = tap if wanted is None else wanted * window.kernel[i] + tap
+                covers = tap >= 0 if covers is None else covers & (tap >= 0)
+            term = torch.where((taken == wanted) & covers, term.to(wide_dtype(grad.dtype)), 0.0)
+            total = term if total is None else total + term
+        return None if total is None else total.to(grad.dtype)
+
+    return run
+
+
+def _avg_pool(dims: int) -> Callable[..., Any]:
+    """The sum of the taps over how many are counted."""
+
+    def run(
+        x: Tensor,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, 1, ceil_mode)
+        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        padded = window.padded(x, 0.0)
+        first, *others = (window.tap(padded, at) for at in window.taps)
+        total = sum(others, start=first)
+        return _averaged(window, total, count_include_pad, divisor_override)
+
+    return in_f32(run)
+
+
+def _avg_pool_backward(dims: int) -> Callable[..., Any]:
+    """The sum of the gradients of the windows that cover an element, each over how many it counts."""
+
+    def run(
+        grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, count_include_pad: bool, divisor: int | None
+    ) -> Any:
+        window = _Window(dims, x, kernel, stride, padding, 1, ceil)
+        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+            return NotImplemented
+        shares, total = _averaged(window, grad.to(wide_dtype(grad.dtype)), count_include_pad, divisor), None
+        for back in itertools.product(*map(range, window.covering)):
+            term, covers = shares, None
+            for i, k in enumerate(back):
+                at, tap = window.covered_by(i, k, x.device)
+                term = term.index_select(term.dim() + i - dims, at)
+                covered = window.along(tap, i) >= 0
+                covers = covered if covers is None else covers & covered
+            term = torch.where(covers, term, 0.0)
+            total = term if total is None else total + term
+        return None if total is None else total.to(grad.dtype)
+
+    return run
+
+
+def _averaged(window: _Window, total: Tensor, count_include_pad: bool, divisor: int | None) -> Tensor:
+    """What windows sum, over how many elements each counts, or over `divisor`."""
+    if divisor is not None:
+        return total / divisor
+    counts = [window.counts(i, count_include_pad) for i in range(len(window.size))]
+    if all(len(set(c)) == 1 for c in counts):
+        return total / math.prod(c[0] for c in counts)
+    over, *rest = (window.along(_piecewise(c, total), i) for i, c in enumerate(counts))
+    for one in rest:
+        over = over * one
+    return total / over
+
+
+def _piecewise(counts: list[int], x: Tensor) -> Tensor:
+    """`counts` as a tensor, from a ramp: the middle is one value and the ends differ."""
+    middle = counts[len(counts) // 2]
+    at = torch.arange(len(counts), device=x.device)
+    out = torch.full((len(counts),), float(middle), dtype=x.dtype, device=x.device)
+    for n, count in enumerate(counts):
+        if count != middle:
+            out = torch.where(at == n, float(count), out)
+    return out
+
+
+@in_f32
+def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
+    (h, w), (oh, ow) = x.shape[-2:], size
+    if x.numel() == 0 or 0 in size:
+        return NotImplemented
+    if h % oh or w % ow:
+        return decomposition_table[aten._adaptive_avg_pool2d.default](x, size)
+    if (oh, ow) == (1, 1):
+        return x.mean([-2, -1], True)
+    return x.reshape(*x.shape[:-2], oh, h // oh, ow, w // ow).mean([-3, -1])
+
+
+def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
+    (h, w), (oh, ow) = x.shape[-2:], grad.shape[-2:]
+    if h % oh or w % ow:
+        return NotImplemented
+    kh, kw = h // oh, w // ow
+    spread = (grad / (kh * kw)).unsqueeze(-1).unsqueeze(-3)
+    return spread.expand(*grad.shape[:-2], oh, kh, ow, kw).reshape(x.shape)
+
+
+POOLS: dict[Any, Callable[..., Any]] = {
+    aten.max_pool2d_with_indices.default: _max_pool(2),
+    aten.max_pool3d_with_indices.default: _max_pool(3),
+    aten.max_pool2d_with_indices_backward.default: _max_pool_backward(2),
+    aten.max_pool3d_with_indices_backward.default: _max_pool_backward(3),
+    aten.avg_pool2d.default: _avg_pool(2),
+    aten.avg_pool3d.default: _avg_pool(3),
+    aten.avg_pool2d_backward.default: _avg_pool_backward(2),
+    aten.avg_pool3d_backward.default: _avg_pool_backward(3),
+    aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
+    aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
+}

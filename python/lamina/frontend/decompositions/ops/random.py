@@ -1,0 +1,146 @@
+"""Random numbers as functions of a seed, which kernels compute where they are used (passes/lower/philox.py).
+
+A seed is drawn from torch's generator, one number for each op and call, so torch.manual_seed repeats a run. The numbers are not
+eager's, their statistics are. What draws f64 numbers or names a generator stays a call of torch.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...importing.random_bits import bits, draw_seed
+from ..half import in_f32
+
+aten = torch.ops.aten
+
+_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # of a significand: eager's steps of uniform numbers
+
+
+def _drawn(shape: Sequence[int], device: torch.device | None) -> Tensor:
+    return bits(draw_seed(device), list(shape))
+
+
+def _kept(x: Tensor, probability: float) -> Tensor:
+    """A mask of x's shape and order in memory that is true with this probability, in steps of 2**-32."""
+    limit = round(probability * 2**32)
+    if limit in (0, 2**32):
+        return torch.full_like(x, bool(limit), dtype=torch.bool)
+    order = memory_order(x)
+    drawn = _drawn([x.shape[d] for d in order], x.device)
+    mask = drawn < torch.full((), limit - 2**31, dtype=torch.int32, device=x.device)
+    return mask if order == sorted(order) else turned_back(mask, order)
+
+
+def memory_order(x: Tensor) -> list[int]:
+    """Dimensions, the slowest in memory first; as they are where several elements share a place."""
+    dims = range(x.dim())
+    return list(dims) if 0 in x.stride() else sorted(dims, key=x.stride, reverse=True)
+
+
+def turned_back(x: Tensor, order: Sequence[int]) -> Tensor:
+    """A tensor whose dimension i is `order[i]`, with its dimensions in their places."""
+    return x.permute([order.index(d) for d in range(x.dim())])
+
+
+@in_f32
+def _scaled(x: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """x * scale where the mask holds, else x * 0, which keeps NaN as eager does."""
+    number = torch.full((), scale, dtype=x.dtype, device=x.device)
+    return x * torch.where(mask, number, torch.zeros_like(number))
+
+
+def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+    """In evaluation the identity."""
+    if train is not None and not train:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    mask = _kept(x, 1 - p)
+    return _scaled(x, mask, 1 / (1 - p) if p < 1 else 0.0), mask
+
+
+def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
+    return _scaled(grad, mask, scale) if grad.dtype.is_floating_point and mask.dtype is torch.bool else NotImplemented
+
+
+def dropout(x: Tensor, p: float, train: bool) -> Tensor:
+    """The argument itself where nothing is dropped, as in eager."""
+    if not train or p == 0 or x.numel() == 0:
+        return x
+    kept: Tensor = aten.native_dropout.default(x, p, train)[0]
+    return kept
+
+
+def rrelu(
+    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: torch.Generator | None = None
+) -> Tensor:
+    noise = torch.empty_like(x, memory_format=torch.contiguous_format)
+    out: Tensor = aten.rrelu_with_noise_functional.default(x, noise, lower, upper, training, generator)[0]
+    return out
+
+
+def rrelu_with_noise_functional(
+    x: Tensor,
+    noise: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> Any:
+    """x times the noise, which is drawn between the bounds where x is at most 0, and 1 elsewhere."""
+    if not training:
+        return aten.leaky_relu.default(x, (lower + upper) / 2), noise.clone()
+    if generator is None and x.dtype in _DIGITS:
+        slope = (_uniform(list(x.shape), torch.float32, x.device) * (upper - lower) + lower).to(x.dtype)
+        noise = torch.where(x <= 0, slope, torch.ones_like(slope))
+        return x * noise, noise
+    if x.is_contiguous():
+        return NotImplemented
+    return aten.rrelu_with_noise_functional.default(x.contiguous(), noise, lower, upper, training, generator)
+
+
+def bernoulli(x: Tensor, *, generator: Any = None) -> Any:
+    """1 with the probability that x holds."""
+    if generator is not None or x.dtype not in _DIGITS:
+        return NotImplemented
+    return (_uniform(list(x.shape), torch.float32, x.device) < x.float()).to(x.dtype)
+
+
+def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
+    if generator is not None:
+        return NotImplemented
+    return _kept(torch.empty_like(x, memory_format=torch.contiguous_format), p).to(x.dtype)
+
+
+def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Any:
+    dtype = dtype or torch.get_default_dtype()
+    return _uniform(size, dtype, device) if dtype in _DIGITS else NotImplemented
+
+
+def rand_like(
+    x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, memory_format: torch.memory_format | None = None, **_: Any
+) -> Any:
+    order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
+    drawn = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
+    return drawn if drawn is NotImplemented or order == sorted(order) else turned_back(drawn, order)
+
+
+def _uniform(size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
+    """Multiples of a step from 0 to below 1, as many as the type's digits tell apart."""
+    digits = _DIGITS[dtype]
+    return ((_drawn(size, device) & (1 << digits) - 1).float() * 2.0**-digits).to(dtype)
+
+
+RANDOM: dict[Any, Callable[..., Any]] = {
+    aten.native_dropout.default: native_dropout,
+    aten.native_dropout_backward.default: native_dropout_backward,
+    aten.dropout.default: dropout,
+    aten.rrelu.default: rrelu,
+    aten.rrelu_with_noise_functional.default: rrelu_with_noise_functional,
+    aten.bernoulli.default: bernoulli,
+    aten.bernoulli.p: bernoulli_p,
+    aten.rand.default: rand,
+    aten.rand_like.default: rand_like,
+}

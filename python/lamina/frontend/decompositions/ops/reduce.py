@@ -1,0 +1,265 @@
+"""Reductions: half types accumulate in f32, variance by moments, extrema with the index of the first one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..half import HALF, in_f32, wide_dtype
+from .moments import moments, on_cpu
+
+aten = torch.ops.aten
+
+# Elements of one mean, which memory hands out no faster than they are added up in f64. Partial sums of so many that lie far from
+# zero are nearly equal, so that their roundings to f32 do not average out.
+_OUTSIDE_CACHES = 1 << 20
+
+
+def _dims(x: Tensor, dim: Any) -> list[int]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(x.dim()))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return sorted(d % x.dim() for d in given) if x.dim() else []
+
+
+def _count(x: Tensor, dims: list[int]) -> int:
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    return n
+
+
+def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if dtype is None:
+        dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+    if x.dtype == dtype and dtype not in HALF:
+        return NotImplemented
+    acc = x.to(wide_dtype(dtype))
+    return acc.sum(_dims(x, dim), keepdim).to(dtype)
+
+
+def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return x.sum(list(range(x.dim())), dtype=dtype) if x.dim() else x.to(_sum_dtype(x, dtype), copy=True)
+
+
+def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+
+
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    dtype = dtype or x.dtype
+    dims = _dims(x, dim)
+    n = _count(x, dims)
+    wide = torch.float64 if dtype is torch.float32 and on_cpu(x) and n >= _OUTSIDE_CACHES else wide_dtype(dtype)
+    return (x.to(wide).sum(dims, keepdim) / n).to(dtype)
+
+
+def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return mean(x, None, False, dtype=dtype)
+
+
+def _variance(x: Tensor, dim: Any, correction: float | None, exact_mean: bool) -> tuple[Tensor, Tensor]:
+    """Variance and mean in at least f32, over dimensions that are kept."""
+    dims = _dims(x, dim)
+    found, divisor = moments(x, dims, exact_mean), max(_count(x, dims) - (1 if correction is None else correction), 0)
+    return found.squares / divisor if divisor else found.squares / 0.0, found.mean
+
+
+def _like(value: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """A statistic of `x` in its type, without the dimensions of length 1 where they are not kept."""
+    return (value if keepdim or not x.dim() else value.squeeze(_dims(x, dim))).to(x.dtype)
+
+
+def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    if x.dtype.is_complex:
+        return NotImplemented
+    variance, mean = _variance(x, dim, correction, True)
+    return _like(variance, x, dim, keepdim), _like(mean, x, dim, keepdim)
+
+
+def var(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    return NotImplemented if x.dtype.is_complex else _like(_variance(x, dim, correction, False)[0], x, dim, keepdim)
+
+
+def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    if x.dtype.is_complex:
+        return NotImplemented
+    variance, mean = _variance(x, dim, correction, True)
+    return _like(torch.sqrt(variance), x, dim, keepdim), _like(mean, x, dim, keepdim)
+
+
+def std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    if x.dtype.is_complex:
+        return NotImplemented
+    return _like(torch.sqrt(_variance(x, dim, correction, False)[0]), x, dim, keepdim)
+
+
+def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The index of the first element of `dim` equal to the extreme, or NaN where it is NaN."""
+    n = x.shape[dim]
+    shape = [1] * x.dim()
+    shape[dim] = n
+    index = torch.arange(n, device=x.device).view(shape)
+    hit = x == extreme
+    if x.dtype.is_floating_point:
+        hit = hit | (x != x)
+    return torch.amin(torch.where(hit, index, n - 1), [dim], keepdim)
+
+
+def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """(max.default, max.dim, argmax) from amax, and likewise for min."""
+
+    def whole(x: Tensor) -> Any:
+        return reduce(x, list(range(x.dim()))) if x.dim() else x.clone()
+
+    def along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+        if x.dtype is torch.bool or x.dim() == 0:
+            return NotImplemented
+        kept = reduce(x, [dim], True)
+        return (kept if keepdim else kept.squeeze(dim)), _first(x, kept, dim % x.dim(), keepdim)
+
+    def arg(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        if x.dtype is torch.bool or x.dim() == 0:
+            return NotImplemented
+        if dim is None:
+            out = arg(x.reshape(-1), 0, False)
+            return out.view([1] * x.dim()) if keepdim else out
+        return _first(x, reduce(x, [dim], True), dim % x.dim(), keepdim)
+
+    return whole, along, arg
+
+
+def _of_scalar(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """A tensor without dimensions is its own extreme, along dimension 0 too."""
+    return NotImplemented if x.dim() else x.clone()
+
+
+max_all, max_dim, argmax = _extreme(torch.amax)
+min_all, min_dim, argmin = _extreme(torch.amin)
+
+
+@in_f32
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    if not x.dtype.is_floating_point:
+        x = x.to(torch.get_default_dtype())
+    dims = _dims(x, dim)
+    m = torch.amax(x, dims, True)
+    m = torch.where(torch.abs(m) == float("inf"), 0.0, m)
+    out = torch.log(torch.exp(x - m).sum(dims, True)) + m
+    return out if keepdim else out.squeeze(dims)
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if x.dtype.is_complex:
+        return NotImplemented
+    dtype = dtype or x.dtype
+    a, dims = torch.abs(x.to(wide_dtype(dtype))), _dims(x, dim)
+    if ord == float("inf"):
+        out = torch.amax(a, dims, keepdim)
+    elif ord == float("-inf"):
+        out = torch.amin(a, dims, keepdim)
+    elif ord == 0:
+        out = (a != 0).to(a.dtype).sum(dims, keepdim)
+    elif ord == 1:
+        out = a.sum(dims, keepdim)
+    elif ord == 2:
+        out = torch.sqrt((a * a).sum(dims, keepdim))
+    else:
+        out = torch.pow(torch.pow(a, ord).sum(dims, keepdim), 1 / ord)
+    return out.to(dtype)
+
+
+def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest of the truth values, as 8-bit integers."""
+    dims = _dims(x, dim)
+    if x.dtype is torch.uint8:
+        return NotImplemented
+    if not dims:
+        return NotImplemented
+    if _count(x, dims) == 0:
+        return (x != 0).sum(dims, keepdim) != 0
+    return torch.amax((x != 0).to(torch.int8), dims, keepdim) != 0
+
+
+def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    dims = _dims(x, dim)
+    if x.dtype is torch.uint8 or not dims or _count(x, list(range(x.dim()))) == 0:
+        return NotImplemented
+    return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
+
+
+ROW_PART, COLUMN_PART = 4096, 32  # elements of a part of a scan, along neighbours in memory and across them
+MANY_ROWS, MANY_COLUMNS = 128, 1 << 16  # scans beside each other that keep a GPU busy
+
+
+def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    out = _sum_dtype(x, dtype)
+    if not x.dim():
+        return x.to(out, copy=True)
+    if x.dtype == out and out not in HALF and not _part_of_scan(x, dim % x.dim()):
+        return NotImplemented
+    return _scanned(x.to(wide_dtype(out)), dim).to(out)
+
+
+def _scanned(x: Tensor, dim: int) -> Tensor:
+    """The cumulative sums of `x`. On a GPU, long ones that few threads would go along are cut into parts: sums within parts, and
+    sums of what is before each."""
+    dim %= x.dim()
+    length = _part_of_scan(x, dim)
+    if not length:
+        return torch.cumsum(x, dim)
+    n = x.shape[dim]
+    parts = -(-n // length)
+    wide = _shifted_in(x, dim, 0, parts * length - n).unflatten(dim, (parts, length))
+    before = _shifted_in(wide.sum(dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0)
+    whole = torch.cumsum(wide, dim + 1) + _scanned(before, dim).unsqueeze(dim + 1)
+    return whole.flatten(dim, dim + 1).narrow(dim, 0, n)
+
+
+def _part_of_scan(x: Tensor, dim: int) -> int:
+    """How many elements of a scan are a part; 0 where it is left whole."""
+    n = x.shape[dim]
+    if on_cpu(x) or not x.numel():
+        return 0
+    rows = x.numel() // n
+    along = all(s >= x.stride(dim) for s, m in zip(x.stride(), x.shape, strict=True) if m > 1)
+    if along:
+        return ROW_PART if n >= 4 * ROW_PART and rows < MANY_ROWS else 0
+    return COLUMN_PART if n >= 4 * COLUMN_PART and rows < MANY_COLUMNS else 0
+
+
+def _shifted_in(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """`x` with zeros before and after it along a dimension."""
+    if not before and not after:
+        return x
+    return torch.constant_pad_nd(x, [0, 0] * (x.dim() - 1 - dim) + [before, after], 0)
+
+
+REDUCTIONS: dict[Any, Callable[..., Any]] = {
+    aten.sum.dim_IntList: sum_dims,
+    aten.sum.default: sum_all,
+    aten.mean.dim: mean,
+    aten.mean.default: mean_all,
+    aten.var_mean.correction: var_mean,
+    aten.var.correction: var,
+    aten.std_mean.correction: std_mean,
+    aten.std.correction: std,
+    aten.amax.default: _of_scalar,
+    aten.amin.default: _of_scalar,
+    aten.max.default: max_all,
+    aten.max.dim: max_dim,
+    aten.argmax.default: argmax,
+    aten.min.default: min_all,
+    aten.min.dim: min_dim,
+    aten.argmin.default: argmin,
+    aten.logsumexp.default: logsumexp,
+    aten.linalg_vector_norm.default: vector_norm,
+    aten.any.default: any_dims,
+    aten.any.dim: any_dims,
+    aten.any.dims: any_dims,
+    aten.all.default: all_dims,
+    aten.all.dim: all_dims,
+    aten.all.dims: all_dims,
+    aten.cumsum.default: cumsum,
+}

@@ -1,0 +1,273 @@
+"""Interpolation and its gradients, one axis after another: where a result reads its neighbours is known when it is compiled.
+
+Nearest neighbours at whole multiples are copies of a view, and their gradients sums of slices. All else reads through tables of
+places and weights of one axis, which are constants of the program. A gradient is a sum too: an element's window of results that may
+have read it, with the weights that they read it by, so that nothing is scattered. What would take too many terms is ATen's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._decomp.decompositions import upsample_compute_output_size
+
+from ..half import in_f32, wide_dtype
+
+aten = torch.ops.aten
+
+_MOST = 16  # results along one axis that one element's gradient is summed from: more are ATen's
+_SLICES = 8  # neighbours that are summed as slices: more are a reduction
+_CUBIC = -0.75
+
+Taps = list[tuple[Any, Any]]  # places as floats without fraction, and weights (None: 1)
+
+
+@dataclass(frozen=True)
+class _Resized:
+    """One axis that is resized. dim: counted from the last; size, out: its elements before and after; scale: elements of it for
+    each of the result; kind: nearest, nearest-exact, linear, cubic; align: whether corners are aligned."""
+
+    dim: int
+    size: int
+    out: int
+    scale: float
+    kind: str
+    align: bool
+
+    def taps(self, j: Any) -> Taps:
+        """The elements that results `j`, a tensor or array of floats, read."""
+        last = self.size - 1
+        if self.kind.startswith("nearest"):
+            return [(_floor((j + 0.5 if self.kind == "nearest-exact" else j) * self.scale).clip(0, last), None)]
+        at = j * self.scale if self.align else (j + 0.5) * self.scale - 0.5
+        if self.kind == "linear":
+            at = at.clip(0, last)
+            low = _floor(at)
+            part = at - low
+            return [(low, 1 - part), ((low + 1).clip(0, last), part)]
+        low = _floor(at)
+        part = (at - low).clip(0, 1)
+        weights = [_far(part + 1), _near(part), _near(1 - part), _far(2 - part)]
+        return [((low + (k - 1)).clip(0, last), w) for k, w in enumerate(weights)]
+
+    def floats(self, dtype: torch.dtype, device: torch.device) -> torch.dtype:
+        """What places are computed in, as in eager: its exact nearest ones on a CPU in f64, other nearest ones in f32."""
+        if self.kind.startswith("nearest"):
+            return torch.float64 if self.kind == "nearest-exact" and device.type == "cpu" else torch.float32
+        return wide_dtype(dtype)
+
+    def read(self, dtype: torch.dtype, device: torch.device) -> Taps:
+        """The taps of all results, as arrays."""
+        kind = np.float64 if self.floats(dtype, device) is torch.float64 else np.float32
+        return self.taps(np.arange(self.out, dtype=kind))
+
+    def repeats(self, device: torch.device) -> int:
+        """How many neighbours in the result copy each element, 0 where these are not as many for each."""
+        times, rest = divmod(self.out, self.size)
+        ((places, _),) = self.read(torch.float32, device)
+        return times if not rest and np.array_equal(places, np.arange(self.out) // times) else 0
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The results that read an element i: among those from floor(i * step) - back on, moved inside. length: how many."""
+
+    step: float
+    back: int
+    length: int
+
+    @staticmethod
+    def of(axis: _Resized, dtype: torch.dtype, device: torch.device) -> "_Window":
+        taps = axis.read(dtype, device)
+        results = np.arange(axis.out)
+        first, last = np.full(axis.size, axis.out), np.full(axis.size, -1)
+        for places, weights in taps:
+            counts = np.full(axis.out, True) if weights is None else weights != 0
+            read, by = places[counts].astype(np.int64), results[counts]
+            np.minimum.at(first, read, by)
+            np.maximum.at(last, read, by)
+        step = 1 / axis.scale if axis.scale else 0.0
+        base = _floor(np.arange(axis.size, dtype=taps[0][0].dtype) * step).astype(np.int64)
+        is_read = last >= 0
+        back = int((base - first)[is_read].max())
+        return _Window(step, back, min(int((last - base + back)[is_read].max()) + 1, axis.out))
+
+    def start(self, i: Tensor, out: int) -> Tensor:
+        return (_floor(i * self.step) - self.back).clip(0, out - self.length)
+
+
+def _floor(x: Any) -> Any:
+    return x.floor() if isinstance(x, Tensor) else np.floor(x)
+
+
+def _near(x: Any) -> Any:
+    """The cubic convolution's weight at a distance up to 1."""
+    return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+
+
+def _far(x: Any) -> Any:
+    """At a distance from 1 to 2."""
+    return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
+
+
+def _axes(before: Sequence[int], after: Sequence[int], kind: str, align: bool, scales: Sequence[float | None]) -> list[_Resized]:
+    """The axes whose elements change."""
+    made = []
+    for d, (n, out, given) in enumerate(zip(before, after, scales, strict=True)):
+        scale = 1 / given if given is not None and given > 0 else n / out
+        if align:
+            scale = (n - 1) / (out - 1) if out > 1 else 0.0
+        if n != out or scale != 1:
+            made.append(_Resized(d - len(before), n, out, scale, kind, align))
+    return made
+
+
+def _ramp(n: int, axis: _Resized, like: Tensor) -> Tensor:
+    return torch.arange(n, dtype=axis.floats(like.dtype, like.device), device=like.device)
+
+
+def _gathered(x: Tensor, axis: _Resized, places: Tensor, size: int) -> Tensor:
+    """The elements along an axis of `size` at these places, all inside: tables that are not folded are clamped to prove it."""
+    return x.index_select(x.dim() + axis.dim, places.to(torch.int32).clamp(0, size - 1))
+
+
+def _along(weights: Tensor, axis: _Resized) -> Tensor:
+    return weights.view(-1, *[1] * (-axis.dim - 1))
+
+
+def _nearest(dims: int, kind: str) -> Callable[..., Any]:
+    """The nearest neighbours, as copies of a view where all elements have as many."""
+
+    def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
+        if x.numel() == 0 or 0 in output_size:
+            return NotImplemented
+        axes = _axes(x.shape[-dims:], output_size, kind, False, _scales(dims, scales, named))
+        for axis in axes:
+            dim, times = x.dim() + axis.dim, axis.repeats(x.device)
+            if times:
+                before, (n, *after) = x.shape[:dim], x.shape[dim:]
+                x = x.unsqueeze(dim + 1).expand(*before, n, times, *after)
+                x = x.clone(memory_format=torch.contiguous_format).view(*before, n * times, *after)
+            else:
+                ((places, _),) = axis.taps(_ramp(axis.out, axis, x))
+                x = _gathered(x, axis, places, axis.size)
+        return x if axes else x.clone()
+
+    return run
+
+
+def _smooth(dims: int, kind: str) -> Callable[..., Any]:
+    """Weighted sums of neighbours, rows before columns: what is read of them again is computed again or stored, as it costs."""
+
+    def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
+        if not x.dtype.is_floating_point or x.numel() == 0 or 0 in output_size:
+            return NotImplemented
+        axes = _axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
+        for axis in axes:
+            taps = axis.taps(_ramp(axis.out, axis, x))
+            first, *others = (_gathered(x, axis, places, axis.size) * _along(weights, axis) for places, weights in taps)
+            x = sum(others, start=first)
+        return x if axes else x.clone()
+
+    return in_f32(run)
+
+
+def _nearest_backward(dims: int, kind: str) -> Callable[..., Any]:
+    def run(
+        grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *scales: float | None, **named: float | None
+    ) -> Any:
+        return _gradient(grad, input_size, _axes(input_size[-dims:], output_size, kind, False, _scales(dims, scales, named)))
+
+    return in_f32(run)
+
+
+def _smooth_backward(dims: int, kind: str) -> Callable[..., Any]:
+    def run(
+        grad: Tensor,
+        output_size: Sequence[int],
+        input_size: Sequence[int],
+        align_corners: bool,
+        *scales: float | None,
+        **named: float | None,
+    ) -> Any:
+        axes = _axes(input_size[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
+        return _gradient(grad, input_size, axes)
+
+    return in_f32(run)
+
+
+def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | None]) -> list[float | None]:
+    names = [f"scales_{c}" for c in "dhw"[-dims:]] if dims > 1 else ["scales"]
+    given = dict(zip(names, scales, strict=False)) | named
+    return [given.get(name) for name in names]
+
+
+def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[_Resized]) -> Any:
+    """What flows back to a tensor of the sizes `before`; NotImplemented where that would be too long a sum."""
+    if not grad.dtype.is_floating_point or grad.numel() == 0 or 0 in before:
+        return NotImplemented
+    copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
+    windows = [None if times else _Window.of(axis, grad.dtype, grad.device) for axis, times in zip(axes, copies, strict=True)]
+    if any(window is not None and window.length > _MOST for window in windows):
+        return NotImplemented
+    for axis, times, window in zip(axes, copies, windows, strict=True):
+        grad = _sum_of_copies(grad, axis, times) if window is None else _sum_of_windows(grad, axis, window)
+    return grad if axes else grad.clone()
+
+
+def _sum_of_copies(grad: Tensor, axis: _Resized, times: int) -> Tensor:
+    dim = grad.dim() + axis.dim
+    if times > _SLICES:
+        return grad.reshape(*grad.shape[:dim], axis.size, times, *grad.shape[dim + 1 :]).sum(dim + 1)
+    first, *others = (aten.slice.Tensor(grad, dim, k, axis.out, times) for k in range(times))
+    return sum(others, start=first)
+
+
+def _sum_of_windows(grad: Tensor, axis: _Resized, window: _Window) -> Tensor:
+    element = _ramp(axis.size, axis, grad)
+    start, total = window.start(element, axis.out), None
+    for k in range(window.length):
+        result = start + k
+        term = _gathered(grad, axis, result, axis.out)
+        taps = [(places == element, weights) for places, weights in axis.taps(result)]
+        if taps[0][1] is None:
+            term = torch.where(_along(taps[0][0], axis), term, 0.0)
+        else:
+            read = sum(torch.where(mine, weights, 0.0) for mine, weights in taps)
+            term = torch.where(_along(read != 0, axis), term * _along(read, axis), 0.0)
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _of_sizes(single: Callable[..., Any]) -> Callable[..., Any]:
+    """An overload that takes sizes or scale factors, by the one that takes sizes and all scales."""
+
+    def run(x: Tensor, output_size: Sequence[int] | None, *args: Any) -> Any:
+        *rest, factors = args
+        sizes = upsample_compute_output_size(x.size(), output_size, factors)
+        return single(x, sizes, *rest, *(factors or []))
+
+    return run
+
+
+def _entries(name: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> dict[Any, Callable[..., Any]]:
+    packet, gradient = getattr(aten, name), getattr(aten, f"{name}_backward")
+    return {packet.default: forward, packet.vec: _of_sizes(forward), gradient.default: backward}
+
+
+def _table() -> dict[Any, Callable[..., Any]]:
+    found: dict[Any, Callable[..., Any]] = {}
+    for dims in (1, 2, 3):
+        for kind, name in (("nearest", "upsample_nearest"), ("nearest-exact", "_upsample_nearest_exact")):
+            found |= _entries(f"{name}{dims}d", _nearest(dims, kind), _nearest_backward(dims, kind))
+    smooth = (("linear1d", 1, "linear"), ("bilinear2d", 2, "linear"), ("trilinear3d", 3, "linear"), ("bicubic2d", 2, "cubic"))
+    for name, dims, kind in smooth:
+        found |= _entries(f"upsample_{name}", _smooth(dims, kind), _smooth_backward(dims, kind))
+    return found
+
+
+RESIZES: dict[Any, Callable[..., Any]] = _table()

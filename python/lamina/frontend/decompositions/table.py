@@ -1,0 +1,70 @@
+"""Our decompositions for AOTAutograd and torch.export.
+
+torch's core ATen table is the base, for all that is a plain composition of simpler ops. Ours replace it where torch-mlir's lowering
+of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or missing; the library ops
+(GEMM, convolution, attention) are kept whole. Every decomposition computes half types in f32 and returns the input's dtype.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+
+from .dtypes import TYPES
+from .eager_layout import as_eager, is_composed_by_torch
+from .guard import guarded
+from .ops.activation import ACTIVATIONS
+from .ops.empty import EMPTY
+from .ops.foreach import FOREACH
+from .ops.index import INDEXING
+from .ops.integer import INTEGERS
+from .ops.library import AROUND_LIBRARIES
+from .ops.loss import LOSSES
+from .ops.norm import NORMS
+from .ops.pointwise import POINTWISE
+from .ops.pool import POOLS
+from .ops.random import RANDOM
+from .ops.reduce import REDUCTIONS
+from .ops.resize import RESIZES
+
+aten = torch.ops.aten
+
+Table = dict[Any, Callable[..., Any]]
+
+# What torch's table would take apart and a library or our own kernels do better whole.
+KEPT = (
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten.baddbmm.default,
+    aten.embedding_dense_backward.default,
+    aten.sum.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.t.default,
+    aten.rsub.Scalar,
+    aten.detach.default,
+    aten._unsafe_view.default,
+)
+
+
+@cache
+def table() -> Table:
+    """The decompositions of every front door, by overload."""
+    base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
+    for op in KEPT:
+        base.pop(op, None)
+    laid_out = {op: fn if is_composed_by_torch(op) else as_eager(op, fn) for op, fn in base.items()}
+    return laid_out | {op: guarded(op, fn) for op, fn in own().items()}
+
+
+@cache
+def own() -> Table:
+    """Those of the table that are ours."""
+    found: Table = {}
+    for part in (
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RESIZES, RANDOM,
+        FOREACH, AROUND_LIBRARIES,
+    ):  # fmt: skip
+        found |= part
+    return {op: as_eager(op, fn) for op, fn in found.items()}

@@ -1,0 +1,229 @@
+"""The arguments of a compiled model: their structure, what each must be, and errors that name them."""
+
+import inspect
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+
+from ..capture.example_inputs import register
+
+
+@dataclass(frozen=True)
+class _Expected:
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+
+    def tensor(self) -> Tensor:
+        made = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        if self.strides is not None:
+            made = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
+        return made.requires_grad_(self.requires_grad)
+
+
+def made(described: Any) -> Any:
+    """Returns what `Arguments.described` describes, with tensors whose contents are not defined."""
+    register(described)  # dataclasses among the arguments
+    kept = pytree.tree_map(
+        lambda v: v.tensor() if isinstance(v, _Expected) else v, described, is_leaf=lambda v: isinstance(v, _Expected)
+    )
+    return kept
+
+
+class Arguments:
+    """What the example inputs were.
+
+    tensors       which leaves of the flattened inputs are tensors
+    flat          calls give just these tensors by position: no structure to take apart
+    device_types  of the tensors, and "cpu"
+    """
+
+    def __init__(self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.signature = signature
+        given = (*args, *kwargs.values())
+        args, kwargs = self.bind(args, kwargs)
+        register((args, dict(kwargs)))
+        paths, self.spec = pytree.tree_flatten_with_path((args, dict(kwargs)))
+        self.keys = list(kwargs)
+        self.names = [self._name(path) for path, _ in paths]
+        leaves = [leaf for _, leaf in paths]
+        self.tensors = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
+        self.constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
+        self.expected = {
+            i: _Expected(
+                self.names[i],
+                tuple(leaves[i].shape),
+                leaves[i].stride() if leaves[i].layout is torch.strided else None,
+                leaves[i].dtype,
+                leaves[i].device,
+                leaves[i].requires_grad,
+            )
+            for i in self.tensors
+        }
+        self.flat = len(given) == len(args) == len(self.tensors) and not kwargs and all(isinstance(a, Tensor) for a in given)
+        self.device_types = tuple({"cpu": None} | {e.device.type: None for e in self.expected.values()})
+        for i in self.tensors:
+            _check_plain(self.names[i], leaves[i])
+        devices = {str(e.device): e.name for e in self.expected.values()}
+        if "meta" in devices:
+            raise ValueError(
+                f"the example input {devices['meta']!r} is on meta: it holds no data and names no device to compile for"
+            )
+        if len(devices) > 1:
+            found = ", ".join(f"{name!r} is on {device}" for device, name in devices.items())
+            raise ValueError(f"the example inputs are on different devices: {found}")
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the same arguments in one form: positional where the model's signature allows it, plain defaults filled in.
+        TypeError as for a wrong call."""
+        if self.signature is None:
+            return args, dict(kwargs)
+        bound = self.signature.bind(*args, **kwargs)
+        if len(bound.arguments) < len(self.signature.parameters):
+            self._fill(bound.arguments)
+        return bound.args, bound.kwargs
+
+    def _fill(self, arguments: dict[str, Any]) -> None:
+        """Adds parameters that were left out, where their defaults are numbers, text or None."""
+        assert self.signature is not None
+        for name, parameter in self.signature.parameters.items():
+            default = parameter.default
+            if name not in arguments and (default is None or type(default) in (bool, int, float, str)):
+                arguments[name] = default
+
+    def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Returns the leaves of bound arguments. TypeError or ValueError where the structure or a number differs from the
+        example's."""
+        leaves = self.leaves(args, kwargs)
+        if leaves is None:
+            raise self._wrong_structure(args, kwargs)
+        for i, value in self.constants.items():
+            given = leaves[i]
+            if not _is_same(value, given):
+                kind = TypeError if isinstance(given, Tensor) or type(given) is not type(value) else ValueError
+                raise kind(
+                    f"argument {self.names[i]!r} was {value!r} when compiled; {_show(given)} given (compile again for other values)"
+                )
+        return leaves
+
+    def leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """Returns the leaves of bound arguments; None where their structure is another one."""
+        if set(kwargs) == set(self.keys):
+            kwargs = {k: kwargs[k] for k in self.keys}
+        leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
+        return leaves if spec == self.spec else None
+
+    def tensors_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Returns the tensors of a call that is like the example in structure and numbers; None for any other."""
+        leaves = self.leaves(*self.bind(args, kwargs))
+        if leaves is None or not all(_is_same(value, leaves[i]) for i, value in self.constants.items()):
+            return None
+        return tuple([leaves[i] for i in self.tensors])
+
+    def like(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Arguments | None":
+        """Returns what serves bound arguments that differ from the example's in the order of dictionaries alone; None for any
+        other."""
+        other = Arguments(self.signature, args, kwargs)
+        if sorted(other.names) != sorted(self.names) or _unordered(other.spec) != _unordered(self.spec):
+            return None
+        constants = {self.names[i]: value for i, value in self.constants.items()}
+        same = {other.names[i] for i in other.constants} == set(constants)
+        return other if same and all(_is_same(constants[other.names[i]], v) for i, v in other.constants.items()) else None
+
+    @property
+    def order(self) -> Hashable:
+        """Which argument each leaf is: dictionaries may come in another order."""
+        return tuple(self.names)
+
+    def described(self) -> Any:
+        """Returns the example's (positional, keyword) arguments with a description in the place of each tensor."""
+        return self.unflatten([self.expected.get(i, self.constants.get(i)) for i in range(self.spec.num_leaves)])
+
+    def unflatten(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = pytree.tree_unflatten(list(leaves), self.spec)
+        return args, kwargs
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """TypeError or ValueError that names the first argument that is not like the example's."""
+        for i, want in self.expected.items():
+            given = leaves[i]
+            if not isinstance(given, Tensor):
+                raise TypeError(f"argument {want.name!r} must be a torch.Tensor; {_show(given)} given")
+            if given.dtype != want.dtype:
+                raise TypeError(f"argument {want.name!r} must have dtype {want.dtype}; it has {given.dtype}")
+            if tuple(given.shape) != want.shape:
+                raise ValueError(f"argument {want.name!r} must have shape {list(want.shape)}; it has {list(given.shape)}")
+            if given.device != want.device:
+                raise ValueError(f"argument {want.name!r} must be on {want.device}; it is on {given.device}")
+            if given.layout is not torch.strided:
+                raise TypeError(f"argument {want.name!r} must be a dense tensor; its layout is {given.layout}")
+            _check_plain(want.name, given)
+
+    def _name(self, path: Sequence[Any]) -> str:
+        """x, x[0], x['mask'], x.mask: as the model's own signature calls it."""
+        _, second, *rest = path  # first whether positional or by name, then which
+        name = self._positional(second.idx) if isinstance(second, pytree.SequenceKey) else str(second.key)
+        return name + "".join(str(key) for key in rest)
+
+    def _positional(self, index: int) -> str:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [p.name for p in self.signature.parameters.values() if p.kind in kinds] if self.signature else []
+        return names[index] if index < len(names) else f"args[{index}]"
+
+    def _wrong_structure(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception:
+        expected_args, expected_kwargs = pytree.tree_unflatten(list(range(self.spec.num_leaves)), self.spec)
+        if len(args) != len(expected_args) or set(kwargs) != set(expected_kwargs):
+            want = [*map(self._positional, range(len(expected_args))), *expected_kwargs]
+            given = [*map(self._positional, range(len(args))), *kwargs]
+            return TypeError(f"compiled for {len(want)} arguments ({', '.join(want)}); {len(given)} given ({', '.join(given)})")
+        for i, (want, given) in enumerate(zip((*expected_args, *expected_kwargs.values()), (*args, *kwargs.values()), strict=True)):
+            wanted, found = pytree.tree_structure(want), pytree.tree_structure(given)
+            if wanted != found:
+                name = self._positional(i) if i < len(args) else list(kwargs)[i - len(args)]
+                return TypeError(f"argument {name!r} must have the structure {wanted}; it has {found}")
+        return TypeError(f"the arguments must have the structure {self.spec}")
+
+
+def _check_plain(name: str, tensor: Tensor) -> None:
+    """TypeError for a tensor that is more than its data: of a subclass that changes what its operations do."""
+    kind = type(tensor)
+    plain = kind in (Tensor, nn.Parameter) or kind.__torch_function__ in _UNCHANGED
+    if not plain or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        raise TypeError(
+            f"argument {name!r} is a {kind.__name__}, a subclass of torch.Tensor: pass a plain tensor, or use "
+            'torch.compile(model, backend="lamina"), which takes subclasses apart'
+        )
+
+
+_UNCHANGED = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+
+
+def _is_same(value: Any, given: Any) -> bool:
+    """Whether an argument that is no tensor is what it was: nan is nan, 0.0 is not -0.0, 1 is not True."""
+    if given is value:
+        return True
+    if type(given) is not type(value):
+        return False
+    return given.hex() == value.hex() if isinstance(value, float) else bool(given == value)
+
+
+def _unordered(spec: pytree.TreeSpec) -> Hashable:
+    """A structure without the order of its dictionaries."""
+    children = [_unordered(child) for child in spec.children()]
+    if spec.type is dict:
+        return dict, frozenset(zip(spec.context, children, strict=True))
+    return spec.type, repr(spec.context), tuple(children)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    text = repr(value)
+    return text if len(text) < 60 else f"a {type(value).__name__}"

@@ -1,0 +1,70 @@
+"""Which tensors a graph's arguments are: the model's own, looked up where they live, and the call's."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from ..calls.aliases import sharing
+from ..capture.module_state import Place
+from ..capture.trace import Slot
+
+
+class Binding:
+    """The arguments of one graph.
+
+    slots      what each argument is
+    constants  the leaves that are no tensors, by number
+    values     the model's tensors among the arguments, as they were at the last refresh
+    """
+
+    def __init__(self, slots: Sequence[Slot], constants: Mapping[int, Any]) -> None:
+        self.slots = tuple(slots)
+        own = [slot for slot in slots if slot.value is not None]
+        self._places: list[Place] = [slot.owner or ({"": slot.value}, "") for slot in own]
+        self.values: list[Any] = []
+        leaves = [slot.leaf for slot in slots if slot.leaf >= 0]
+        order = {leaf: i for i, leaf in enumerate(leaf for leaf in leaves if leaf not in constants)}
+        numbers = {id(slot): i for i, slot in enumerate(own)}
+        # For every argument: (0, which of the model's tensors), (1, which of the call's tensors) or (2, a constant).
+        self._sources: list[tuple[int, Any]] = []
+        for slot in slots:
+            if slot.value is not None:
+                self._sources.append((0, numbers[id(slot)]))
+            elif slot.leaf not in order:
+                self._sources.append((2, constants.get(slot.leaf)))
+            else:
+                self._sources.append((1, order[slot.leaf]))
+        self._simple = self._sources == [(0, i) for i in range(len(own))] + [(1, i) for i in range(len(order))]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks the model's tensors up again. To be called with COMPILING held: while torch.export traces a model, it holds fake
+        tensors in their place."""
+        self.values = [held[name] for held, name in self._places]
+
+    def bound(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns `run` as a function of the call's tensors."""
+        if not self._simple:
+            return lambda *tensors: run(*self.arrange(tensors))
+        if self.values:
+            return partial(run, *self.values)
+        # One argument that is a list would be taken for all arguments in a list.
+        return (lambda tensor: run([tensor])) if len(self.slots) == 1 else run
+
+    def arrange(self, tensors: Sequence[Tensor]) -> list[Any]:
+        """Returns all arguments."""
+        own = self.values
+        return [own[v] if kind == 0 else tensors[v] if kind == 1 else v for kind, v in self._sources]
+
+    def argument(self, index: int, tensors: Sequence[Tensor]) -> Tensor:
+        """Returns the argument of a number, which is a tensor."""
+        kind, which = self._sources[index]
+        found: Tensor = self.values[which] if kind == 0 else tensors[which]
+        return found
+
+    def shared(self, tensors: Sequence[Tensor]) -> Hashable:
+        """Returns how arguments lie in memory that several share; None where all lie apart. Tensors of the model are looked at too,
+        whose memory `parameter.data = other` exchanges."""
+        return sharing(self.arrange(tensors))

@@ -1,0 +1,58 @@
+"""`lamina.compile`: a model compiled ahead of its calls."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from lamina.core.options import Options
+
+from ..capture.as_module import as_module
+from ..capture.trace import inference, trace
+from ..compiling.destination import check_name
+from ..custom.substitute import with_kernels, with_registered
+from ..decompositions.table import table
+from .model import CompiledModel
+
+
+def compile_model(
+    model: Callable[..., Any],
+    example_inputs: tuple[Any, ...] | list[Any] | dict[str, Any] | Tensor,
+    *,
+    target: str | None = None,
+    options: Options | Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """See lamina.compile."""
+    if not callable(model):
+        raise TypeError(f"model must be a module or a function, not {type(model).__name__}")
+    args, kwargs = split_inputs(example_inputs)
+    check_name(target)
+    chosen = with_registered(Options.of(options))
+    return CompiledModel(model, args, kwargs, options=chosen, target=target)
+
+
+def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """(positional, keyword) arguments."""
+    match example_inputs:
+        case Tensor():
+            return (example_inputs,), {}
+        case tuple() | list():
+            return tuple(example_inputs), {}
+        case dict():
+            for name in example_inputs:
+                if not isinstance(name, str):
+                    raise TypeError(f"example_inputs as a dict are keyword arguments by name, but {name!r} is no name")
+            return (), dict(example_inputs)
+    given = type(example_inputs).__name__
+    raise TypeError(f"example_inputs must be a tuple of positional arguments or a dict of keyword arguments, not {given}")
+
+
+def inference_graph(
+    model: Callable[..., Any], example_inputs: Any, options: Options | None = None, target: str | None = None
+) -> fx.GraphModule:
+    """The functional aten graph of a model without gradients, as every stage after it sees it."""
+    args, kwargs = split_inputs(example_inputs)
+    with torch.no_grad():
+        kernels = options.kernels if options is not None else ()
+        return inference(trace(as_module(model), args, kwargs), with_kernels(table(), kernels, target)).gm

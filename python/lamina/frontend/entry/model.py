@@ -1,0 +1,187 @@
+"""What `lamina.compile` returns."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from lamina.core.options import Options
+
+from ..capture.as_module import StandIn, as_module, signature_of
+from ..capture.exclusive import COMPILING
+from ..capture.module_state import ModuleState, autocast_state, has_global_hooks, is_traced
+from ..capture.trace import trace
+from .arguments import Arguments, made
+from .variant import Variant
+
+_VARIANTS = 8
+_OWN = ("module", "options", "target", "_model", "_arguments", "_state", "_variants", "_current")
+
+
+class CompiledModel(StandIn):
+    """A model compiled for inputs like its example inputs. Call it as the model is called.
+
+    It stands for the model, `module`: parameters, buffers, submodules, hooks, mode and attributes are the model's own. Tensors must
+    come with the example's shapes and dtypes; numbers, strings and None must be the example's. The model's parameters and buffers
+    are looked up at each call, so what is assigned to them or done to them in place is seen. Other strides, modes of any submodule,
+    hooks, submodules, another grad mode or autocast state, and arguments that are one object get a variant, compiled at the first
+    such call; the last eight are kept. Other attributes of Python are constants, with the values that they had when a variant was
+    traced. Inside torch.func transforms, FakeTensorMode, make_fx and other dispatch modes the model itself runs, as they have to
+    see its operations, and so it does while torch has hooks for all modules (register_module_forward_hook).
+
+    A copy compiles anew, and a pickle does when it is loaded.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        options: Options,
+        target: str | None,
+    ) -> None:
+        self.__dict__["module"] = module = as_module(model)
+        super().__init__()
+        for name in self.__dict__.keys() & module.__dict__.keys():
+            self.__dict__[name] = module.__dict__[name]  # parameters, buffers, submodules and all kinds of hooks
+        self._model = model
+        self.options = options
+        self.target = target
+        self._arguments = Arguments(signature_of(model if not isinstance(model, nn.Module) else module), args, kwargs)
+        self._state = ModuleState(module)
+        self._variants: dict[tuple[Any, ...], Variant] = {}
+        args, kwargs = self._arguments.bind(args, kwargs)
+        needs = any(t.requires_grad for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor))
+        trains = self._state.is_training() or needs
+        owns = any(p.requires_grad for p in module.parameters())
+        # What is in evaluation and has parameters will most likely be called under no_grad.
+        with COMPILING, torch.set_grad_enabled(torch.is_grad_enabled() and (trains or not owns)):
+            leaves = self._arguments.flatten(args, kwargs)
+            self._current = self._variant(self._arguments, leaves)
+            self._current.prepare([leaves[i] for i in self._arguments.tensors])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # part of a larger model
+            return self.module(*args, **kwargs)
+        variant = self._current
+        tensors = args if variant.arguments.flat and not kwargs else variant.arguments.tensors_of(args, kwargs)
+        if tensors is None or not variant.watch.holds(tensors):
+            found = self._find(args, kwargs)
+            if found is None:
+                return self._model(*args, **kwargs)
+            tensors, variant = found
+        try:
+            return variant(tensors)
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            found = self._find(args, kwargs)
+            if found is None:
+                return self._model(*args, **kwargs)
+            if found[1] is variant:
+                raise
+        return found[1](found[0])
+
+    def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Tensor, ...], Variant] | None:
+        """The tensors of a call and the variant for it; None where the model itself has to run. TypeError or ValueError that name
+        an argument that is not like the example's."""
+        if is_traced() or has_global_hooks() or any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
+            return None
+        args, kwargs = self._arguments.bind(args, kwargs)
+        form = self._arguments
+        if form.leaves(args, kwargs) is None:
+            form = form.like(args, kwargs) or form
+        leaves = form.flatten(args, kwargs)
+        form.check(leaves)
+        with COMPILING:
+            variant = self._current = self._variant(form, leaves)
+        return tuple(leaves[i] for i in form.tensors), variant
+
+    def _variant(self, form: Arguments, leaves: list[Any]) -> Variant:
+        """The variant for these inputs and the model's state, traced if it is new. With COMPILING held."""
+        tensors = [leaves[i] for i in form.tensors]
+        first: dict[int, int] = {}
+        pattern = tuple(first.setdefault(id(t), i) for i, t in enumerate(tensors))
+        strides = tuple(t.stride() for t in tensors)
+        key = self._key(form, pattern, strides)
+        found = self._variants.get(key)
+        if found is None:
+            traced = trace(self.module, *form.unflatten(leaves))
+            self._state = self._state.extended(traced.others, (slot.owner for slot in traced.slots if slot.owner))
+            key = self._key(form, pattern, strides)
+            found = self._variants[key] = Variant(traced, form, self._state, pattern, strides, self.options, self.target)
+            while len(self._variants) > _VARIANTS:
+                self._variants.pop(next(iter(self._variants)))
+        else:
+            found.refresh()
+        return found
+
+    def _key(self, form: Arguments, pattern: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
+        modes = (torch.is_grad_enabled(), autocast_state(form.device_types))
+        return (form.order, modes, pattern, strides, self._state.key())
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The model's mode."""
+        return self.module.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "module" in self.__dict__ and "_current" in self.__dict__:
+            self.module.training = mode
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["module"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or "_current" not in self.__dict__:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.module, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.module, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the compiled model."""
+        return self(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> "CompiledModel":
+        """Sets the model's mode."""
+        self.module.train(mode)
+        return self
+
+    def _apply(self, *args: Any, **kwargs: Any) -> "CompiledModel":
+        self.module._apply(*args, **kwargs)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the model's state."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Loads the model's state."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CompiledModel":
+        return _compiled(copy.deepcopy(self._model, memo), made(self._arguments.described()), self.options, self.target)
+
+    def __reduce__(self) -> Any:
+        return _loaded, (self._model, self._arguments.described(), self.options, self.target)
+
+
+def _compiled(
+    model: Callable[..., Any], inputs: tuple[tuple[Any, ...], dict[str, Any]], options: Options, target: str | None
+) -> CompiledModel:
+    return CompiledModel(model, *inputs, options=options, target=target)
+
+
+def _loaded(model: Callable[..., Any], inputs: Any, options: Options, target: str | None) -> CompiledModel:
+    """A model out of a pickle, compiled for inputs like those of then."""
+    return _compiled(model, made(inputs), options, target)

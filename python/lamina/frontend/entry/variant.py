@@ -1,0 +1,237 @@
+"""One traced form of a model and the programs made of it: without gradients, and with them for each set of tensors that need it."""
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, fx
+
+from lamina.core.options import Options
+
+from ..calls.aliases import storage
+from ..calls.returned import returned_views
+from ..capture.exclusive import COMPILING
+from ..capture.module_state import ModuleState
+from ..capture.retrace import updates_statistics
+from ..capture.trace import Inference, Traced, inference
+from ..compiling.split import compile_graph
+from ..custom.substitute import with_kernels
+from ..decompositions.table import table
+from ..rewrites.normalize import fold_weights
+from ..rewrites.numbers import faked
+from ..rewrites.reading import writes_to
+from .arguments import Arguments
+from .binding import Binding
+from .dynamo import autograd
+
+_requires_grad = operator.attrgetter("requires_grad")
+
+Run = Callable[..., Sequence[Any]]
+
+
+class Variant:
+    """Called with the input tensors, returns what the model returns.
+
+    arguments  the form of the calls that it serves
+    state      of the model's modules; it was traced for what that is now
+    pattern    for each input tensor the number of the first one that is the same object
+    strides    those of the input tensors
+    watch      whether it still is what serves a call
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        arguments: Arguments,
+        state: ModuleState,
+        pattern: tuple[int, ...],
+        strides: tuple[tuple[int, ...], ...],
+        options: Options,
+        target: str | None,
+    ) -> None:
+        self.traced = traced
+        self.arguments = arguments
+        self.strides = strides
+        self._state, self._pattern = state, pattern
+        self._options, self._target = options, target
+        self._run: Run | None = None
+        self._compiled: Run | None = None
+        self._mutated: tuple[int | None, ...] = ()
+        self._everything = Binding(traced.slots, traced.constants)
+        self._binding = self._everything
+        self._by_autograd: dict[Hashable, Run] = {}
+        self._writes = _writes_to_arguments(traced.program.graph_module.graph)
+        self._views = returned_views(traced.program.graph)
+        self._finish = _finisher(traced.out_spec, traced.assigned)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks the model's tensors up again."""
+        with COMPILING:
+            self._everything.refresh()
+            self._binding.refresh()
+            if self._compiled is not None:
+                self._run = self._binding.bound(self._compiled)
+            self.watch = self._state.watch(self._pattern, self.arguments.device_types)
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        needs = self.traced.grad and self.wants_grad(tensors)
+        shared = self._everything.shared(tensors) if self._writes else None
+        if needs or shared is not None:
+            args = self._everything.arrange(tensors)
+            return self._finish(self.by_autograd(args, tensors, needs, shared)(*args))
+        run = self._run or self.load()
+        results = run(*tensors)
+        if self._mutated:
+            results = self._store(results, tensors)
+        return self._finish(self._as_returned(results, tensors) if self._views else results)
+
+    def wants_grad(self, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether a call needs gradients, given that it is in grad mode."""
+        return any(map(_requires_grad, tensors)) or any(map(_requires_grad, self._everything.values))
+
+    def prepare(self, tensors: Sequence[Tensor]) -> None:
+        """Compiles what a call now would run."""
+        needs = self.traced.grad and self.wants_grad(tensors)
+        shared = self._everything.shared(tensors) if self._writes else None
+        if needs or shared is not None:
+            self.by_autograd(self._everything.arrange(tensors), tensors, needs, shared)
+        else:
+            self.load()
+
+    def load(self) -> Run:
+        """Returns the program without gradients as a function of the input tensors, compiled if it is not yet."""
+        with COMPILING:
+            if self._run is None:
+                with torch.no_grad():
+                    graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
+                gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
+                self._compiled = compile_graph(gm, options=self._options, target=self._target, frozen=self._frozen(graph))
+                self._mutated = graph.mutated
+                self._binding = Binding(graph.slots, self.traced.constants)
+                self._run = self._binding.bound(self._compiled)
+            return self._run
+
+    def _frozen(self, graph: Inference) -> set[int]:
+        """The arguments that the user promised not to change in place: parameters and buffers, none of which the model writes."""
+        if not self._options.freeze_weights:
+            return set()
+        return {i for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
+
+    def _foldable(self, graph: Inference) -> dict[int, Tensor]:
+        """The model's tensors that count as constants: small enough, and never written by the model."""
+        values = {i: slot.value for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
+        return {i: v for i, v in values.items() if v.numel() * v.element_size() <= self._options.fold_weights}
+
+    def by_autograd(self, args: Sequence[Any], tensors: Sequence[Tensor], needs: bool, shared: Hashable) -> Run:
+        """Returns the programs that AOTAutograd makes of the graph, as a function of all its arguments: those with gradients, and
+        those of a graph that writes to memory which several arguments share. They are compiled for the first call's tensors, which
+        have to be this variant's: ValueError otherwise."""
+        kinds = [isinstance(a, Tensor) and (needs and a.requires_grad, a.is_conj(), a.is_neg()) for a in args]
+        key = (needs, tuple(kinds), shared)
+        if key not in self._by_autograd:
+            with COMPILING, torch.set_grad_enabled(needs):
+                if key not in self._by_autograd:
+                    if tuple(t.stride() for t in tensors) != self.strides:
+                        raise ValueError("these strides have a variant of their own")
+                    module, places = _each_result_once(self.traced.program.graph_module)
+                    kept = _each_argument_once(module.graph, args) if shared is not None else None
+                    with faked(args if kept is None else [args[i] for i in kept]) as fakes:
+                        run = autograd(module, fakes, options=self._options, target=self._target)
+                    self._by_autograd[key] = run if places is None and kept is None else _Spread(run, kept, places)
+        return self._by_autograd[key]
+
+    def _store(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
+        """Writes the new values of what the model changes in place; the rest of the results."""
+        count = len(self._mutated)
+        with torch.no_grad():
+            for i, value in zip(self._mutated, results, strict=False):
+                if i is not None:
+                    self._binding.argument(i, tensors).copy_(value)
+        return results[count:]
+
+    def _as_returned(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
+        found = list(results)
+        for view in self._views:
+            found[view.result] = view.made(found[view.result], self._everything.argument(view.argument, tensors))
+        return found
+
+
+def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | None]:
+    """A copy of the graph for AOTAutograd, whose preparation changes it, without results that it gives twice; for each of the
+    results the number of the one that it is, None where it gives each once."""
+    graph = fx.Graph()
+    returned = list(graph.graph_copy(gm.graph, {}))  # type: ignore[arg-type]
+    order = {result: None for result in returned if isinstance(result, fx.Node)}
+    unique = [*order, *(result for result in returned if not isinstance(result, fx.Node))]
+    spread = len(unique) < len(returned)
+    graph.output(tuple(unique if spread else returned)).meta = dict(gm.graph.output_node().meta)
+    copy = fx.GraphModule(gm, graph)
+    copy.meta = dict(gm.meta)
+    return copy, [_index(unique, result) for result in returned] if spread else None
+
+
+def _each_argument_once(graph: fx.Graph, args: Sequence[Any]) -> list[int] | None:
+    """Makes one argument of those that are one tensor; the numbers of those that are left, None where that is all. AOTAutograd does
+    so too where the graph writes to them, but mistakes the layouts of gradients then."""
+    first = {id(arg): i for i, arg in reversed(list(enumerate(args))) if isinstance(arg, Tensor)}
+    kept = [i for i, arg in enumerate(args) if first.get(id(arg), i) == i]
+    if len(kept) == len(args):
+        return None
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    for i in set(range(len(args))).difference(kept):
+        nodes[i].replace_all_uses_with(nodes[first[id(args[i])]])
+        graph.erase_node(nodes[i])
+    return kept
+
+
+def _index(items: Sequence[Any], item: Any) -> int:
+    return next(i for i, other in enumerate(items) if other is item)
+
+
+class _Spread:
+    """A program that takes some of the arguments, and with some of its results in several places; None: all as they are."""
+
+    def __init__(self, run: Run, kept: Sequence[int] | None, places: Sequence[int] | None) -> None:
+        self._run, self._kept, self._places = run, kept, places
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        results = self._run(*args) if self._kept is None else self._run(*[args[i] for i in self._kept])
+        return results if self._places is None else tuple(results[i] for i in self._places)
+
+
+def _writes_to_arguments(graph: fx.Graph) -> bool:
+    """Whether a graph may write to memory that is not its own."""
+    found = [writes_to(node) for node in graph.nodes]
+    if any(memory is None for memory in found) or any(map(updates_statistics, graph.nodes)):
+        return True
+    arguments = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"]
+    given = {storage(value) for value in arguments if isinstance(value, Tensor)}
+    return any(memory & given for memory in found if memory)
+
+
+def _finisher(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]]) -> Callable[[Sequence[Any]], Any]:
+    """The model's output from the flat outputs."""
+    if assigned:
+        return partial(_assign, spec, assigned)
+    if spec.is_leaf():
+        return operator.itemgetter(0)
+    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
+        kind: Callable[[Sequence[Any]], Any] = spec.type
+        return kind
+    return partial(_unflatten, spec)
+
+
+def _unflatten(spec: pytree.TreeSpec, results: Sequence[Any]) -> Any:
+    return pytree.tree_unflatten(list(results), spec)
+
+
+def _assign(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]], results: Sequence[Any]) -> Any:
+    """The model's output, with the tensors that forward assigns to attributes assigned."""
+    output, values = _unflatten(spec, results)
+    for (held, name), value in zip(assigned, values, strict=True):
+        held[name] = value
+    return output

@@ -1,0 +1,125 @@
+"""What an external call carries: its arguments as a template, its results' strides, as attributes of a private function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.kernels.library import STRICT
+from lamina.passes.families.conv.layout import BACKWARD, CONVOLUTIONS
+from lamina.passes.families.gemm.products import PRODUCTS, TF32
+from lamina.passes.fusion.bias_apart import APART
+
+from ..compiling.destination import convolutions_round_to_tf32, rounds_to_tf32
+from ..decompositions.ops.library import on_gpu
+from . import support
+from .dtypes import CODES, NAMED
+from .locations import where
+
+_OUTSIDE = "do this outside the compiled function (after torch._dynamo.graph_break())"
+
+Template = tuple[list[Any], dict[str, Any]]
+
+
+class _TensorMark:
+    """Stands for the next tensor operand in a template."""
+
+
+TENSOR = _TensorMark()
+
+
+def template(node: fx.Node) -> tuple[list[fx.Node], Template]:
+    """The tensor operands in order, and the arguments with a mark where each stood."""
+    operands: list[fx.Node] = []
+
+    def mark(arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            value = arg.meta.get("val")
+            if arg.op != "get_attr" and not isinstance(value, torch.Tensor):
+                return value
+            operands.append(arg)
+            return TENSOR
+        if isinstance(arg, list | tuple):
+            return [mark(a) for a in arg]
+        return arg
+
+    args = [mark(a) for a in node.args]
+    return operands, (args, {name: mark(a) for name, a in node.kwargs.items()})
+
+
+def is_single(node: fx.Node) -> bool:
+    """Whether the overload returns one tensor, not a tuple or list."""
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def tensor_results(node: fx.Node) -> list[torch.Tensor | None]:
+    """The call's results, None for those that are not tensors: a call without results returns one None."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, list | tuple) else [value]
+    return [v if isinstance(v, torch.Tensor) else None for v in values]
+
+
+def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attribute]:
+    """The attributes of `graph.extern` (see dialects/graph.py), for the node's private function."""
+    try:
+        return _attributes(node, reason, *given)
+    except TypeError as error:
+        raise CompileError(f"{node.target} takes {error}", where=where(node), remedy=_OUTSIDE) from None
+
+
+def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, ir.Attribute]:
+    results = tensor_results(node)
+    none = ir.TypeAttr.get(ir.NoneType.get())
+    found: dict[str, ir.Attribute] = {
+        "callee": ir.StringAttr.get(callee(node)),
+        "reason": ir.StringAttr.get(reason),
+        "args": ir.ArrayAttr.get([attribute(a) for a in args]),
+        "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
+        "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
+    }
+    if reason == "custom" or found["callee"].value in STRICT:
+        taken = [value.meta["val"] for value in template(node)[0]]
+        found["needs"] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(t.stride())) for t in taken])
+    tensors = [t for t in results if t is not None]
+    if any(CODES[t.dtype] in NAMED for t in tensors):
+        found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
+    if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
+        found[TF32] = ir.UnitAttr.get()
+    elif tensors and tensors[0].dtype == torch.float32 and node.target is torch.ops.aten.addmm.default and on_gpu(tensors[0]):
+        found[APART] = ir.UnitAttr.get()  # of few rows, cuBLASLt's kernels with a bias take twice as long as cuBLAS's without
+    if support.has_effect(node):
+        found["effect"] = ir.UnitAttr.get()
+    return found
+
+
+def _may_round(called: str) -> bool:
+    """Whether torch lets an op's factors of f32 be rounded to tf32."""
+    return (called in PRODUCTS and rounds_to_tf32()) or (called in (*CONVOLUTIONS, BACKWARD) and convolutions_round_to_tf32())
+
+
+def callee(node: fx.Node) -> str:
+    """The overload to call. A view becomes its copying variant: what it would share memory with may be reused by then."""
+    return str(support.copying(node.target) or node.target)
+
+
+_ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
+    (_TensorMark, lambda _: ir.UnitAttr.get()),
+    (type(None), lambda _: ir.TypeAttr.get(ir.NoneType.get())),
+    (bool, ir.BoolAttr.get),
+    (int, lambda v: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), v)),
+    (float, ir.FloatAttr.get_f64),
+    (str, ir.StringAttr.get),
+    (torch.dtype | torch.device | torch.layout | torch.memory_format, lambda v: ir.StringAttr.get(str(v))),
+    (list | tuple, lambda v: ir.ArrayAttr.get([attribute(a) for a in v])),
+]
+
+
+def attribute(value: Any) -> ir.Attribute:
+    """One argument of a call as an attribute. TypeError for those that no program carries."""
+    for kind, make in _ATTRIBUTES:
+        if isinstance(value, kind):
+            return make(value)
+    raise TypeError(f"an argument of type {type(value).__name__}")

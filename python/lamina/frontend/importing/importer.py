@@ -1,0 +1,204 @@
+"""FX graph (aten) -> linalg on tensors, with everything that does not lower as calls to private functions.
+
+func.func @main(%arg0: tensor<4x8xf32>, ...) -> tensor<4x8xf32>
+  ... linalg, tensor, arith, math ...
+  %5 = call @extern_0(%4, %arg1) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+func.func private @extern_0(...) -> ... attributes {graph.callee = "aten.mm.default", graph.reason = "library", ...}
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch_mlir import ir
+from torch_mlir.dialects import func
+from torch_mlir.dialects import torch as torch_dialect
+from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache, FxImporter, FxImporterHooks, GraphNodeImporter
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.dialects import context
+from lamina.passes.simplify.demote_f64 import ASKED
+from lamina.passes.simplify.random_bits import RANDOM
+
+from ..decompositions.half import HALF
+from ..rewrites.uniform import fold_comparisons
+from . import externs, linalg, support
+from .locations import origin_of, source_of, where
+from .random_bits import BITS
+from .strided import rewrite_strided
+from .torch_mlir_workarounds import repair
+
+
+class _Locations(ContextCache):
+    """Gives every op `loc("aten.x"("file.py":line:0))`, inside the name of the op of the model that was decomposed into it, if one
+    was: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`.
+
+    u64, which torch-mlir lacks, gets the type of i64: it only passes from call to call (see externs).
+    """
+
+    def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
+        return super().dtype_to_type(torch.int64 if dtype is torch.uint64 else dtype)
+
+    def get_node_location(self, node: fx.Node) -> ir.Location:
+        source = source_of(node)
+        inner = ir.Location.file(*source, 0, context=self._c) if source else ir.Location.unknown(self._c)
+        if node.op != "call_function":
+            return inner
+        named = ir.Location.name(op_name(node), inner, context=self._c)
+        origin = origin_of(node)
+        return ir.Location.name(origin, named, context=self._c) if origin else named
+
+
+class _Nodes(GraphNodeImporter):
+    """Emits the nodes chosen as external calls as `func.call`s."""
+
+    def _import_argument(self, loc: ir.Location, arg: Any, expected_jit_type: Any = None) -> ir.Value:
+        """A constant is imported at its first use; torch-mlir would import it at each."""
+        if isinstance(arg, fx.Node) and arg.op == "get_attr" and (arg, 0) in self._v:
+            return self.resolve_node_value(arg)
+        return super()._import_argument(loc, arg, expected_jit_type)
+
+    def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
+        if node.target is BITS:
+            seed = self._import_argument(loc, node.args[0])
+            with loc:
+                drawn = self.fx_importer.private("random", {RANDOM: ir.UnitAttr.get()}, [seed], [self._cc.node_val_to_type(node)])
+            self.bind_node_value(node, drawn.results[0])
+            return
+        reason = self.fx_importer.reasons.get(node)
+        if reason is None:
+            super()._import_torch_op_overload(loc, node, concrete_target)
+            if makes_f64(node):
+                self._keep_f64(loc, node)
+            return
+        values, template = externs.template(node)
+        operands = [self._import_argument(loc, value) for value in values]
+        results = externs.tensor_results(node)
+        with loc:
+            types = [self._cc.value_info_to_type(t) for t in results if t is not None]
+            call = self.fx_importer.call(node, reason, operands, types, template)
+        if externs.is_single(node):
+            self.bind_node_value(node, call.results[0])
+            return
+        self._multi_result_nodes.add(node)
+        tensors = iter(call.results)
+        for i, tensor in enumerate(results):
+            if tensor is not None:
+                self.bind_node_value(node, next(tensors), i)
+
+    def _keep_f64(self, loc: ir.Location, node: fx.Node) -> None:
+        """Passes the node's result through a call that keeps it f64 (see lamina-demote-f64)."""
+        value = self.resolve_node_value(node)
+        with loc:
+            kept = self.fx_importer.private("f64", {ASKED: ir.UnitAttr.get()}, [value], [value.type])
+        self._v[(node, 0)] = kept.results[0]
+
+
+class _Literals(FxImporterHooks):
+    """Tensor constants are dense attributes, which every pass reads; large ones are arguments by now (see normalise)."""
+
+    def resolve_literal(self, gni: GraphNodeImporter, literal: Any, info: Any) -> ir.Value | None:
+        if not isinstance(literal, Tensor):
+            return None
+        dtype = literal.dtype
+        data = literal.detach().to(torch.float32 if dtype in HALF else dtype).contiguous().cpu().numpy()
+        element = TORCH_DTYPE_TO_MLIR_TYPE[torch.float32 if dtype in HALF else dtype]()
+        value = ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(list(literal.shape), element))
+        kind = gni._cc.create_vtensor_type(torch.float32 if dtype in HALF else dtype, literal.shape)
+        found = ir.Operation.create("torch.vtensor.literal", results=[kind], attributes={"value": value}).result
+        return gni._convert_type(found, Tensor, dtype, literal.shape) if dtype in HALF else found
+
+
+class _Importer(FxImporter):
+    """One import: the module under construction and the private functions it calls."""
+
+    def __init__(self, ctx: ir.Context, reasons: dict[fx.Node, str]) -> None:
+        super().__init__(context=ctx, graph_node_importer_cls=_Nodes, hooks=_Literals())
+        self._cc = _Locations(ctx, py_attr_tracker=self._py_attr_tracker)
+        self.reasons = reasons
+        self.count = 0
+
+    def call(
+        self, node: fx.Node, reason: str, operands: Sequence[ir.Value], results: Sequence[ir.Type], template: externs.Template
+    ) -> func.CallOp:
+        attributes = {f"graph.{key}": value for key, value in externs.attributes(node, reason, template).items()}
+        return self.private("extern", attributes, operands, results)
+
+    def private(
+        self, name: str, attributes: dict[str, ir.Attribute], operands: Sequence[ir.Value], results: Sequence[ir.Type]
+    ) -> func.CallOp:
+        """The call of a private function, whose attributes say what it stands for."""
+        name = f"{name}_{self.count}"
+        self.count += 1
+        kind = ir.FunctionType.get([o.type for o in operands], list(results))
+        private = func.FuncOp(name, kind, visibility="private", ip=ir.InsertionPoint(self._m.body))
+        for key, value in attributes.items():
+            private.attributes[key] = value
+        return func.CallOp(list(results), name, operands)
+
+
+def makes_f64(node: fx.Node) -> bool:
+    """Whether a node makes a tensor of f64 from others or from none. A scalar from none may stand for a Python number."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value.dtype is not torch.float64:
+        return False
+    given = [v for n in node.all_input_nodes if isinstance(v := n.meta.get("val"), Tensor)]
+    return all(v.dtype is not torch.float64 for v in given) if given else value.dim() > 0
+
+
+def op_name(node: fx.Node) -> str:
+    """ "aten.add.Tensor" for a node that calls that overload."""
+    return str(node.target)
+
+
+def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options: Options | None = None) -> ir.Module:
+    """The linalg-level module of a normalised graph (see normalise).
+
+    An op that is not in `support` is an external call from the start; one whose lowering fails after all is found by the
+    location of torch-mlir's diagnostic, made an external call, and the import is repeated. `options.strict` makes both errors.
+    """
+    options = options or Options()
+    fold_comparisons(gm.graph)
+    rewrite_strided(gm.graph)
+    nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
+    reasons = {node: reason for node in nodes if (reason := support.reason(node)) is not None}
+    while True:
+        if options.strict:
+            _refuse_fallbacks(reasons)
+        module = import_torch(gm, reasons)
+        failure = linalg.lower(module)
+        if failure is None:
+            repair(module)
+            return module
+        blamed = [node for node in nodes if node not in reasons and failure.blames(op_name(node), source_of(node))]
+        if not blamed:
+            raise CompileError(
+                f"torch-mlir could not lower the model: {failure.message}",
+                where=failure.where,
+                remedy="report the model's op, or leave the module that holds it uncompiled with torch.compiler.disable",
+            )
+        reasons |= dict.fromkeys(blamed, "fallback")
+
+
+def import_torch(gm: fx.GraphModule, reasons: dict[fx.Node, str] | None = None) -> ir.Module:
+    """The module in the torch dialect, with calls for the nodes in `reasons` (by default those that `support` names)."""
+    if reasons is None:
+        reasons = {n: r for n in gm.graph.nodes if n.op == "call_function" and (r := support.reason(n)) is not None}
+    ctx = context()
+    torch_dialect.register_dialect(ctx)
+    importer = _Importer(ctx, reasons)
+    with ctx:
+        importer.import_stateless_graph(gm.graph, func_name="main")
+    return importer.module
+
+
+def _refuse_fallbacks(reasons: dict[fx.Node, str]) -> None:
+    for node, reason in reasons.items():
+        if reason == "fallback":
+            raise CompileError(
+                f"{op_name(node)} has no lowering and would run as an external call",
+                where=where(node),
+                remedy="strict is set: rewrite the op, or compile without options.strict and LAMINA_STRICT",
+            )

@@ -1,0 +1,79 @@
+"""Strided views as ops on values: torch-mlir's tensors have no memory, and its own rewrite takes every view for row-major."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch_mlir.extras.fx_as_strided import rewrite_as_strided
+
+from ..calls.aliases import is_dense, memory_source
+
+aten = torch.ops.aten
+
+
+def rewrite_strided(graph: fx.Graph) -> None:
+    """Replaces as_strided by the elements that it views: those of the tensor whose memory it is, taken as a row. Where that tensor
+    has gaps, torch-mlir finds the elements."""
+    strided = [n for n in graph.nodes if n.target is aten.as_strided.default]
+    for node in reversed(strided):  # so that a view of a view is of the tensor behind both
+        base = node.args[0]
+        while (source := memory_source(base)) is not None:
+            base = source
+        if is_dense(base.meta["val"]) and base.meta["val"].numel():
+            with graph.inserting_before(node):
+                made = _Elements(graph, node).of(base)
+            made.meta = dict(node.meta)  # with its strides, which a result of the graph has
+            node.replace_all_uses_with(made)
+            graph.erase_node(node)
+    values = {node.name: node.meta["val"] for node in strided}
+    if rewrite_as_strided(graph):
+        for node in graph.nodes:
+            node.meta["val"] = values.get(node.name, node.meta.get("val"))
+
+
+class _Elements:
+    """Writes nodes in the place of `node`."""
+
+    def __init__(self, graph: fx.Graph, node: fx.Node) -> None:
+        self._graph, self._node, self._value = graph, node, node.meta["val"]
+
+    def of(self, base: fx.Node) -> fx.Node:
+        held, value = base.meta["val"], self._value
+        row = self._view(self._permute(base, _order(held)), [held.numel()])
+        start = int(value.storage_offset()) - int(held.storage_offset())
+        if is_dense(value) and value.numel() == held.numel() and start == 0:
+            order = _order(value)
+            whole = self._view(row, [value.shape[d] for d in order])
+            return self._permute(whole, [order.index(d) for d in range(value.dim())])
+        return self._call(aten.index.Tensor, value, row, [self._places(start)])
+
+    def _places(self, start: int) -> fx.Node:
+        """How far each element is from the start of the row."""
+        number = {"dtype": torch.int64, "device": self._value.device}
+        whole = self._value.new_empty(self._value.shape, dtype=torch.int64)
+        places = self._call(aten.full.default, whole, list(whole.shape), start, **number)
+        for d, (size, stride) in enumerate(zip(whole.shape, self._value.stride(), strict=True)):
+            if size > 1 and stride:
+                along = whole.new_empty(size)
+                steps = self._call(aten.arange.start_step, along, 0, size * stride, stride, **number)
+                places = self._call(aten.add.Tensor, whole, places, self._view(steps, [size] + [1] * (whole.dim() - 1 - d)))
+        return places
+
+    def _view(self, node: fx.Node, shape: list[int]) -> fx.Node:
+        value = node.meta["val"]
+        return node if list(value.shape) == shape else self._call(aten.view.default, value.new_empty(shape), node, shape)
+
+    def _permute(self, node: fx.Node, order: list[int]) -> fx.Node:
+        if order == sorted(order):
+            return node
+        return self._call(aten.permute.default, node.meta["val"].permute(order), node, order)
+
+    def _call(self, target: Any, value: Tensor, *args: Any, **kwargs: Any) -> fx.Node:
+        made = self._graph.call_function(target, args, kwargs)
+        made.meta = {name: held for name, held in self._node.meta.items() if name != "tensor_meta"} | {"val": value}
+        return made
+
+
+def _order(value: Tensor) -> list[int]:
+    """The dimensions, the slowest in memory first."""
+    return sorted(range(value.dim()), key=lambda d: (value.stride(d), value.shape[d] > 1), reverse=True)

@@ -1,0 +1,128 @@
+"""Which aten overloads lower to linalg; all else is an external call."""
+
+import operator
+
+import torch
+from torch import fx
+
+from lamina.kernels.library import LIBRARY
+
+from ..custom.op import KERNEL
+from .random_bits import BITS, is_seed
+
+_ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
+PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS)}
+LOWERED = PRIMS | {
+    f"aten.{name}"
+    for name in """
+    add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar rsub.Tensor mul.Tensor mul.Scalar div.Tensor div.Scalar
+    neg.default abs.default exp.default log.default tanh.default sigmoid.default erf.default sqrt.default rsqrt.default
+    sin.default cos.default relu.default reciprocal.default pow.Tensor_Scalar pow.Tensor_Tensor
+    maximum.default minimum.default where.self where.ScalarOther
+    eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar
+    logical_and.default logical_or.default logical_not.default bitwise_and.Tensor bitwise_or.Tensor bitwise_not.default
+    sum.dim_IntList sum.default mean.dim amax.default amin.default cumsum.default
+    view.default _unsafe_view.default permute.default transpose.int t.default expand.default slice.Tensor select.int
+    unsqueeze.default squeeze.dim squeeze.dims squeeze.default cat.default constant_pad_nd.default clone.default alias.default
+    detach.default embedding.default gather.default arange.start_step arange.start arange.default full.default
+    full_like.default zeros_like.default ones_like.default zeros.default ones.default scalar_tensor.default _to_copy.default
+    log1p.default expm1.default floor.default ceil.default fmod.Tensor fmod.Scalar remainder.Tensor remainder.Scalar
+    index.Tensor index_select.default isfinite.default flip.default repeat.default bitwise_xor.Tensor logical_xor.default
+    bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar
+    log2.default log10.default exp2.default tan.default atan.default atan2.default asin.default acos.default sinh.default
+    cosh.default div.Tensor_mode div.Scalar_mode round.default prod.default prod.dim_int
+    """.split()
+}
+
+COMPUTED = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+}
+FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
+CARRIED = COMPUTED | FLOAT8 | {torch.uint8, torch.uint64, torch.complex64, torch.complex128}
+LITERAL = COMPUTED | {torch.uint8}
+"""Those that constants of a program have."""
+_WIDER = {torch.float16, torch.bfloat16, torch.float32}
+_CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
+_MOVES = {
+    f"aten.{name}"
+    for name in """
+    view.default _unsafe_view.default permute.default transpose.int t.default expand.default slice.Tensor select.int
+    unsqueeze.default squeeze.dim squeeze.dims squeeze.default cat.default clone.default alias.default detach.default
+    """.split()
+}
+"""Ops that take elements from one place to another, of any type."""
+
+
+def reason(node: fx.Node) -> str | None:
+    """None for a node that lowers, "library", "custom" (a user's kernel) or "fallback" for one that is called."""
+    if node.target is operator.getitem:
+        return None
+    if node.target is KERNEL:
+        return "custom"
+    name = str(node.target)
+    if name in LIBRARY or is_seed(node):
+        return "library"
+    lowers = name in LOWERED and _computed(node, name) and not has_effect(node)
+    return None if lowers and not divides_integers(node) and not _narrow_with_number(node) else "fallback"
+
+
+def _computed(node: fx.Node, name: str) -> bool:
+    """Whether we compute an op on its types: floats of eight bits are moved, and converted from and to wider ones."""
+    types = _dtypes(node)
+    if types.isdisjoint(FLOAT8):
+        return types <= COMPUTED
+    if name in _CASTS:
+        return len(types & FLOAT8) == 1 and types - FLOAT8 <= _WIDER
+    return name in _MOVES and len(types) == 1
+
+
+def _narrow_with_number(node: fx.Node) -> bool:
+    """Whether 8- or 16-bit integers meet a number that no decomposition has made a tensor: torch-mlir's conversion of it ends the
+    process."""
+    if str(node.target).split(".")[1] not in _ARITHMETIC:
+        return False
+    value = node.meta.get("val")
+    narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.int8, torch.int16)
+    return narrow and len(node.args) > 1 and isinstance(node.args[1], int | float)
+
+
+def divides_integers(node: fx.Node) -> bool:
+    """Whether an integer is divided by a tensor, which may hold a zero: eager raises, the processor would end the process."""
+    if str(node.target).rpartition(".")[0] not in ("aten.div", "aten.remainder", "aten.fmod") or len(node.args) < 2:
+        return False
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point:
+        return False
+    return isinstance(node.args[1], fx.Node) or node.args[1] == 0
+
+
+def copying(target: object) -> torch._ops.OpOverload | None:
+    """The variant of a view that copies, if ATen has one."""
+    if target is torch.ops.aten._unsafe_view.default:
+        target = torch.ops.aten.view.default
+    if not isinstance(target, torch._ops.OpOverload) or not target.is_view or target.namespace != "aten":
+        return None
+    variant = getattr(torch.ops.aten, f"{target._opname}_copy", None)
+    found = variant is not None and target._overloadname in variant.overloads()
+    return getattr(variant, target._overloadname) if found else None
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Whether a call does more than compute its results: draw random numbers, check, print, write."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable or not target._schema.returns
+
+
+def _dtypes(node: fx.Node) -> set[torch.dtype]:
+    values = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
+    return {v.dtype for v in values if isinstance(v, torch.Tensor)}

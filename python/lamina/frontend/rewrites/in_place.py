@@ -1,0 +1,72 @@
+"""In-place ops on values that a graph computes itself (`x += y`, relu_), as functions."""
+
+import torch
+from torch import Tensor, fx
+
+from ..calls.aliases import storage
+
+aten = torch.ops.aten
+
+_POINTWISE = {aten.hardswish.default, aten.leaky_relu.default, aten.dropout.default}  # which some version of torch does not tag
+
+
+def functional(target: object) -> torch._ops.OpOverload | None:
+    """The function that an in-place pointwise op is: aten.relu.default for aten.relu_.default. None for other ops."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or not target._schema.is_mutable:
+        return None
+    name = target._opname
+    packet = getattr(aten, name[:-1], None) if name.endswith("_") and not name.endswith("__") else None
+    found = getattr(packet, target._overloadname, None) if packet is not None else None
+    written = [a for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable or written != target._schema.arguments[:1]:
+        return None
+    if _takes(found) != _takes(target):  # pow_.Scalar(tensor, number), but pow.Scalar(number, tensor)
+        return None
+    tagged = torch.Tag.pointwise in found.tags and torch.Tag.nondeterministic_seeded not in found.tags
+    return found if tagged or found in _POINTWISE else None
+
+
+def _takes(target: torch._ops.OpOverload) -> list[str]:
+    return [str(a.type) for a in target._schema.arguments]
+
+
+def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
+    """For each in-place node the nodes before it that are the same tensor, and itself. None where one changes what the graph does
+    not compute, or what is read later in another layout (`part = x[0]; x += 1; part * 2`)."""
+    found: dict[fx.Node, tuple[fx.Node, ...]] = {}
+    groups: dict[int, list[fx.Node]] = {}
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    for node in order if any(map(_is_mutable, order)) else ():
+        value = node.meta.get("val")
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(one, Tensor):
+                groups.setdefault(storage(one), []).append(node)
+        if not _is_mutable(node):
+            continue
+        if functional(node.target) is None or not isinstance(value, Tensor):
+            return None
+        group = groups[storage(value)]
+        same = tuple(other for other in group if _is_same(other.meta["val"], value))
+        others = set(group).difference(same)
+        if any(n.op == "placeholder" for n in group) or any(order[user] > order[node] for n in others for user in n.users):
+            return None
+        found[node] = same
+    return found
+
+
+def is_functional(node: fx.Node) -> bool:
+    """Whether a node computes its results and does nothing else, by its op's schema."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or (not schema.is_mutable and bool(schema.returns))
+
+
+def _is_mutable(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _is_same(value: object, other: Tensor) -> bool:
+    """Whether two tensors over the same memory are the same elements in the same order."""
+    if not isinstance(value, Tensor):
+        return False
+    mine, others = ((t.dtype, t.shape, t.stride(), t.storage_offset(), t.is_conj(), t.is_neg()) for t in (value, other))
+    return mine == others

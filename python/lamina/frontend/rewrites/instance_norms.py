@@ -1,0 +1,32 @@
+"""Keeps the images of an instance norm apart. torch has one batch norm of all images' channels in its place, whose merged dimension
+keeps the result from lying with its channels last, as a convolution behind it wants it."""
+
+import inspect
+
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import set_original_aten_op
+from torch.nn import functional as F
+
+from ..decompositions.ops.norm import aten, instance_norm
+
+_SIGNATURE = inspect.signature(F.instance_norm)
+
+
+def open_instance_norms(gm: fx.GraphModule) -> None:
+    """Replaces, in a graph that Dynamo captured without gradients, instance norms without running statistics."""
+    nodes = gm.graph.find_nodes(op="call_function", target=F.instance_norm)
+    for node in nodes:
+        bound = _SIGNATURE.bind(*node.args, **node.kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        if given["running_mean"] is None and given["running_var"] is None and given["use_input_stats"]:
+            node.target = _normalised
+            node.args, node.kwargs = (given["input"], given["weight"], given["bias"], given["eps"]), {}
+    if nodes:
+        gm.recompile()
+
+
+def _normalised(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    with set_original_aten_op(aten.instance_norm.default):
+        result: Tensor = instance_norm(x, weight, bias, None, None, True, 0.0, eps, False)
+        return result.contiguous()

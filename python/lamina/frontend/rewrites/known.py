@@ -1,0 +1,69 @@
+"""Values in a captured graph that depend on nothing but shapes, computed while it is compiled."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..calls.aliases import storage
+from ..calls.interface import attribute
+from .reading import is_repeatable, value, writes_to
+
+_NODES = 256  # that a value may be made of
+
+
+def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -> Tensor | None:
+    """The value of a node that depends on no argument of the graph, as it is when `before` (none: the end) is reached. None where
+    it depends on one, or is another each time."""
+    order = _behind(node, gm.graph, before)
+    if order is None:
+        return None
+    values: dict[fx.Node, Any] = {}
+    with _disable_current_modes(), torch.no_grad():
+        for n in order:
+            if n.op == "get_attr":
+                held = attribute(gm, str(n.target))
+                values[n] = held.clone() if isinstance(held, Tensor) else held  # it may be written to
+                continue
+            args, kwargs = fx.map_arg((n.args, n.kwargs), values.__getitem__)
+            target: Any = getattr(args[0], str(n.target)) if n.op == "call_method" else n.target
+            values[n] = target(*(args[1:] if n.op == "call_method" else args), **kwargs)
+    found = values[node]
+    return found if isinstance(found, Tensor) else None
+
+
+def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.Node] | None:
+    """What a node is made of, in order, with all that writes to it on the way."""
+    needed: set[fx.Node] = set()
+    if not _collect(node, needed):
+        return None
+    writers: list[tuple[fx.Node, set[int] | None]] = []
+    for n in graph.nodes:
+        if n is before:
+            break
+        memory = writes_to(n)
+        if memory is None or memory:
+            writers.append((n, memory))
+    found = True
+    while found and writers:
+        memory_of = {storage(v) for v in map(value, needed) if v is not None}
+        mine = [n for n, memory in writers if n not in needed and (memory is None or memory & memory_of)]
+        found = bool(mine)
+        if not all(_collect(n, needed) for n in mine):
+            return None
+    return [n for n in graph.nodes if n in needed]
+
+
+def _collect(node: fx.Node, needed: set[fx.Node]) -> bool:
+    """Adds what a node is made of; whether that is no argument and the same each time."""
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if n in needed:
+            continue
+        if n.op not in ("call_function", "call_method", "get_attr") or len(needed) == _NODES or not is_repeatable(n):
+            return False
+        needed.add(n)
+        stack += n.all_input_nodes
+    return True

@@ -1,0 +1,237 @@
+"""An FX graph in the form the importer takes: tensors in, each result once, no checks that static shapes have settled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from lamina.core.errors import CompileError
+
+from ..attention.aligned_bias import align
+from ..calls.aliases import classify
+from ..calls.interface import Interface, attribute
+from ..calls.saved import free_results, own_results, shared_results
+from ..compiling.destination import moved
+from ..importing import support
+from ..importing.locations import where
+from ..importing.random_bits import draw_together
+from .branches import inline
+from .effects import drop_tokens
+from .epilogues import take_epilogues
+
+aten = torch.ops.aten
+
+# Checks of what the graph was traced for, which static shapes have settled.
+WEIGHT = "lamina.weight"  # on a get_attr node: a weight that counts as a constant, whatever its size
+SETTLED = (aten._assert_tensor_metadata.default,)
+# The value itself: what eager's aliases are once `aliases` has read them off.
+_IDENTITIES = (aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
+# Constants with more elements become arguments; smaller ones are part of the module.
+_INLINE = 1024
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """
+    gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
+    interface  between the original graph and this one
+    free       outputs that may have any strides, by number (see saved): each is a result of its own
+    shares     of these, outputs that may lie in the memory of another one, with its number
+    """
+
+    gm: fx.GraphModule
+    interface: Interface
+    free: tuple[int, ...] = ()
+    shares: Mapping[int, int] = field(default_factory=dict)
+
+
+def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
+    """`gm` with the arguments of these numbers replaced by their values: constants of the program, which it keeps even if they
+    change later. The arguments stay, unread."""
+    graph = fx.Graph()
+    folded = fx.GraphModule(gm, graph)
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for i, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+        if i in values and isinstance(node.meta.get("val"), Tensor):
+            name = f"folded_{i}"
+            folded.register_buffer(name, values[i].detach().clone())
+            with graph.inserting_before(next(n for n in graph.nodes if n.op != "placeholder")):
+                constant = graph.get_attr(name)
+            constant.meta = {**node.meta, WEIGHT: True}
+            node.replace_all_uses_with(constant)
+    folded.recompile()
+    return folded
+
+
+def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Normalised:
+    """`gm` is left as it is. round_intermediates: no library call takes on what comes after it, which would round once for both."""
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    returned = graph.graph_copy(gm.graph, mapping)
+    flat = list(returned) if isinstance(returned, list | tuple) else [returned]
+    flat = inline(graph, drop_tokens(graph, flat), gm)
+    for node in graph.nodes:
+        _unwrap(node)
+        _check_static(node)
+    flat = draw_together(graph, _fill_empty(graph, flat))
+    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    inputs, tensors = [], []
+    for i, node in enumerate(arguments):
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            inputs.append(i)
+            tensors.append(node)
+        else:
+            _substitute(node, value)
+    flat = _inline_numbers(graph, gm, flat)
+    captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
+    outputs = classify(graph, flat, tensors)
+    graph.output(outputs.bases)
+    for node in reversed(list(graph.nodes)):
+        if node.op == "placeholder" and not isinstance(node.meta.get("val"), Tensor):
+            graph.erase_node(node)
+        elif node.target in _IDENTITIES:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif (node.target in SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
+            graph.erase_node(node)
+        elif node.target is aten.as_strided.default:
+            _expand_scalar(graph, node)
+    align(graph)
+    if not round_intermediates:
+        take_epilogues(graph)
+    for node in graph.nodes:
+        _check_dtype(node)
+    result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
+    names = {node.name for node in moved(result)}
+    ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
+    interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
+    free = own_results(outputs, free_results(gm))
+    shares = {i: j for i, j in shared_results(gm).items() if i in free and j in free}
+    return Normalised(result, interface, free, shares)
+
+
+def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:
+    """Strides over memory of one element, as resize_ leaves them: torch-mlir indexes a scalar by nothing and ends the process."""
+    source, value = node.args[0], node.meta["val"]
+    held = source.meta["val"]
+    if held.numel() != 1 or held.untyped_storage().nbytes() != held.element_size():
+        return
+    with graph.inserting_before(node):
+        one = graph.call_function(aten.view.default, (source, [1] * value.dim()))
+        expanded = graph.call_function(aten.expand.default, (one, list(value.shape)))
+    one.meta = {**node.meta, "val": held.view([1] * value.dim())}
+    expanded.meta = {**node.meta, "val": value.new_empty(value.shape)}
+    node.replace_all_uses_with(expanded)
+    graph.erase_node(node)
+
+
+def is_inline(node: fx.Node, value: Tensor) -> bool:
+    """Whether a tensor that the graph's module holds is a constant of the program: MLIR's attributes hold no other dtypes."""
+    return value.dtype in support.LITERAL and (value.numel() <= _INLINE or bool(node.meta.get(WEIGHT)))
+
+
+def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
+    """Makes tensors without elements constants: torch-mlir ends the process on some views of them (a division by zero)."""
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, Tensor) or value.numel() or support.has_effect(node):
+            continue
+        with graph.inserting_before(node):
+            empty = graph.call_function(aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device})
+        empty.meta = dict(node.meta)
+        node.replace_all_uses_with(empty)
+        outputs = [empty if o is node else o for o in outputs]
+        graph.erase_node(node)
+    return outputs
+
+
+def _unwrap(node: fx.Node) -> None:
+    """A constant made while tracing may be known by the wrapper that the trace saw."""
+    value = node.meta.get("val")
+    if node.op == "get_attr" and isinstance(value, FunctionalTensor):
+        node.meta["val"] = value.from_functional()
+
+
+def _check_static(node: fx.Node) -> None:
+    value = node.meta.get("val")
+    for v in value if isinstance(value, list | tuple) else (value,):
+        sizes = (*v.shape, *v.stride()) if isinstance(v, Tensor) else (v,)
+        if any(isinstance(n, torch.SymInt | torch.SymFloat | torch.SymBool) for n in sizes):
+            raise CompileError(
+                f"the result of {node.target} depends on the values of tensors, not on their shapes alone",
+                where=where(node),
+                remedy='torch.compile(model, backend="lamina") breaks the graph there and runs that part in Python',
+            )
+
+
+def _check_dtype(node: fx.Node) -> None:
+    value = node.meta.get("val")
+    for v in value if isinstance(value, list | tuple) else (value,):
+        if not isinstance(v, Tensor) or v.dtype in support.CARRIED:
+            continue
+        if node.op == "call_function":
+            raise CompileError(
+                f"the result of {node.target} has dtype {v.dtype}",
+                where=where(node),
+                remedy="use another dtype, or do this outside the compiled function (after torch._dynamo.graph_break())",
+            )
+        name = node.name if node.op == "placeholder" else node.target
+        raise CompileError(f"input {name} has dtype {v.dtype}", remedy="convert it outside the compiled function")
+
+
+def _substitute(node: fx.Node, value: Any) -> None:
+    """A number among the arguments is part of the graph."""
+    for user in list(node.users):
+        user.args = fx.map_arg(user.args, lambda n: value if n is node else n)
+        user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
+
+
+def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule, outputs: list[Any]) -> list[Any]:
+    """A constant of one element is written as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
+    dimensions. Returns the outputs as they are then."""
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        value = attribute(gm, str(node.target))
+        if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
+            continue
+        with graph.inserting_before(node), unset_fake_temporarily():
+            number = graph.call_function(
+                aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype, "device": value.device}
+            )
+        number.meta = dict(node.meta)
+        node.replace_all_uses_with(number)
+        outputs = [number if o is node else o for o in outputs]
+        graph.erase_node(node)
+    return outputs
+
+
+def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:
+    """Large tensor constants become placeholders after the arguments, which are appended to `tensors`; their names."""
+    captured: dict[str, fx.Node] = {}
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        value = attribute(gm, str(node.target))
+        if not isinstance(value, Tensor):
+            raise CompileError(
+                f"the graph holds a {type(value).__name__} for {' and '.join(str(user.target) for user in node.users)}",
+                where=where(next(iter(node.users), node)),
+                remedy="use torch.compile's graph breaks around it",
+            )
+        _check_dtype(node)
+        if is_inline(node, value):
+            continue
+        if node.target not in captured:
+            with graph.inserting_after(last) if last is not None else graph.inserting_before(next(iter(graph.nodes))):
+                last = captured[str(node.target)] = graph.placeholder(f"captured_{len(captured)}")
+            last.meta["val"] = node.meta.get("val", value)
+            tensors.append(last)
+        node.replace_all_uses_with(captured[str(node.target)])
+    return tuple(captured)
+
+
+def _has_effect(node: fx.Node) -> bool:
+    return node.op == "call_function" and support.has_effect(node)

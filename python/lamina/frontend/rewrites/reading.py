@@ -1,0 +1,188 @@
+"""What the nodes of a captured graph do, read alike where Dynamo wrote them (torch's functions, operators and methods of tensors)
+and where torch.export did (ATen before decomposition)."""
+
+import inspect
+import math
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.nn import functional as F
+
+from ..calls.aliases import storage
+
+_SYNONYMS = {
+    "truediv": "div", "itruediv": "div", "divide": "div", "true_divide": "div", "imul": "mul", "multiply": "mul", "iadd": "add",
+    "numpy_T": "T", "swapaxes": "transpose", "swapdims": "transpose", "linalg_matmul": "matmul", "special_softmax": "softmax",
+}  # fmt: skip
+_SAME = ("to", "float", "half", "bfloat16", "double", "type", "type_as", "contiguous", "clone", "alias", "_to_copy")
+_RESHAPES = ("view", "reshape", "_unsafe_view", "view_as", "reshape_as", "flatten", "unflatten", "squeeze", "unsqueeze")
+_IN_PLACE_OPERATORS = (operator.setitem, operator.delitem)
+_RANDOM = ("rand", "bernoulli", "multinomial", "normal", "poisson", "empty", "new_empty", "dropout")
+_CHECKS = ("_assert_tensor_metadata",)
+
+
+def value(node: object) -> Tensor | None:
+    """The (fake) tensor that a node is."""
+    found = node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
+    return found if isinstance(found, Tensor) else None
+
+
+def shape(node: object) -> tuple[Any, ...]:
+    found = value(node)
+    return () if found is None else tuple(found.shape)
+
+
+def name(node: object) -> str:
+    """What a node calls, by ATen's name without the mark of an op in place; "" for what is not torch's."""
+    if not isinstance(node, fx.Node) or node.op not in ("call_function", "call_method"):
+        return ""
+    target = node.target
+    if node.op == "call_method":
+        found = str(target)
+    elif isinstance(target, torch._ops.OpOverload):
+        found = target._opname if target.namespace == "aten" else ""
+    elif target is getattr:
+        found = str(node.args[1])
+    else:
+        found = getattr(target, "__name__", "") if _is_torchs(target) else ""
+    found = found if found.endswith("__") else found.removesuffix("_")
+    return _SYNONYMS.get(found, found)
+
+
+def _is_torchs(target: object) -> bool:
+    module = getattr(target, "__module__", None) or ""
+    return module.partition(".")[0] in ("torch", "_operator") and not isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def given(node: fx.Node, *names: str) -> dict[str, Any]:
+    """The arguments of a call by these names, ATen's being turned into those of torch's functions."""
+    renamed = {"self": "input", "tensor2": "other", "mat2": "other", "train": "training"}
+    kwargs = {renamed.get(key, key): arg for key, arg in node.kwargs.items()}
+    return dict(zip(names, node.args, strict=False)) | kwargs
+
+
+def users(node: fx.Node) -> list[fx.Node]:
+    """But for checks, which compute nothing."""
+    return [user for user in node.users if name(user) not in _CHECKS]
+
+
+def number(arg: object) -> float | None:
+    """A number written into the graph."""
+    plain = isinstance(arg, int | float) and not isinstance(arg, bool)
+    return float(arg) if plain and math.isfinite(arg) else None  # type: ignore[arg-type]
+
+
+def same_elements(node: object) -> fx.Node | None:
+    """What a node has the elements of, in the same order: it may be of another shape, layout or float type."""
+    if not isinstance(node, fx.Node) or name(node) not in (*_SAME, *_RESHAPES) or is_in_place(node) or not node.args:
+        return None
+    source, mine, other = node.args[0], value(node), value(node.args[0])
+    if not isinstance(source, fx.Node) or mine is None or other is None or mine.device != other.device:
+        return None
+    cast = mine.dtype is not other.dtype
+    if cast and (name(node) in _RESHAPES or not (mine.dtype.is_floating_point and other.dtype.is_floating_point)):
+        return None
+    return source if mine.numel() == other.numel() else None
+
+
+def without_dropout(node: fx.Node) -> fx.Node | None:
+    """What a dropout that drops nothing is of."""
+    if name(node) != "dropout":
+        return None
+    args = given(node, "input", "p", "training")
+    idle = args.get("training", True) is False or args.get("p", 0.5) == 0
+    source = args.get("input")
+    return source if idle and isinstance(source, fx.Node) else None
+
+
+def drop(node: fx.Node) -> tuple[fx.Node, float] | None:
+    """What a dropout is of, and the probability of an element to be dropped, above 0."""
+    args = given(node, "input", "p", "training") if name(node) == "dropout" and not is_in_place(node) else {}
+    source, probability = args.get("input"), number(args.get("p", 0.5))
+    return (source, probability) if isinstance(source, fx.Node) and probability and args.get("training", True) is True else None
+
+
+def scaled(node: fx.Node) -> tuple[fx.Node, float] | None:
+    """A tensor and the number that a node multiplies it by."""
+    kind, args = name(node), given(node, "input", "other")
+    if kind not in ("mul", "div") or set(args) != {"input", "other"}:
+        return None
+    source, by = args["input"], number(args["other"])
+    if by is None and kind == "mul":
+        source, by = args["other"], number(args["input"])
+    mine, other = value(node), value(source)
+    if by is None or not isinstance(source, fx.Node) or mine is None or other is None or mine.dtype is not other.dtype or by == 0:
+        return None
+    return source, by if kind == "mul" else 1 / by
+
+
+def transposed(node: fx.Node) -> fx.Node | None:
+    """What a node swaps the last two dimensions of."""
+    source = node.args[0] if node.args else None
+    rank = len(shape(source))
+    if not isinstance(source, fx.Node) or rank < 2:
+        return None
+    kind, dims = name(node), node.args[1:]
+    if kind == "mT" or (kind in ("T", "t") and rank == 2):
+        return source
+    if kind == "permute":
+        order = dims[0] if dims and isinstance(dims[0], list | tuple) else dims
+        swapped = [*range(rank - 2), rank - 1, rank - 2]
+        plain = len(order) == rank and all(isinstance(d, int) for d in order)
+        return source if plain and [d % rank for d in order] == swapped else None
+    if kind != "transpose" or node.kwargs or not all(isinstance(d, int) for d in dims):
+        return None
+    return source if {d % rank for d in dims} == {rank - 1, rank - 2} else None
+
+
+def is_softmax(node: object) -> bool:
+    """Along the last dimension."""
+    if not isinstance(node, fx.Node) or name(node) != "softmax":
+        return False
+    dim, rank = given(node, "input", "dim").get("dim"), len(shape(node))
+    return isinstance(dim, int) and dim in (-1, rank - 1)
+
+
+def is_in_place(node: fx.Node) -> bool:
+    """Whether a call writes to an argument."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.is_mutable
+    if node.op == "call_method":
+        called = str(target)
+        return called in ("__setitem__", "set_") or (called.endswith("_") and not called.endswith("__"))
+    if node.op != "call_function" or target is getattr:
+        return node.op == "call_module"
+    called = getattr(target, "__name__", "")
+    if target in _IN_PLACE_OPERATORS or "out" in node.kwargs or not _is_torchs(target):
+        return True
+    if getattr(target, "__module__", "") == "_operator":
+        return called.startswith("i") and hasattr(operator, f"__{called}__") and called not in ("inv", "invert", "index")
+    return called.endswith("_") or (hasattr(F, called) and _says_in_place(target, node))
+
+
+def _says_in_place(target: Any, node: fx.Node) -> bool:
+    try:
+        bound = inspect.signature(target).bind(*node.args, **node.kwargs)
+    except (TypeError, ValueError):
+        return bool(node.kwargs.get("inplace"))
+    return bool(bound.arguments.get("inplace"))
+
+
+def writes_to(node: fx.Node) -> set[int] | None:
+    """The memory that a call may write to; None where that is not known."""
+    if not is_in_place(node):
+        return set()
+    first = bool(name(node)) and "out" not in node.kwargs and bool(node.args) and isinstance(node.args[0], fx.Node)
+    written = [value(arg) for arg in (node.args[:1] if first else node.all_input_nodes)]
+    return None if any(v is None for v in written) else {storage(v) for v in written if v is not None}
+
+
+def is_repeatable(node: fx.Node) -> bool:
+    """Whether a call gives the same result each time."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    return not name(node).startswith(_RANDOM)

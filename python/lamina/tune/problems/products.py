@@ -1,0 +1,174 @@
+"""Which matrix products and attention of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for
+lamina-choose and lamina-choose-attention."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.options import Options
+from lamina.passes.families.attention.backward import Gradients
+from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.gemm.library_epilogues import CUBLASLT, has_activation
+from lamina.passes.families.gemm.prologues import feeding
+from lamina.passes.families.grouped_products import Grouped
+from lamina.passes.families.select import LIBRARY, kernels_of
+from lamina.passes.families.surroundings import CHOICE, Bundle, bundles, calls, reader
+from lamina.passes.ir.reading import shape_of
+from lamina.schedules import attention_backward_cost, attention_cost
+from lamina.targets import Backend
+
+from ..clocks import CudaClock
+from ..decide import decide
+from ..question import Answer, Identity, Question
+from ..store.store import Store
+from ..trial import Watch
+from .gradient_inputs import forward_first
+from .mask_inputs import hide_squares, squares_hidden
+from .subgraph_extraction import Built, Cut, Part, random_inputs
+
+Heard = Callable[[Question, Answer], None]
+Asking = Callable[[Question, int, int], None]
+
+
+def annotate(
+    module: ir.Module,
+    backend: Backend,
+    index: int,
+    options: Options,
+    store: Store,
+    heard: Heard = lambda question, answer: None,
+    *,
+    asking: Asking = lambda question, number, of: None,
+    watch: Watch = lambda stage, share: None,
+    again: bool = False,
+) -> None:
+    """Puts `graph.choice` on the products and attention of a module at the graph level that kernels of ours can compute.
+
+    index   of the GPU that measures, where options.tune lets it
+    heard   is told every answer once
+    asking  is told every question before, with its number, from 1, and how many there are
+    watch   is told what goes on between
+    again   what the store knows is measured, too
+    """
+    if not may_answer(index, options, store):
+        return
+    gpu = backend.target.gpu
+    rounds = options.round_intermediates
+    with module.context, ir.Location.unknown():
+        found = [
+            *_products(module, gpu, rounds),
+            *_attention(module, gpu, rounds),
+            *_gradients(module, gpu, rounds),
+            *_grouped(module, rounds),
+        ]
+    asked = [(cut, question) for _, cut, question in found]
+    answers = ask(asked, module.context, backend, index, options, store, heard, asking=asking, watch=watch, again=again)
+    with module.context:
+        for bundle, cut, _ in found:
+            for op in bundle.ops:
+                op.attributes[CHOICE] = ir.StringAttr.get(answers[cut.key].winner)
+
+
+def may_answer(index: int, options: Options, store: Store) -> bool:
+    """Whether tuning has more to say than the cost model."""
+    return options.tune not in ("off", "cached") or (options.tune == "cached" and bool(store.state(Identity.of_gpu(index))))
+
+
+def ask(
+    found: Sequence[tuple[Part, Question]],
+    context: ir.Context,
+    backend: Backend,
+    index: int,
+    options: Options,
+    store: Store,
+    heard: Heard,
+    *,
+    asking: Asking,
+    watch: Watch,
+    again: bool,
+) -> dict[str, Answer]:
+    """Answers by key, each question asked once. The rest is as in `annotate`."""
+    identity, clock = Identity.of_gpu(index), CudaClock(index)
+    known: dict[str, Answer] = {}
+    of = len({question.key for _, question in found})
+    for part, question in found:
+        if question.key in known:
+            continue
+        asking(question, len(known) + 1, of)
+        inputs: list[torch.Tensor] = []
+        one = threading.Lock()  # candidates are made in threads of a pool
+
+        def make(name: str, part: Part = part, inputs: list[torch.Tensor] = inputs, one: threading.Lock = one) -> Built:
+            with one:
+                if not inputs:
+                    inputs += random_inputs(part, torch.device("cuda", index))
+            return Built(part, name, backend, options, context, inputs)
+
+        known[question.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
+        heard(question, known[question.key])
+    return known
+
+
+def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    asked: dict[str, Question | None] = {}  # layers repeat
+    for bundle in bundles(module):
+        if CHOICE in bundle.ops[0].attributes:
+            continue
+        cut = Cut(bundle, before=feeding(bundle.ops), rounds=rounds)
+        if cut.key not in asked:
+            ours, default = kernels_of(bundle, gpu)
+            libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
+            first = sorted(ours, key=lambda name: name != default)
+            asked[cut.key] = _question(cut, first, default or None, libraries) if ours else None
+        question = asked[cut.key]
+        if question is not None:
+            yield bundle, cut, question
+
+
+def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    masks = Masks()
+    for op in calls(module):
+        if CHOICE not in op.attributes and (attention := Attention.read(op, masks)) is not None:
+            bundle, work = Bundle((op,), None), attention.work
+            kept = [v for v in (attention.result, attention.sums) if v is not None]
+            ours = attention_cost.candidates(work, gpu)
+            settle = {"settle": squares_hidden(op, attention)} if any(getattr(c, "blocks", 0) for c in ours) else {}
+            cut = Cut(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept, **settle)
+            yield bundle, cut, _question(cut, ours, attention_cost.unmeasured(work, gpu))
+
+
+def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    masks = Masks()
+    for op in calls(module):
+        if CHOICE not in op.attributes and (gradients := Gradients.read(op, masks)) is not None:
+            bundle, work = Bundle((op,), None), gradients.work
+            ours = attention_backward_cost.candidates(work, gpu)
+            settle = forward_first(op, gradients, *([hide_squares] if any(c.blocks for c in ours) else []))
+            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
+            yield bundle, cut, _question(cut, ours, attention_backward_cost.unmeasured(work, gpu))
+
+
+def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+    for op in calls(module):
+        if CHOICE not in op.attributes and (grouped := Grouped.read(op)) is not None:
+            bundle, number = Bundle((op,), reader(op)), list(dict.fromkeys(op.operands)).index(grouped.ends)
+
+            def settle(inputs: Sequence[torch.Tensor], number: int = number, rows: int = shape_of(grouped.x)[0]) -> None:
+                ends = inputs[number]
+                ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * rows // len(ends))
+
+            cut = Cut(bundle, rounds=rounds, settle=settle)
+            yield bundle, cut, _question(cut, grouped.candidates, None)
+
+
+def _question(
+    cut: Cut, candidates: Sequence[object], unmeasured: object | None, libraries: tuple[str, ...] = (LIBRARY,)
+) -> Question:
+    """Libraries and our schedules: first what is taken unmeasured, then the most promising."""
+    ours = tuple(map(str, candidates))
+    names = (*libraries, *ours) if unmeasured is None else (ours[0], *libraries, *ours[1:])
+    return Question(cut.key, cut.what, names, LIBRARY)

@@ -1,0 +1,127 @@
+"""How programs that reduce rows (softmax, norms, losses, with what is fused around them) are scheduled: asked of tuning for each
+kernel function of a planned module, and answered as `graph.rows`, for lamina-tile."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.options import Options
+from lamina.passes.ir.reading import element_type
+from lamina.passes.plan.launches import layouts
+from lamina.passes.space.schedule import bits
+from lamina.passes.space.schedule_gpu import ROWS
+from lamina.passes.tile.row_programs import work_of
+from lamina.schedules.rows import MODEL, candidates
+from lamina.targets import Backend
+
+from ..question import Question
+from ..revision import revision
+from ..store.store import Store
+from ..trial import Watch
+from .products import Asking, Heard, ask, may_answer
+from .subgraph_extraction import DTYPES, plain_name
+
+_KERNEL = "kernel"  # the function of a part
+
+
+class RowPart:
+    """A kernel function as the one kernel of a program; lamina.tune.problems.subgraph_extraction.Part.
+
+    types  of the memory that it is launched on
+    """
+
+    level = "plan"
+
+    def __init__(self, kernel: ir.Operation, types: list[ir.MemRefType], rounds: bool) -> None:
+        given = kernel.regions[0].blocks[0].arguments
+        results = list(kernel.regions[0].blocks[0].operations)[-1].operands
+        tensors = [v.type for v in (*given, *results)]
+        dtypes = [', dtype = "bool"' if element_type(v) == "i1" else "" for v in (*given, *results)]
+        names = [f"%m{i}" for i in range(len(types))]
+        kinds = [("input", i) for i in range(len(given))] + [("output", i) for i in range(len(results))]
+        made = [
+            f'{name} = "plan.{kind}"() {{index = {i} : i64{dtype}}} : () -> {type_}'
+            for name, (kind, i), dtype, type_ in zip(names, kinds, dtypes, types, strict=True)
+        ]
+        with kernel.context, ir.Location.unknown():
+            module = ir.Module.parse(_program(made, names, types, len(given)))
+            function = kernel.clone(ip=ir.InsertionPoint(module.body))
+            function.attributes["sym_name"] = ir.StringAttr.get(_KERNEL)
+            if "graph.inplace" in function.attributes:
+                del function.attributes["graph.inplace"]
+            self.text: str = module.operation.get_asm(enable_debug_info=False)
+        name = plain_name(kernel)
+        largest = max(map(ir.RankedTensorType, tensors), key=lambda t: math.prod(t.shape) * bits(str(t.element_type)))
+        self.what = f"{name} {'x'.join(map(str, largest.shape))} {largest.element_type}"
+        strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(given)]]
+        self.inputs = [(ir.RankedTensorType(t), s) for t, s in zip(tensors, strides, strict=False)]
+        self.key = f"{self.what} {_digest(self.text, str(rounds), revision())}"
+
+    def settle(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Random numbers are what they are."""
+
+    def mark(self, module: ir.Module, name: str) -> None:
+        """Chooses a schedule."""
+        if name != MODEL:
+            kernel = next(o.operation for o in module.body.operations if "graph.kernel" in o.operation.attributes)
+            kernel.attributes[ROWS] = ir.StringAttr.get(name)
+
+
+def annotate_rows(
+    module: ir.Module,
+    backend: Backend,
+    index: int,
+    options: Options,
+    store: Store,
+    heard: Heard = lambda question, answer: None,
+    *,
+    asking: Asking = lambda question, number, of: None,
+    watch: Watch = lambda stage, share: None,
+    again: bool = False,
+) -> None:
+    """Puts `graph.rows` on the functions of a planned module for which tuning has another answer than the cost model. The rest is
+    as in lamina.tune.problems.products.annotate."""
+    if not may_answer(index, options, store):
+        return
+    gpu = backend.target.gpu
+    with module.context, ir.Location.unknown():
+        found = list(_rows(module, gpu, options.round_intermediates))
+    asked = [(part, question) for _, part, question in found]
+    answers = ask(asked, module.context, backend, index, options, store, heard, asking=asking, watch=watch, again=again)
+    with module.context:
+        for kernel, part, _ in found:
+            if (winner := answers[part.key].winner) != MODEL:
+                kernel.attributes[ROWS] = ir.StringAttr.get(winner)
+
+
+def _rows(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[ir.Operation, RowPart, Question]]:
+    launched = layouts(module)
+    for kernel in (o.operation for o in module.body.operations if "graph.kernel" in o.operation.attributes):
+        types = launched.get(ir.StringAttr(kernel.attributes["sym_name"]).value)
+        if not all(element_type(v) in DTYPES for v in kernel.regions[0].blocks[0].arguments):
+            continue  # there are no random numbers of these
+        if types is not None and (work := work_of(kernel, types, gpu, rounds)) and (names := candidates(work, gpu)):
+            part = RowPart(kernel, types, rounds)
+            yield kernel, part, Question(part.key, part.what, names, MODEL)
+
+
+def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inputs: int) -> str:
+    """A module with a program that launches the kernel on its inputs and outputs."""
+
+    def listed(first: int) -> str:
+        return f"({', '.join(names[first:])}) : ({', '.join(map(str, types[first:]))}) -> ()"
+
+    operands, _, ends = listed(0).partition(" : ")
+    returned, _, of = listed(inputs).partition(" : ")
+    launch = f'"plan.launch"{operands} {{kernel = @{_KERNEL}, label = "{_KERNEL}", n_out = {len(names) - inputs} : i64}} : {ends}'
+    lines = "\n    ".join((*made, launch, f'"plan.return"{returned} : {of}'))
+    empty = ", ".join(f"{name} = 0 : i64" for name in ("arena_bytes", "lower_bound", "sum_bytes"))
+    return f'"plan.program"() ({{\n    {lines}\n}}) {{{empty}, sym_name = "main"}} : () -> ()'
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

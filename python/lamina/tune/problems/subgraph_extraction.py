@@ -1,0 +1,245 @@
+"""Products with the group that reads them, cut out of a module: a program of its own, that can be compiled and timed."""
+
+import hashlib
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.core.program import Launch
+from lamina.core.program_needs import with_needs
+from lamina.kernels.library import STRICT
+from lamina.passes.families.conv.layout import channels_last
+from lamina.passes.families.conv.products import Convolution
+from lamina.passes.families.gemm.library_epilogues import CUBLASLT
+from lamina.passes.families.surroundings import CHOICE, Bundle, calls, strides_of
+from lamina.passes.infra.pipeline import run
+from lamina.passes.ir.locations import op_word
+from lamina.passes.ir.reading import producer, shape_of
+from lamina.passes.plan.program import program_from
+from lamina.runtime.executable import Executable
+from lamina.targets import Artifact, Backend
+from lamina.targets.kernel_calls.user import take
+from lamina.targets.levels import pipeline
+
+from ..revision import revision
+from .gradient_inputs import Settle
+
+_NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
+_COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
+DTYPES = {
+    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
+    "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
+    "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
+}  # fmt: skip
+
+
+class Part(Protocol):
+    """What is cut out of a module, with its choice open.
+
+    text    a module at `level` whose program takes `inputs`: the type of each, and strides
+    settle  makes what it must of inputs that are random numbers
+    """
+
+    level: str
+    text: str
+    inputs: list[tuple[ir.Type, tuple[int, ...]]]
+
+    @property
+    def settle(self) -> Settle: ...
+
+    def mark(self, module: ir.Module, name: str) -> None:
+        """Chooses a candidate, in what was made of the text."""
+        ...
+
+
+class Cut:
+    """Calls and their reader as the module `text`, whose @main takes what they read.
+
+    what    for people; "": by the shapes
+    before  ops that are there for the calls alone, in order: what makes their factors too
+    rounds  kernels of ours round intermediate values of half types, as eager does
+    kept    results that @main returns; none: those of the group, else the first of each call
+    settle  makes what it must of inputs that are random numbers
+    """
+
+    level = "graph"
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        what: str = "",
+        *,
+        before: Sequence[ir.Operation] = (),
+        rounds: bool = False,
+        kept: Sequence[ir.Value] = (),
+        settle: Settle = lambda inputs: None,
+    ) -> None:
+        ops, group = bundle.ops, bundle.group
+        self.rounds, self.settle = rounds, settle
+        sums = [op.results[0] for op in ops]
+        outside = [v for v in (group.operands if group else ()) if v not in sums]
+        made = [v for op in before for v in op.results]
+        read = [*(v for op in (*before, *ops) for v in op.operands if v not in made), *outside]
+        operands = list(dict.fromkeys(read))
+        results = list(kept) or (list(group.results) if group else sums)
+        callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
+        name = plain_name(group) if group else ""
+        first = "".join(f"{plain_name(op)}, then " for op in before if op.name == "graph.group")
+        after = f" and {name}" if group else ""
+        count = f"{len(ops)} x " if len(ops) > 1 else ""
+        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in _factors(ops[0]))
+        self.what = what or f"{first}{count}{callee} {shapes}{after}"
+        strides = [_strides(v, Convolution.read(ops[0]) is not None) for v in operands]
+        with bundle.last.context, ir.Location.unknown():
+            module = ir.Module.create()
+            signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
+            given = [ir.DictAttr.get({"graph.strides": ir.DenseI64ArrayAttr.get(s)}) for s in strides]
+            with ir.InsertionPoint(module.body):
+                main = ir.Operation.create(
+                    "func.func",
+                    attributes={
+                        "sym_name": ir.StringAttr.get("main"),
+                        "function_type": ir.TypeAttr.get(signature),
+                        "arg_attrs": ir.ArrayAttr.get(given),
+                    },
+                    regions=1,
+                )
+            block = main.regions[0].blocks.append(*signature.inputs)
+            values = dict(zip(operands, block.arguments, strict=True))
+            with ir.InsertionPoint(block):
+                for part in (*before, *ops, group) if group else (*before, *ops):
+                    _copy(part, values)
+                for part in (*before, group):
+                    if part is not None and part.name == "graph.group":
+                        values[part.results[0]].owner.attributes["sym_name"] = ir.StringAttr.get(plain_name(part))
+                ir.Operation.create("func.return", operands=[values[v] for v in results])
+            for op in ops:
+                if CHOICE in op.attributes:
+                    del values[op.results[0]].owner.attributes[CHOICE]
+            self.text: str = module.operation.get_asm(enable_debug_info=False)
+        self.inputs = [(ir.RankedTensorType(v.type), s) for v, s in zip(operands, strides, strict=True)]
+
+    def mark(self, module: ir.Module, name: str) -> None:
+        """Chooses a candidate for the calls."""
+        for call in calls(module):
+            call.attributes[CHOICE] = ir.StringAttr.get(name)
+
+    @property
+    def key(self) -> str:
+        """Equal for what is computed alike, by the same kernels."""
+        depends = "\0".join((self.text, str(self.rounds), revision()))
+        return f"{self.what} {hashlib.sha256(depends.encode()).hexdigest()[:16]}"
+
+
+def plain_name(group: ir.Operation) -> str:
+    """Without the number at its end."""
+    return _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value)
+
+
+def _factors(op: ir.Operation) -> list[ir.Value]:
+    """Of a product, behind what is added to it, or before scales and offsets; of a convolution, before its bias."""
+    first = Convolution.read(op) is not None or ir.StringAttr(op.attributes["callee"]).value in STRICT
+    return list(op.operands)[:2] if first else list(op.operands)[-2:]
+
+
+def _strides(v: ir.Value, windows: bool) -> tuple[int, ...]:
+    """How an operand will lie: kernels of ours write images with their channels last where convolutions are near."""
+    made = producer(v)
+    images = windows and made is not None and made.name == "graph.group" and len(shape_of(v)) == 4
+    return channels_last(shape_of(v)) if images else strides_of(v)
+
+
+def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Clones an op on other values. What its regions use from outside is constants."""
+
+    def renamed(inner: ir.Operation) -> ir.WalkResult:
+        for i, v in enumerate(inner.operands):
+            if v not in values and not isinstance(v, ir.BlockArgument) and v.owner.operation.block == op.block:
+                values[v] = v.owner.operation.clone().results[0]
+            if v in values:
+                inner.operands[i] = values[v]
+        return ir.WalkResult.ADVANCE
+
+    copy = op.clone()
+    with ir.InsertionPoint(copy):
+        copy.walk(renamed)
+    values.update(zip(op.results, copy.results, strict=True))
+
+
+class Built:
+    """One way to compute a cut, as lamina.tune.trial.Candidate."""
+
+    def __init__(
+        self, cut: Part, name: str, backend: Backend, options: Options, context: ir.Context, inputs: Sequence[Tensor]
+    ) -> None:
+        self.cut, self.name, self.backend, self.options = cut, name, backend, options
+        self.context, self.inputs = context, inputs
+        self._run: Any = None
+
+    def compile(self) -> None:
+        with _COMPILER, self.context, ir.Location.unknown():
+            module = ir.Module.parse(self.cut.text)
+            self.cut.mark(module, self.name)
+            rounds = self.options.round_intermediates
+            run(pipeline(self.cut.level, "tile", target=self.backend.target, round_intermediates=rounds), module)
+            program = program_from(module, "cuda")
+            for op in list(module.body.operations):
+                if op.operation.name == "plan.program":
+                    op.operation.erase()
+            program, ready = take(program, {}, self.backend.target.gpu)
+            launched = any(isinstance(step, Launch) for step in program.steps)
+            artifact = self.backend.compile(module, ready) if launched else Artifact(str(self.backend.target), b"", ())
+        self._run = Executable(with_needs(program, artifact.needs), artifact)
+        self._run.load(self.inputs[0].device.index)
+        if self.name == CUBLASLT:
+            with torch.cuda.device(self.inputs[0].device):
+                if not self.keeps_nan():
+                    raise CompileError("what cuBLASLt computes after the product loses NaN, which eager keeps")
+
+    def keeps_nan(self) -> bool:
+        """Whether all results of inputs that are NaN are: candidates are compared on finite numbers."""
+        found = self._run(*(_nan_like(x) if x.is_floating_point() else x for x in self.inputs))
+        return all(bool(x.isnan().all()) for x in found)
+
+    def run(self) -> Sequence[Tensor]:
+        found: Sequence[Tensor] = self._run(*self.inputs)
+        return found
+
+
+def _nan_like(x: Tensor) -> Tensor:
+    flat = _memory(x.shape, x.stride(), x.dtype, x.device).fill_(float("nan"))
+    return flat.as_strided(x.shape, x.stride())
+
+
+def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """That such a tensor lies in, which may be spread along some dimensions."""
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    return torch.empty(0 if 0 in shape else last + 1, dtype=dtype, device=device)
+
+
+def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
+    """Numbers from a normal distribution, masks of halves, bytes as of quantised numbers; zeros for other integers, which may be
+    indices. What the model draws next is what it would be without these."""
+    bounds = {torch.bool: (0, 2), torch.int8: (-127, 128)}
+    out = []
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        for type_, strides in cut.inputs:
+            dtype = DTYPES[str(type_.element_type)]
+            flat = _memory(type_.shape, strides, dtype, device)
+            low, high = bounds.get(dtype, (0, 1))
+            if dtype.is_floating_point and dtype.itemsize == 1:
+                flat.copy_(torch.randn(len(flat), device=device))  # which has no normal_ of its own
+            elif dtype.is_floating_point:
+                flat.normal_()
+            else:
+                flat.random_(low, high)
+            out.append(flat.as_strided(tuple(type_.shape), strides))
+        cut.settle(out)
+    return out

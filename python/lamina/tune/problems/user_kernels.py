@@ -1,0 +1,166 @@
+"""Which config a user's kernel is compiled with: asked of tuning for each launch of a program, and written into it."""
+
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_mlir import ir
+
+from lamina.core.options import Tune
+from lamina.core.program import ITEM_BYTES, Buffer, Call, Program, Ref, TensorSpec
+from lamina.core.program_needs import fixed, with_needs
+from lamina.dialects import context
+from lamina.runtime.executable import Executable
+from lamina.targets import Artifact, Backend
+from lamina.targets.kernel_calls.user import REASON, alignment, refs_of, take
+
+from ..clocks import Clock, CudaClock
+from ..decide import decide
+from ..question import Answer, Identity, Question
+from ..store.store import Store
+from ..trial import Watch
+
+_COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
+_MAKING = threading.Lock()  # inputs are made once, by the first candidate
+_NAMES = {
+    "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u64": "uint64", "f16": "float16",
+    "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+}  # fmt: skip
+
+
+def chosen(
+    program: Program,
+    functions: Mapping[str, Any],
+    backend: Backend,
+    index: int,
+    policy: Tune,
+    store: Store,
+    heard: Callable[[Question, Answer], None],
+    *,
+    asking: Callable[[Question, int, int], None] = lambda question, number, of: None,
+    watch: Watch = lambda stage, share: None,
+    again: bool = False,
+    clock: Clock | None = None,
+) -> Program:
+    """The program with the configs that tuning says.
+
+    functions  users' kernels, by key
+    index      of the GPU that measures, where the policy lets it
+    heard      is told every answer once; asking: every question before, with its number, from 1, and how many there are
+    watch      is told what goes on between
+    again      what the store knows is measured, too
+    """
+    asked = {question_of(step): step for step in program.steps if isinstance(step, Call) and alternatives(step)}
+    if not asked:
+        return program
+    identity, clock = Identity.of_gpu(index), clock or CudaClock(index)
+    winners: dict[Question, str] = {}
+    for question, step in asked.items():
+        asking(question, len(winners) + 1, len(asked))
+        inputs: list[Tensor] = []
+
+        def make(name: str, step: Call = step, inputs: list[Tensor] = inputs) -> Built:
+            with _MAKING:
+                if not inputs:
+                    inputs += random_inputs(step, torch.device("cuda", index))
+            return Built(with_config(step, name), functions, backend, inputs)
+
+        answer = decide(question, identity, store, policy, make, clock=clock, again=again, watch=watch)
+        winners[question] = answer.winner
+        heard(question, answer)
+
+    def placed(step: Any) -> Any:
+        known = isinstance(step, Call) and alternatives(step)
+        return with_config(step, winners[question_of(step)]) if known else step
+
+    return replace(program, steps=tuple(map(placed, program.steps)))
+
+
+def alternatives(step: Call) -> dict[str, dict[str, Any]]:
+    """What tuning may choose from for a step, by name."""
+    text = dict(step.kwargs).get("alternatives") if step.reason == REASON else ""
+    found: dict[str, dict[str, Any]] = json.loads(str(text)) if text else {}
+    return found
+
+
+def question_of(step: Call) -> Question:
+    said = dict(step.kwargs)
+    refs = refs_of(step)
+    what = f"{said['name']} {', '.join(f'{r.dtype} ' + 'x'.join(map(str, r.shape)) for r in refs)}"
+    follows = [said["epilogue"]] if "epilogue" in said else []
+    depends = (said["key"], said["alternatives"], *follows, [(r.dtype, r.shape, r.strides, alignment(r)) for r in refs])
+    return Question(f"{what} {hashlib.sha256(repr(depends).encode()).hexdigest()[:16]}", what, tuple(alternatives(step)))
+
+
+def with_config(step: Call, name: str) -> Call:
+    config = {key: tuple(v) if isinstance(v, list) else v for key, v in alternatives(step)[name].items()}
+    return replace(step, kwargs=tuple((key, config.get(key, value)) for key, value in step.kwargs))
+
+
+class Built:
+    """One config of a kernel, as lamina.tune.trial.Candidate."""
+
+    def __init__(self, step: Call, functions: Mapping[str, Any], backend: Backend, inputs: Sequence[Tensor]) -> None:
+        self.step, self.functions, self.backend, self.inputs = step, functions, backend, inputs
+        self._run: Any = None
+
+    def compile(self) -> None:
+        self._run = Executable(*self.program())
+        self._run.load(self.inputs[0].device.index)
+
+    def program(self) -> tuple[Program, Artifact]:
+        """A program with this step alone, and its code."""
+        with _COMPILER, context(), ir.Location.unknown():
+            gpu = self.backend.target.gpu
+            program, ready = take(alone(self.step), self.functions, gpu)
+            artifact = self.backend.compile(ir.Module.create(), ready)
+        return with_needs(program, artifact.needs), artifact
+
+    def run(self) -> Sequence[Tensor]:
+        found: Sequence[Tensor] = self._run(*self.inputs)
+        return found
+
+
+def alone(step: Call) -> Program:
+    """A program with this step alone. Its inputs are flat memory, in which each tensor begins as aligned as it is known to be."""
+    taken, outs = refs_of(step)[: -len(step.outs)], step.outs
+    inputs = tuple(TensorSpec(ref.dtype, (_elements(ref),), (1,)) for ref in taken)
+    given = tuple(replace(ref, buffer=i, offset=_start(ref)) for i, ref in enumerate(taken))
+    made = tuple(replace(ref, buffer=len(taken) + i, offset=0) for i, ref in enumerate(outs))
+    buffers = (
+        *(Buffer("input", i, 0, _elements(ref) * ITEM_BYTES[ref.dtype], 0) for i, ref in enumerate(taken)),
+        *(Buffer("output", i, 0, _span(ref) * ITEM_BYTES[ref.dtype], -1) for i, ref in enumerate(outs)),
+    )
+    return Program(0, 0, 0, inputs, buffers, (), (replace(step, args=(given,), outs=made),), made, device="cuda")
+
+
+def random_inputs(step: Call, device: torch.device) -> list[Tensor]:
+    """Memory for `alone`: numbers from a normal distribution; zeros for integers, which may be indices."""
+    random = torch.Generator(device).manual_seed(0)
+    found = []
+    for ref in refs_of(step)[: -len(step.outs)]:
+        dtype = getattr(torch, _NAMES[ref.dtype])
+        x = torch.zeros(_elements(ref), dtype=torch.float32 if dtype.is_floating_point else dtype, device=device)
+        found.append(x.normal_(generator=random).to(dtype) if dtype.is_floating_point else x)
+    return found
+
+
+def _start(ref: Ref) -> int:
+    """Bytes: 0 where all of the alignment is known."""
+    return alignment(ref) % 16
+
+
+def _elements(ref: Ref) -> int:
+    return _start(ref) // ITEM_BYTES[ref.dtype] + _span(ref)
+
+
+def _span(ref: Ref) -> int:
+    sizes = [fixed(n, "a tensor") for n in ref.shape]
+    reach = sum((n - 1) * fixed(s, "a tensor") for n, s in zip(sizes, ref.strides, strict=True))
+    return 1 + reach if math.prod(sizes) else 0

@@ -1,0 +1,123 @@
+"""Answers as JSON: what the store holds, and the text that is exported, read, shipped and merged.
+
+{"format": "lamina-tune", "version": 1, "answers": [{"key": ..., "device": ..., "versions": ..., "what": ...,
+ "candidates": [...], "measured": ..., "pin": ..., "seconds": {...}, "dropped": {...}, "time": "2026-11-22T04:00:00+00:00"}]}
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lamina.core.errors import CompileError
+
+from ..question import Answer, Identity, Question
+
+VERSION = 1
+_FORMAT = "lamina-tune"
+_TEXTS = ("key", "device", "versions", "what", "measured", "pin", "time")
+
+
+@dataclass(frozen=True)
+class Record:
+    """An answer with its question and where it holds; `time` is when it was measured or pinned."""
+
+    question: Question
+    identity: Identity
+    answer: Answer
+    time: datetime
+
+    @property
+    def id(self) -> str:
+        """A short name for people to type."""
+        parts = (self.question.key, self.identity.device, self.identity.versions)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    answer = record.answer
+    return {
+        "key": record.question.key,
+        "device": record.identity.device,
+        "versions": record.identity.versions,
+        "what": record.question.what,
+        "candidates": list(record.question.candidates),
+        "measured": answer.measured,
+        "pin": answer.pin,
+        "seconds": dict(answer.times),
+        "dropped": dict(answer.dropped),
+        "time": record.time.isoformat(),
+    }
+
+
+def from_json(data: Any) -> Record:
+    """ValueError for anything but what to_json made."""
+    try:
+        key, device, versions, what, measured, pin, time = (_text(data[name]) for name in _TEXTS)
+        candidates = tuple(_text(name) for name in data["candidates"])
+        times = tuple((_text(name), _seconds(value)) for name, value in data["seconds"].items())
+        dropped = tuple((_text(name), _text(why)) for name, why in data["dropped"].items())
+        moment = datetime.fromisoformat(time)
+        if moment.tzinfo is None or not {measured, pin} <= {"", *candidates}:
+            raise ValueError("a time without a zone, or a choice that is none of the candidates")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    answer = Answer(measured, times, dropped, pin)
+    return Record(Question(key, what, candidates), Identity(device, versions), answer, moment)
+
+
+def dump(records: Iterable[Record]) -> str:
+    """Records as text, in an order that depends on their questions alone."""
+    ordered = sorted(records, key=lambda r: (r.identity.device, r.identity.versions, r.question.key))
+    document = {"format": _FORMAT, "version": VERSION, "answers": [to_json(r) for r in ordered]}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def parse(text: str, file: Path) -> list[Record]:
+    """What dump wrote. CompileError, naming the file, for anything else."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CompileError(f"this is no export of tuning: {error}", where=str(file)) from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise CompileError("this is no export of tuning", where=str(file), remedy="lamina tune export FILE writes one")
+    if document.get("version") != VERSION:
+        raise other_version(file, document.get("version"))
+    try:
+        return [from_json(entry) for entry in document["answers"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CompileError(f"an answer is damaged: {error}", where=str(file)) from error
+
+
+def other_version(file: Path, found: object) -> CompileError:
+    message = f"tuning in format {found}, this Lamina reads format {VERSION}"
+    return CompileError(message, where=str(file), remedy="tune again with this version, or export with one that writes it")
+
+
+def merged(ours: Record, theirs: Record) -> Record:
+    """The pinned one of two records of the same question, else the newer; what either dropped stays dropped unless it was timed."""
+    first, second = sorted((ours, theirs), key=lambda r: (r.answer.pinned, r.time), reverse=True)
+    best = first.answer
+    known = {name for name, _ in (*best.times, *best.dropped)} | {best.winner}
+    more = tuple((name, why) for name, why in second.answer.dropped if name not in known)
+    return replace(first, answer=replace(best, dropped=best.dropped + more)) if more else first
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
+        raise TypeError(f"{value!r} is no time")
+    return float(value)

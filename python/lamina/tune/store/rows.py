@@ -1,0 +1,75 @@
+"""Records as rows of the store's table, and the notes of candidates that ended their process."""
+
+import json
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from lamina.core.errors import CompileError
+
+from ..question import Answer
+from . import marks
+from .records import Record, from_json, to_json
+
+_log = logging.getLogger("lamina")
+
+
+def key_of(record: Record) -> marks.Key:
+    return record.question.key, record.identity.device, record.identity.versions
+
+
+def known(connection: sqlite3.Connection, key: marks.Key) -> Answer | None:
+    """The answer with the candidates that ended their process among the dropped."""
+    found, died = get(connection, key), marks.left(connection, key)
+    answer = found.answer if found else Answer("")
+    more = tuple((name, "it ended the process") for name in died if name not in dict(answer.dropped))
+    return replace(answer, dropped=answer.dropped + more) if found or more else None
+
+
+def get(connection: sqlite3.Connection, key: marks.Key) -> Record | None:
+    """The record, unless there is none that reads right."""
+    row = connection.execute(f"SELECT record FROM answers {marks.WHERE}", key).fetchone()
+    found = _decode(row[0]) if row else None
+    return found if found and key_of(found) == key else None
+
+
+def put(connection: sqlite3.Connection, record: Record) -> None:
+    """In the place of what was there."""
+    text = json.dumps(to_json(record), ensure_ascii=False)
+    connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (*key_of(record), text))
+
+
+def delete(connection: sqlite3.Connection, key: marks.Key) -> None:
+    connection.execute(f"DELETE FROM answers {marks.WHERE}", key)
+    marks.forget(connection, key)
+
+
+def delete_all(connection: sqlite3.Connection) -> None:
+    for table in ("answers", "running"):
+        connection.execute(f"DELETE FROM {table}")
+
+
+def every(connection: sqlite3.Connection) -> Iterator[Record]:
+    """In an order that depends on the keys alone."""
+    rows = connection.execute("SELECT record FROM answers ORDER BY device, versions, key").fetchall()
+    return (record for (text,) in rows if (record := _decode(text)))
+
+
+def find(records: Iterable[Record], which: str) -> Record:
+    """The record named by its key, its id or the id's beginning. CompileError for none or several."""
+    found = [r for r in records if r.question.key == which or r.id.startswith(which)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CompileError(f"the store has no answer {which!r}", remedy="lamina tune show lists them")
+    raise CompileError(f"{which!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
+
+
+def _decode(text: object) -> Record | None:
+    """The record, or None for what was changed by hand."""
+    try:
+        return from_json(json.loads(str(text)))
+    except ValueError:
+        _log.warning("lamina: an answer of the store of tuning reads wrong and is ignored: %.80s", text)
+        return None

@@ -1,0 +1,1 @@
+"""Workloads, workers and figures of `make bench`."""

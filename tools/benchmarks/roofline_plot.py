@@ -1,0 +1,86 @@
+"""The GPU's figures under its roof, as a picture: operations a second over operations a byte."""
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lamina.tools.benchmarks.figures_gpu import OURS, ours
+
+COLOURS = {"eager": "0.6", "torch.compile": "tab:blue", "XLA": "tab:green", "lamina": "tab:red"}
+MARKS = {"kernel": "o", "model": "s"}
+
+Point = tuple[str, str, str, float, float]
+
+
+def points(found: Mapping[str, Any]) -> list[Point]:
+    """(workload, its kind, contestant, operations a byte, operations a second) of all that was measured and computes at all.
+
+    torch.compile and Lamina stand at the better of their modes."""
+    made: list[Point] = []
+    for name, f in found.items():
+        if not f.get("times") or not f["work"]["flops"]:
+            continue
+        work = f["work"]
+        for contestant, seconds in best_modes(f).items():
+            made.append((name, f["kind"], contestant, work["flops"] / work["bytes"], work["flops"] / seconds))
+    return made
+
+
+def best_modes(f: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds by contestant, each with its quickest mode."""
+    times = {name: t for name, t in f["times"].items() if name in COLOURS and name not in OURS}
+    modes = [f["times"][name] for name in ("torch.compile", "reduce-overhead") if name in f["times"]]
+    if modes:
+        times["torch.compile"] = min(modes)
+    if (mine := ours(f)) is not None:
+        times["lamina"] = mine
+    return times
+
+
+def roofs(found: Mapping[str, Any]) -> tuple[float, float | None]:
+    """Bytes and operations a second: the medians of what the processes measured."""
+    measured = [f["roofs"] for f in found.values() if "roofs" in f]
+    rates = [r["flops"] for r in measured if "flops" in r]
+    return statistics.median(r["bandwidth"] for r in measured), statistics.median(rates) if rates else None
+
+
+def draw(found: Mapping[str, Any], file: Path) -> str:
+    """Writes the picture as PNG, and says so or why not."""
+    drawn = points(found)
+    if not drawn:
+        return "no picture: nothing to draw"
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "no picture: matplotlib is not installed (pip install 'lamina[bench]')"
+    figure = Figure(figsize=(13, 7.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    _roof(axes, found, drawn)
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(p[0] for p in drawn), 1)}
+    for name, kind, contestant, intensity, rate in drawn:
+        front = contestant == "lamina"
+        axes.plot(intensity, rate, MARKS[kind], color=COLOURS[contestant], markersize=8 if front else 6, zorder=3 if front else 2)
+        if front:
+            axes.annotate(str(numbers[name]), (intensity, rate), (-12, 6), textcoords="offset points", fontsize=9)
+    for contestant, colour in COLOURS.items():
+        axes.plot([], [], "o", color=colour, label="Lamina" if contestant == "lamina" else contestant)
+    axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="operations a second")
+    axes.set_title("Circles: kernels, by the operations in them; squares: models, by their products, convolutions and attention")
+    axes.grid(which="both", alpha=0.2)
+    axes.legend(loc="lower right")
+    listed = "\n".join(f"{number:2d}  {name}" for name, number in numbers.items())
+    axes.text(1.01, 1.0, listed, transform=axes.transAxes, va="top", fontsize=9)
+    figure.savefig(file, dpi=110)
+    return f"written: {file}"
+
+
+def _roof(axes: Any, found: Mapping[str, Any], drawn: list[Point]) -> None:
+    bandwidth, rate = roofs(found)
+    least, most = min(p[3] for p in drawn) / 2, max(p[3] for p in drawn) * 2
+    ends = [least, *([rate / bandwidth] if rate and least < rate / bandwidth < most else []), most]
+    axes.plot(ends, [min(bandwidth * x, rate or bandwidth * x) for x in ends], color="black", zorder=1)
+    text = f"copy {bandwidth / 1e12:.2f} TB/s" + (f", cuBLAS bf16 {rate / 1e12:.0f} TFLOP/s" if rate else "")
+    axes.text(0.01, 0.98, text, transform=axes.transAxes, va="top")

@@ -1,0 +1,181 @@
+"""The sets of workloads that bench.py measures, how their processes run, and where their figures are kept."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lamina.core.device import host
+from lamina.tools.benchmarks import figures, figures_gpu, figures_hot
+from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
+from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS, TUNING
+from lamina.tools.benchmarks.roofline_plot import draw
+from lamina.tools.benchmarks.workloads import CALL, WORKLOADS
+
+Found = dict[str, Any]
+CPU_SECONDS, GPU_SECONDS, HOT_SECONDS = 1200, 150, 120  # for one workload, where torch.compile is slow
+AHEAD = 2  # processes that import while another measures: the first import on a machine takes longer than a kernel's figures
+
+
+@dataclass(frozen=True)
+class Suite:
+    """
+    names    of the workloads, in their order
+    run      the figures of each of some workloads as they are found: (names, quick, folder for caches)
+    row      a line on one workload's figures
+    machine  what the figures were measured on
+    file     name of the stored files, without what comes after the dot
+    command  that makes them
+    draw     writes a picture beside them and says so
+    """
+
+    names: Sequence[str]
+    run: Callable[[Sequence[str], bool, str], Iterator[tuple[str, Found]]]
+    row: Callable[[str, Found], str]
+    tables: Callable[[Mapping[str, Any]], list[figures.Figures]]
+    goals: Callable[[Mapping[str, Any]], list[tuple[str, bool]]]
+    machine: Callable[[], str]
+    file: str
+    command: str
+    draw: Callable[[Mapping[str, Any], Path], str] | None = None
+
+
+def start(module: str, name: str, folders: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
+    """A worker in its process. `folders`: environment variables."""
+    command = [sys.executable, "-m", f"lamina.tools.benchmarks.{module}", name, *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env={**os.environ, **folders}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
+    """What a worker prints last, once it has been given a line; {"failed": text} where it fails before."""
+    failed = ""
+    try:
+        printed, errors = process.communicate("\n", timeout=limit)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        printed, _ = process.communicate()
+        failed = f"took more than {limit} s"
+    if not failed and process.returncode:
+        failed = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+    if not printed.strip():
+        return {"failed": failed}
+    result: Found = json.loads(printed.splitlines()[-1])
+    return {**result, "notes": {**result["notes"], "the process": failed}} if failed else result
+
+
+def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+    """With the figures of a second process under "warm"."""
+    for name in names:
+        folders = cache_folders(caches, name)
+        found = finish(start("worker", name, folders, "--budget", "1" if quick else "12"), CPU_SECONDS)
+        if "failed" not in found and name != CALL and not quick:
+            again = finish(start("worker", name, folders, "--compile-only"), CPU_SECONDS)
+            found = again if "failed" in again else {**found, "warm": again["compile"]}
+        yield name, found
+
+
+def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+    shared = {"LAMINA_CACHE_DIR": f"{caches}/lamina", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    folders = {name: {**cache_folders(caches, name), **shared} for name in names}
+    return started_ahead("gpu_worker", folders, quick, GPU_SECONDS)
+
+
+def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+    """Each with a store of tuning of its own, which is empty. What torch.compile knows of products of one size it keeps. Those that
+    wait for max-autotune come last, for the case that there is not time for all."""
+    order = sorted(names, key=lambda name: name in HOT_WORKLOADS and HOT_WORKLOADS[name].autotuned)
+    folders = {
+        name: {"LAMINA_TUNE_STORE": f"{caches}/{i}.sqlite", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
+        for i, name in enumerate(order)
+    }
+    return started_ahead("hot_worker", folders, quick, HOT_SECONDS)
+
+
+def started_ahead(module: str, folders: Mapping[str, Mapping[str, str]], quick: bool, limit: float) -> Iterator[tuple[str, Found]]:
+    """Workers on the GPU, by their names: they are started, to import what they need, while those before them measure."""
+    if not torch.cuda.is_available():
+        sys.exit("this measures on an NVIDIA GPU, and torch finds none here")
+    arguments = ("--wait", "--quick") if quick else ("--wait",)
+    names = list(folders)
+    started: list[subprocess.Popen[str]] = []
+    for i, name in enumerate(names):
+        started += [start(module, later, folders[later], *arguments) for later in names[len(started) : i + AHEAD + 1]]
+        yield name, finish(started[i], limit)
+
+
+def cache_folders(caches: str, name: str) -> dict[str, str]:
+    folder = f"{caches}/{''.join(c if c.isalnum() else '-' for c in name)}"
+    return {"LAMINA_CACHE_DIR": f"{folder}/lamina", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
+
+
+def this_cpu() -> str:
+    device = host()
+    return f"{device.processor} ({device.simd_bits}-bit vectors, {torch.get_num_threads()} threads), torch {torch.__version__}"
+
+
+def this_gpu() -> str:
+    versions = []
+    for package in ("torch", "triton", "jax", "transformers", "torchvision"):
+        with suppress(PackageNotFoundError):
+            versions.append(f"{package} {version(package)}")
+    return ", ".join([torch.cuda.get_device_name(), *versions])
+
+
+def row(name: str, found: Found) -> str:
+    return f"{name}: failed: {found['failed']}" if "failed" in found else f"measured {name}"
+
+
+def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, Path]:
+    """Writes the figures as JSON and Markdown, with those of other workloads that this machine has stored before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, page = folder / f"{suite.file}.json", folder / f"{suite.file}.md"
+    machine = suite.machine()
+    if data.exists() and (before := json.loads(data.read_text()))["machine"] == machine:
+        found = {**before["workloads"], **found}
+    ordered = {name: found[name] for name in suite.names if name in found}
+    data.write_text(json.dumps({"machine": machine, "workloads": ordered}, indent=1) + "\n")
+    page.write_text(figures.markdown(suite.tables(ordered), machine, suite.command))
+    return data, page
+
+
+def plot(folder: Path, suite: Suite) -> str:
+    """Draws what store() has written, where there is something to draw; a line that says so or why not."""
+    if suite.draw is None:
+        return ""
+    stored = json.loads((folder / f"{suite.file}.json").read_text())["workloads"]
+    return suite.draw(stored, folder / f"{suite.file}.png")
+
+
+SUITES = {
+    "cpu": Suite((*WORKLOADS, CALL), on_cpu, row, figures.tables, figures.goals, this_cpu, "figures", "make bench"),
+    "nvvm": Suite(
+        (*GPU_WORKLOADS, GPU_CALL),
+        on_gpu,
+        figures_gpu.row,
+        figures_gpu.tables,
+        figures_gpu.goals,
+        this_gpu,
+        "figures-gpu",
+        "python tools/bench.py --target nvvm --store",
+        draw,
+    ),
+    "hot": Suite(
+        (*HOT_WORKLOADS, TUNING),
+        hot_on_gpu,
+        figures_hot.row,
+        figures_hot.tables,
+        figures_hot.goals,
+        this_gpu,
+        "figures-hot",
+        "python tools/bench.py --target nvvm --suite hot --store",
+    ),
+}

@@ -1,0 +1,175 @@
+"""One workload in a process of its own: `python -m lamina.tools.benchmarks.worker NAME`, which prints its figures as JSON.
+
+Both compilers work through torch.compile, so that tracing is the same for both. "From AOT graph to first result" is the time inside
+the compiler (compile_graph here, compile_fx_inner there) and the first call of what it made. The caches are what the environment
+names (LAMINA_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): empty ones give cold times, a second process gives warm ones.
+"""
+
+import argparse
+import json
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
+
+import lamina
+from lamina.frontend.compiling.stages import compile_graph
+from lamina.frontend.entry.dynamo import autograd
+from lamina.report.roofline import COPY_BYTES
+from lamina.tools.benchmarks.timing import interleaved, seconds
+from lamina.tools.benchmarks.workloads import CALL, WORKLOADS, Workload, chain
+
+Compiler = Callable[..., Callable[..., Any]]
+
+
+@dataclass
+class Watch:
+    """Seconds in a compiler, and in the first call of each thing it made."""
+
+    compile: float = 0.0
+    first: float = 0.0
+
+    def timed(self, compiler: Compiler) -> Compiler:
+        def compile(gm: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+            start = time.perf_counter()
+            run = compiler(gm, inputs, **options)
+            self.compile += time.perf_counter() - start
+            return self._timed_once(run)
+
+        return compile
+
+    def _timed_once(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        called = False
+
+        def boxed(*args: Any) -> Any:  # one list by AOTAutograd, the tensors by what calls a graph directly
+            nonlocal called
+            if called:
+                return run(*args)
+            called = True
+            start = time.perf_counter()
+            results = run(*args)
+            self.first += time.perf_counter() - start
+            return results
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
+
+
+def through_lamina(watch: Watch, options: lamina.Options | None = None) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return autograd(gm, inputs, options=options or lamina.Options(), compile=watch.timed(compile_graph))
+
+    return backend
+
+
+def through_inductor(watch: Watch) -> Callable[..., Any]:
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return compile_fx(gm, inputs, inner_compile=watch.timed(compile_fx_inner))
+
+    return backend
+
+
+BACKENDS = {"lamina": through_lamina, "torch.compile": through_inductor}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measures one workload and prints JSON.")
+    parser.add_argument("name", choices=[*WORKLOADS, CALL])
+    parser.add_argument("--compile-only", action="store_true", help="only the first call")
+    parser.add_argument("--budget", type=float, default=8.0, help="seconds of measured calls")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        if arguments.name == CALL:
+            found = call_overhead(arguments.budget, torch.randn(64))
+        else:
+            found = measure(WORKLOADS[arguments.name], arguments.compile_only, arguments.budget)
+    json.dump(found, sys.stdout)
+    return 0
+
+
+def measure(workload: Workload, compile_only: bool, budget: float) -> dict[str, Any]:
+    for backend in BACKENDS.values():
+        torch.compile(lambda x: torch.sin(x) + 1, backend=backend(Watch()))(torch.ones(8))
+    model, inputs = workload.make()
+    found: dict[str, Any] = {"kind": workload.kind, "ratio": workload.ratio, "memory": workload.memory, "compile": {}}
+    runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
+    for name, backend in BACKENDS.items():
+        watch = Watch()
+        runs[name] = partial(torch.compile(model, backend=backend(watch)), *inputs)
+        total = seconds(runs[name])
+        aot = watch.compile + watch.first
+        found["compile"][name] = {"graph_to_result": aot, "tracing": total - aot}
+    if compile_only:
+        return found
+    expected = runs["eager"]()
+    found["errors"] = {name: difference(run(), expected) for name, run in runs.items() if name != "eager"}
+    found["call"] = interleaved(runs, budget=budget)
+    if workload.memory:
+        found["kernel"] = kernel_only(model, inputs, expected)
+    return found
+
+
+def difference(given: Any, expected: Any) -> float:
+    """The largest difference of any result from eager's, relative to the largest of that."""
+    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(expected), strict=True)
+    return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
+
+
+def kernel_only(model: Callable[..., Any], inputs: tuple[Any, ...], results: Any) -> dict[str, float]:
+    """Seconds of the kernels alone, the bytes that go in and out, and the same of a copy: the least of several runs each."""
+    x, out = torch.ones(COPY_BYTES // 4), torch.empty(COPY_BYTES // 4)
+    copies = [seconds(lambda: out.copy_(x)) for _ in range(12)]
+    steps = lamina.explain(model, inputs, show=False, measure=True)
+    copies += [seconds(lambda: out.copy_(x)) for _ in range(12)]
+    tensors = [t for t in pytree.tree_leaves((inputs, results)) if isinstance(t, Tensor)]
+    return {
+        "seconds": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals),
+        "kernels": len(steps.kernels),
+        "bytes": sum(t.numel() * t.element_size() for t in tensors),
+        "copy_seconds": min(copies),
+        "copy_bytes": 2 * COPY_BYTES,
+    }
+
+
+def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
+    """Seconds of a call on a small tensor, where the work is nothing: through lamina.compile, through torch.compile, and through
+    torch.compile with a compiler that does nothing."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    result = torch.empty_like(x)
+
+    def nothing(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        def boxed(args: list[Any]) -> tuple[Tensor, ...]:
+            args.clear()
+            return (result,)
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
+
+    ahead = lamina.compile(chain, (x,))
+    runs: dict[str, Callable[[], Any]] = {"eager": partial(chain, x), "lamina.compile": partial(ahead, x)}
+    backends = {"null": aot_autograd(fw_compiler=nothing), "lamina": "lamina", "torch.compile": "inductor"}
+    for name, backend in backends.items():
+        runs[name] = partial(torch.compile(dynamo_copy(chain), backend=backend), x)
+    return {"kind": "call", "call": interleaved(runs, budget=budget, rounds=30)}
+
+
+def dynamo_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with code of its own: Dynamo keeps what it compiles, for all backends, at the code object."""
+    return types.FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The kernels of gpu_workloads in jax, for XLA, and a clock for them."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+from jax import Array
+from torch import Tensor
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+from torch.utils import _pytree as pytree
+
+from lamina.tools.benchmarks.timing import seconds
+
+CALLS = 30  # of a sample
+
+
+def chain(x: Array) -> Array:
+    return jax.nn.sigmoid(jax.nn.relu((x + 1) * 2) - 0.5)
+
+
+def sin_and_cos(x: Array) -> tuple[Array, Array]:
+    return jnp.sin(x), jnp.cos(x)
+
+
+def mean_squared(x: Array, y: Array) -> Array:
+    return jnp.mean((x - y) ** 2)
+
+
+def over_sum(x: Array) -> Array:
+    return x / x.sum()
+
+
+def gelu(x: Array) -> Array:
+    return 0.5 * x * (1 + jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+def softmax(x: Array) -> Array:
+    return jax.nn.softmax(x.astype(jnp.float32), axis=-1).astype(x.dtype)
+
+
+def add_layer_norm(x: Array, y: Array, w: Array, b: Array) -> tuple[Array, Array]:
+    total = x + y
+    wide = total.astype(jnp.float32)
+    mean = wide.mean(-1, keepdims=True)
+    scale = jax.lax.rsqrt(wide.var(-1, keepdims=True) + 1e-5)
+    return total, ((wide - mean) * scale * w + b).astype(x.dtype)
+
+
+def rms_norm_silu(x: Array, w: Array, gate: Array) -> Array:
+    wide = x.astype(jnp.float32)
+    scale = jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-6)
+    return x * scale.astype(x.dtype) * w * jax.nn.silu(gate)
+
+
+def cross_entropy(x: Array, target: Array) -> Array:
+    wide = x.astype(jnp.float32)
+    chosen = jnp.take_along_axis(wide, target[:, None], axis=-1)[:, 0]
+    return (jax.nn.logsumexp(wide, axis=-1) - chosen).mean().astype(x.dtype)
+
+
+def transpose_add_relu(x: Array, y: Array) -> Array:
+    return jax.nn.relu(x.T + y)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        *(chain, sin_and_cos, mean_squared, over_sum, gelu, softmax),
+        *(add_layer_norm, rms_norm_silu, cross_entropy, transpose_add_relu),
+    )
+}
+
+
+def compiled(name: str, inputs: Sequence[Tensor]) -> Callable[[], Any]:
+    """The function of this name on the memory of these tensors, as a call that does not wait for its result.
+
+    KeyError for a name that is not among FUNCTIONS; jax has no 64-bit indices by default, so they are copied as 32-bit ones."""
+    function = jax.jit(FUNCTIONS[name])
+    arrays = [jax.dlpack.from_dlpack(x.int() if x.dtype is torch.int64 else x) for x in inputs]
+    return lambda: function(*arrays)
+
+
+def as_tensors(results: Any) -> Any:
+    return pytree.tree_map(torch.from_dlpack, jax.block_until_ready(results))
+
+
+def samples(run: Callable[[], Any], flush: Callable[[], object]) -> list[float]:
+    """Seconds that the device is busy with each of CALLS calls, with `flush` (one kernel of torch's) before each.
+
+    XLA works on streams of its own, which events on torch's do not see, so a profile of the device gives the times: without what a
+    launch takes and without gaps between kernels. What is compared with them is measured like this too. Where the profiler sees
+    nothing: the wall clock's, over all calls in a row."""
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        for _ in range(CALLS):
+            flush()
+            torch.cuda.synchronize()
+            jax.block_until_ready(run())
+    found = [
+        (e.time_range.start * 1e-6, e.name, e.time_range.end * 1e-6) for e in trace.events() if e.device_type == DeviceType.CUDA
+    ]
+    return by_call(found, CALLS) if found else [wall(run)]
+
+
+def by_call(found: Sequence[tuple[float, str, float]], calls: int) -> list[float]:
+    """Seconds in which something ran in each call, from (start, name, end) of what the device ran. The first is the flush, which
+    parts the calls; what has its name and takes less than half as long is XLA's."""
+    ordered = sorted(found)
+    start, flush, end = ordered[0]
+    length = end - start
+    each: list[float] = []
+    for start, name, end in ordered:
+        if name == flush and end - start > length / 2:
+            each.append(0.0)
+            until = end
+        else:
+            each[-1] += max(end - max(start, until), 0.0)
+            until = max(until, end)
+    if len(each) != calls or not all(each):
+        raise ValueError(f"the profile has {len(each)} calls, {sum(map(bool, each))} with kernels, where {calls} were made")
+    return each
+
+
+def wall(run: Callable[[], Any]) -> float:
+    def all_calls() -> None:
+        results = [run() for _ in range(CALLS)]
+        jax.block_until_ready(results)
+
+    return statistics.median(seconds(all_calls) for _ in range(3)) / CALLS

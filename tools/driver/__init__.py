@@ -1,0 +1,1 @@
+"""Parts of opt-driver: command line, input, one run, expected diagnostics."""

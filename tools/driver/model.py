@@ -1,0 +1,75 @@
+"""Models named on the command line: `FILE.py:FACTORY`."""
+
+import importlib.util
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from lamina.core.errors import CompileError
+from lamina.core.options import Options
+from lamina.passes.infra.pipeline_options import read
+from lamina.passes.infra.pipeline_text import options_of
+from lamina.passes.infra.registry import nearest
+
+
+def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:
+    """The text of a model at a level. CompileError for a file or factory that is not as it should be."""
+    given = options_from(options)
+    warnings.simplefilter("ignore", FutureWarning)  # of torch about torch
+    module, inputs = build(file, factory)
+    from lamina.frontend.compiling.levels import emit as emit_level
+
+    return emit_level(module, inputs, target=target, level=level, options=given)
+
+
+def options_from(text: str) -> Options:
+    """Options in the form that passes have theirs, "strict fast-math=exp-log". CompileError for what is none."""
+    try:
+        return Options(**read(Options, options_of(text), "--options"))
+    except CompileError as error:
+        raise CompileError(error.message, where="--options:1:1", remedy=error.remedy) from error
+
+
+def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
+    """What the factory in the file returns: the module and its example inputs."""
+    if not Path(file).is_file():
+        raise CompileError("no such file", where=f"{file}:1:1")
+    sys.path.insert(0, str(Path(file).resolve().parent))
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    assert spec and spec.loader
+    code = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = code
+    try:
+        spec.loader.exec_module(code)
+    except (Exception, SystemExit) as error:
+        raise _users_error(error, file) from error
+    if not callable(make := getattr(code, factory, None)):
+        functions = [name for name, value in vars(code).items() if callable(value) and not name.startswith("_")]
+        raise CompileError(f"no function {factory!r}{nearest(factory, functions)}", where=f"{file}:1:1")
+    try:
+        made = make()
+    except (Exception, SystemExit) as error:
+        raise _users_error(error, file) from error
+    import torch
+
+    match made:
+        case (torch.nn.Module() as module, (tuple() | list()) as inputs):
+            return module, tuple(inputs)
+        case (torch.nn.Module() as module, torch.Tensor() as only):
+            return module, (only,)
+    where = f"{file}:{make.__code__.co_firstlineno}:1" if hasattr(make, "__code__") else f"{file}:1:1"
+    raise CompileError(f"{factory}() returned {type(made).__name__}", where=where, remedy="return (module, (input, ...))")
+
+
+def _users_error(error: BaseException, file: str) -> CompileError:
+    """An error of the user's code, at its innermost line in the user's file."""
+    if isinstance(error, SyntaxError):
+        where = f"{os.path.relpath(error.filename or file)}:{error.lineno or 1}:{error.offset or 1}"
+        return CompileError(f"SyntaxError: {error.msg}", where=where)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.abspath(f.filename) == os.path.abspath(file)]
+    line = frames[-1].lineno if frames else 1
+    text = " ".join(str(error).split())
+    return CompileError(f"{type(error).__name__}: {text}" if text else type(error).__name__, where=f"{file}:{line}:1")
