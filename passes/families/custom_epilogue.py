@@ -1,4 +1,4 @@
-"""lamina-hook: what follows a user's kernel, computed inside of it where it has a hook for that."""
+"""lamina-custom-epilogue: what follows a user's kernel, computed inside of it where it has a hook for that."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _SPLITS = 8  # of axes, before it is given up
 
 
 @dataclass(frozen=True)
-class Hook(Pass):
+class CustomEpilogue(Pass):
     """Compute pointwise groups in the kernels of users whose results they read.
 
     Before: @main holds groups and externs. After: a call of a user's kernel that has a hook, and the group that first reads its
@@ -45,7 +45,7 @@ class Hook(Pass):
     round-intermediates  values that eager would store in a half type lose the digits that it would lose
     """
 
-    name: ClassVar[str] = "lamina-hook"
+    name: ClassVar[str] = "lamina-custom-epilogue"
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:

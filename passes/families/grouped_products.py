@@ -47,7 +47,7 @@ class Grouped:
         return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
 
     def take(self, op: ir.Operation, config: Config, gpu: Gpu) -> None:
-        """The call becomes one of our kernel, which has a hook for what follows (lamina-hook)."""
+        """The call becomes one of our kernel, which has a hook for what follows (lamina-custom-epilogue)."""
         said = {
             "of": op.attributes["callee"],
             "schedule": ir.StringAttr.get(str(config)),

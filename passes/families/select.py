@@ -1,4 +1,4 @@
-"""lamina-choose: matrix products and convolutions that kernels of ours compute, with the groups that read them."""
+"""lamina-select-kernels: matrix products and convolutions that kernels of ours compute, with the groups that read them."""
 
 import re
 from contextlib import suppress
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart t
 
 
 @dataclass(frozen=True)
-class Choose(Pass):
+class SelectKernels(Pass):
     """Turn calls of matrix products and convolutions into kernels of ours where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
@@ -64,7 +64,7 @@ class Choose(Pass):
     schedule  the choice for all products without graph.choice that it can compute ("": as the cost model has it)
     """
 
-    name: ClassVar[str] = "lamina-choose"
+    name: ClassVar[str] = "lamina-select-kernels"
     target: Target | None = None
     schedule: str = ""
 
@@ -88,7 +88,7 @@ class Choose(Pass):
         """A kernel of ours where a schedule was chosen; the library's stays unmeasured."""
         if choice and choice not in (LIBRARY, CUBLASLT, STRIPS) and not choice.startswith((HALF, PROLOGUE)):
             if self.target is None:
-                remedy = "give lamina-choose a GPU as its target, such as nvvm:sm_90a"
+                remedy = "give lamina-select-kernels a GPU as its target, such as nvvm:sm_90a"
                 raise CompileError("products of groups are kernels of a GPU", where=where(op.location), remedy=remedy)
             grouped.take(op, Config.read(choice), self.target.gpu)
 

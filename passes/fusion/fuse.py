@@ -18,7 +18,7 @@ from ..ir.reading import Generic, Untraceable, producer, shape_of
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group, Grouping, Node, trace_node
-from ..trace.materialize import OUTSIDE, Realised, _reads, given_strides, memory_strides
+from ..trace.materialize import OUTSIDE, Materialized, _reads, given_strides, memory_strides
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
 
@@ -65,11 +65,13 @@ class Fuse(Pass):
                 _Rewrite(block, self, {} if self.balance else store_pooled(block, strides, Generic.read_affine)).run()
 
 
-def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Realised, list[Group]]:
-    """The groups of a function's body. Values that an expression cannot do without in memory are realised and it is tried again.
-    apart: values to be stored, see store_pooled."""
+def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
+    """Finds the groups of a function's body. A value that an expression needs in memory is materialized, and all is tried again.
+
+    apart  values to be stored, see store_pooled
+    """
     generics: dict[ir.Operation, Generic] = {}
-    real = Realised(block, generics, given.balance, apart)
+    real = Materialized(block, generics, given.balance, apart)
     position = {op: i for i, op in enumerate(real.ops)}
     nodes: dict[ir.Value, Node] = {}
     pending = list(real.values)

@@ -1,4 +1,4 @@
-"""lamina-by-triton: tile programs go down through Triton's compiler."""
+"""lamina-route-to-triton: tile programs go down through Triton's compiler."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,7 +19,7 @@ _KNOWN_F64 = _KNOWN - {"math.erf", "math.tanh"}
 
 
 @dataclass(frozen=True)
-class ByTriton(Pass):
+class RouteToTriton(Pass):
     """Have tile programs for GPUs printed as Triton kernels and compiled by Triton, not spread over threads by lamina-distribute.
 
     They are the programs that lamina-tile has made, as text that a person can read, run and change (`--emit=triton`). Products of
@@ -34,7 +34,7 @@ class ByTriton(Pass):
     `tile.ctas`; one CTA runs each program.
     """
 
-    name: ClassVar[str] = "lamina-by-triton"
+    name: ClassVar[str] = "lamina-route-to-triton"
     kernels: str = ""
     warps: int = 0
 

@@ -161,7 +161,7 @@ class _Reader:
 
     def _for_product(self, op: ir.Operation, ins: list[Place], outs: list[Layout]) -> tuple[list[Place], list[Layout]]:
         """What a product with what follows it reads and writes: in layouts that leave its rows one axis, and its columns, as those
-        do that lamina-choose has looked at."""
+        do that lamina-select-kernels has looked at."""
         plain = [Layout.row_major(layout.shape) for layout in outs]
         for layouts in (outs, plain):
             with suppress(Unfit, Untraceable):

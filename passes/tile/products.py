@@ -1,4 +1,4 @@
-"""Groups that lamina-choose has made of products, as block programs."""
+"""Groups that lamina-select-kernels has made of products, as block programs."""
 
 import math
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ from .emit.loops import Loops
 from .emit.planes import PlaneProgram
 from .products import lower_product
 
-CHOICE = "graph.choice"  # on what lamina-choose has decided
+CHOICE = "graph.choice"  # on what lamina-select-kernels has decided
 THREADS = 2048  # of a multiprocessor
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
 Emitter = Loops | StripProgram | PlaneProgram
@@ -59,7 +59,7 @@ class Tile(Pass):
     before it (sm_90 and newer), so that it may be launched before that has ended.
 
     A function that reduces rows has the schedule that its `graph.rows` says (schedules/rows.py), in the place of the cost model's:
-    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-by-triton would mark it.
+    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton would mark it.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  values of half types are rounded where eager stores them, not only where they are stored here
@@ -159,7 +159,7 @@ def _lower(
 def _lower_product(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
-    """The program of a group that lamina-choose has made of a product and what follows it."""
+    """The program of a group that lamina-select-kernels has made of a product and what follows it."""
     if not target.is_gpu:
         remedy = "they are for GPUs: nvvm:sm_90a"
         raise CompileError(f"{target} has no schedules of products", where=where(f.location), remedy=remedy)

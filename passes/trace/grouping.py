@@ -1,6 +1,6 @@
-"""Groups of realised values that one kernel computes together.
+"""Groups of materialized values that one kernel computes together.
 
-A node is one realised value with its expression. Two groups merge when they run over the same rows and columns, read each
+A node is one materialized value with its expression. Two groups merge when they run over the same rows and columns, read each
 other's values only where they are at hand, when nothing outside has to run in between, and when that saves bytes.
 """
 
@@ -13,7 +13,7 @@ from ..ir.affine import Affine, Axis, refine
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Apply, Expr, Load, Scan
 from ..ir.reading import Generic, Untraceable, producer, shape_of
-from .materialize import COST, Realised, bytes_of
+from .materialize import COST, Materialized, bytes_of
 from .trace import Tracer
 
 Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbours of a kind merged
@@ -21,7 +21,7 @@ Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbours of a kind m
 
 @dataclass(eq=False)
 class Node:
-    """One realised value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
+    """One materialized value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
     computed in its expression. `cost`: operations per element."""
 
     value: ir.Value
@@ -61,8 +61,8 @@ def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
     return tuple(out)
 
 
-def trace_node(real: Realised, value: ir.Value, position: int) -> Node:
-    """Raises Untraceable with a value that has to be realised first."""
+def trace_node(real: Materialized, value: ir.Value, position: int) -> Node:
+    """Raises Untraceable with a value that has to be materialized first."""
     op = producer(value)
     assert op is not None
     rows = Axes(shape_of(value), "r")
@@ -139,7 +139,7 @@ def _linear(axes: list[Axis]) -> Affine:
 class Grouping:
     """Merges nodes in program order, largest saving first."""
 
-    def __init__(self, real: Realised, nodes: list[Node], max_ops: int, max_cost: int) -> None:
+    def __init__(self, real: Materialized, nodes: list[Node], max_ops: int, max_cost: int) -> None:
         self.max_ops, self.max_cost = max_ops, max_cost
         self.mixed = real.mixed
         self.of: dict[ir.Value, Group] = {}
@@ -226,7 +226,7 @@ class Grouping:
         return op is not None and self.position[op] > earliest
 
 
-def _dependencies(real: Realised, nodes: list[Node]) -> dict[ir.Value, list[ir.Value]]:
+def _dependencies(real: Materialized, nodes: list[Node]) -> dict[ir.Value, list[ir.Value]]:
     """The memory values that each memory value is computed from."""
     before: dict[ir.Value, list[ir.Value]] = {n.value: list(n.reads) for n in nodes}
     for op in real.ops:

@@ -1,6 +1,6 @@
 """Which values of a function get memory, and what each of them costs to compute.
 
-A value is realised when something outside our kernels needs it (an external call, the return), when it is the result of
+A value is materialized when something outside our kernels needs it (an external call, the return), when it is the result of
 a reduction or scan, when it is reduced and computed of tensors in different orders, or when storing it moves fewer bytes than
 computing it again for each of its users. Everything else is recomputed where it is used.
 """
@@ -50,7 +50,7 @@ class Use:
     outside: bool = False
 
 
-class Realised:
+class Materialized:
     """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads. `balance`: operations
     that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another order than
     what they are computed of, and the dimension that is innermost then (see mixed_orders)."""
@@ -289,4 +289,4 @@ def _reads(op: ir.Operation) -> list[ir.Value]:
     return out
 
 
-__all__ = ["Affine", "Realised", "bytes_of"]
+__all__ = ["Affine", "Materialized", "bytes_of"]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import triton
 from custom_kernels import scaled_add
 from test_custom_cuda import cuda_of
-from test_custom_hooks import FUSED, HOOK, hooked, product, product_kernel
+from test_custom_epilogues import FUSED, HOOK, hooked, product, product_kernel
 from test_on_gpu_custom import BF16, DOORS, compiled, near, stands_between_ours
 from torch import Tensor
 

@@ -1,7 +1,7 @@
 // Convolutions of several groups, by graph.choice: in strips, whose features share what is read of their group's channels, or as one
 // product of pixels by features for each group.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose{target=nvvm:sm_90a},lamina-depthwise{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose{target=nvvm:sm_90a},lamina-depthwise{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-depthwise{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-depthwise{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
 
 // CHECK-DAG: #[[IMAGE:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d0, d1, d7, d3 + d5, d4 + d6)>
 // CHECK-DAG: #[[WEIGHT:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d5, d6, d7, d1, d2)>

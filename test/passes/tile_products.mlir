@@ -1,4 +1,4 @@
-// Products that lamina-choose has made groups of become programs over squares of the result; ragged squares are masked, batches are
+// Products that lamina-select-kernels has made groups of become programs over squares of the result; ragged squares are masked, batches are
 // walked outermost, a factor that is transposed in memory is read as it lies.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
 // RUN: not opt-driver %s --pass-pipeline='builtin.module(lamina-tile)' --split-input-file 2>&1 | FileCheck %s --check-prefix=CPU

@@ -47,8 +47,8 @@ def tiled(
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
     graph = normalise(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))
-    choose = f"lamina-choose{{target={TARGET} schedule='{products}'}}" if products else "lamina-choose"
-    run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-choose{{target={TARGET}}}", choose), module)
+    choose = f"lamina-select-kernels{{target={TARGET} schedule='{products}'}}" if products else "lamina-select-kernels"
+    run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-select-kernels{{target={TARGET}}}", choose), module)
     if last:
         run(f"builtin.module({last})", module)
     with module.context:

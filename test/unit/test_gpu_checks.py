@@ -28,7 +28,7 @@ def test_an_index_out_of_range_stops_the_kernel(fn: object, wrong: int) -> None:
         program(at, table)
 
 
-@pytest.mark.parametrize("last", ["", "lamina-by-triton"], ids=["by LLVM", "by Triton"])
+@pytest.mark.parametrize("last", ["", "lamina-route-to-triton"], ids=["by LLVM", "by Triton"])
 def test_what_the_driver_calls_is_in_the_code(last: str) -> None:
     module, _ = tiled(looked_up, [torch.randint(0, 100, (37,)), torch.randn(100, 64)], last=last)
     made = backend(Target.parse(TARGET)).compile(module)

@@ -68,6 +68,6 @@ def test_triton_counts_them_in_64_bits_too(side: int, monkeypatch: pytest.Monkey
     monkeypatch.setitem(globals(), "SIDE", side)
     with FakeTensorMode():
         a = torch.empty(side)
-    module, _ = tiled(LARGE["random numbers"], [a], last="lamina-by-triton")
+    module, _ = tiled(LARGE["random numbers"], [a], last="lamina-route-to-triton")
     (kernel,) = triton_text.take(module, True)
     assert ("tl.program_id(0).to(tl.int64)" in kernel.text) == (side > 1 << 16)

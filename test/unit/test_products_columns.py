@@ -106,7 +106,7 @@ def test_code(config: int) -> None:
     module, _ = tiled(gradients, (random(512, 256), random(256, 512), random(512, 512)), products=str(chosen))
     (printed,) = triton_text.take(module, True)
     (needs,) = assemble(join([compile_kernel(printed, gpu).ptx]), "sm_90a").resources
-    assert ("sums(" if chosen.turns else "tl.sum(") in printed.kernel and needs.spill_stores + needs.spill_loads == 0
+    assert ("sums(" if chosen.ping_pong else "tl.sum(") in printed.kernel and needs.spill_stores + needs.spill_loads == 0
 
 
 @pytest.mark.parametrize("rows", [200, 4096])

@@ -192,7 +192,7 @@ def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
 def test_half_of_a_pair_may_be_the_default(
     m: int, n: int, k: int, first: str, kinds: list[type], store: Store, here: Identity
 ) -> None:
-    """The other product is one more thing to read after one that is worth a kernel of its own; of many rows, warps take turns."""
+    """The other product is one more thing to read after one that is worth a kernel of its own; of many rows, ping-pong."""
     with FakeTensorMode():
         given = [torch.empty(*shape, dtype=torch.bfloat16) for shape in ((m, k), (k, n), (k, n))]
         module = graph_level(*given, fn=lambda x, w, v: F.gelu(x @ w) * (x @ v))

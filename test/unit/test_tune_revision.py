@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Path:
         "schedules/base.py",
         "targets/llvm_text.py",
         "targets/triton/ping_pong.py",
-        "kernels/products/turns.py",
+        "kernels/products/ping_pong.py",
         "core/gpu.py",
     ],
 )

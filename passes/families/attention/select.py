@@ -1,4 +1,4 @@
-"""lamina-choose-attention: attention that kernels of ours compute."""
+"""lamina-select-attention: attention that kernels of ours compute."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +23,7 @@ from .operands import drop
 
 
 @dataclass(frozen=True)
-class ChooseAttention(Pass):
+class SelectAttention(Pass):
     """Turn calls of attention into kernels of ours where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every attention whose `graph.choice` is a schedule (schedules/attention.py) is
@@ -61,7 +61,7 @@ class ChooseAttention(Pass):
     schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
     """
 
-    name: ClassVar[str] = "lamina-choose-attention"
+    name: ClassVar[str] = "lamina-select-attention"
     target: Target | None = None
     schedule: str = ""
 

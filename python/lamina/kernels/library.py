@@ -31,7 +31,7 @@ LIBRARY = frozenset(
     }
 )
 """Overloads where a vendor's library may be the best choice, and attention whose random numbers are ours, which
-lamina-choose-attention makes kernels of ours of. The rest of what we do not compile is a fallback, but for the draw of
+lamina-select-attention makes kernels of ours of. The rest of what we do not compile is a fallback, but for the draw of
 seeds, which are torch's (frontend/importing/random_bits.py)."""
 
 STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})

@@ -26,7 +26,7 @@ class Config:
     parts        into which the inner dimension is cut: each is summed by a CTA of its own, and another kernel adds them
     fast         1: sums of eight-bit factors have the digits that tensor cores give them, where the call allows it; 0: what these
                  sum for a step along the inner dimension is added in f32
-    turns        1: a CTA has two groups of `warps` warps and a warp that loads. One group multiplies while the other does what
+    ping_pong        1: a CTA has two groups of `warps` warps and a warp that loads. One group multiplies while the other does what
                  follows its own block (Hopper only); 0: all warps do both
     """
 
@@ -42,17 +42,17 @@ class Config:
     joint: int = 0
     parts: int = 1
     fast: int = 0
-    turns: int = 0
+    ping_pong: int = 0
 
     @property
     def threads(self) -> int:
         """Of a CTA; the warp that loads has a group of its own."""
-        return 32 * self.warps * (3 if self.turns else 1)
+        return 32 * self.warps * (3 if self.ping_pong else 1)
 
     @property
     def plain(self) -> "Config":
-        """The same blocks without turns."""
-        return replace(self, turns=0, stages=min(self.stages, 3)) if self.turns else self
+        """The same blocks without ping-pong."""
+        return replace(self, ping_pong=0, stages=min(self.stages, 3)) if self.ping_pong else self
 
     def __str__(self) -> str:
         """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""
@@ -87,13 +87,13 @@ class Config:
             raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
         if self.stages < 1 or self.group < 1 or self.parts < 1:
             raise CompileError(f"stages={self.stages} group={self.group} parts={self.parts}", remedy="each is at least 1")
-        for key in ("descriptors", "joint", "fast", "turns"):
+        for key in ("descriptors", "joint", "fast", "ping_pong"):
             if getattr(self, key) not in (0, 1):
                 raise CompileError(f"{key}={getattr(self, key)}", remedy="it is 0 or 1")
-        if self.turns and (self.warps != GROUP or self.m % (16 * GROUP) or self.stages == 1 or not self.descriptors):
-            asks = f"warps={self.warps} m={self.m} stages={self.stages} descriptors={self.descriptors} turns=1"
+        if self.ping_pong and (self.warps != GROUP or self.m % (16 * GROUP) or self.stages == 1 or not self.descriptors):
+            asks = f"warps={self.warps} m={self.m} stages={self.stages} descriptors={self.descriptors} ping_pong=1"
             raise CompileError(
-                asks, remedy="turns are those of 4 warps, with m of 64 and more, by descriptors in 2 stages and more"
+                asks, remedy="ping-pong schedules are those of 4 warps, with m of 64 and more, by descriptors in 2 stages and more"
             )
         if self.split not in (1, 2, 4) or self.n // self.split < LEAST:
             raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")

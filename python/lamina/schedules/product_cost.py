@@ -29,7 +29,7 @@ SCHEDULES: dict[Config, float] = {
     Config(32, 32, 128, 4, 4, descriptors=0): 0.13,
     Config(16, 64, 128, 4, 5, descriptors=0): 0.11,
     Config(16, 32, 128, 2, 5, descriptors=0): 0.10,
-    Config(128, 128, 64, 4, 6, 8, 1, 2, turns=1): 0.74,
+    Config(128, 128, 64, 4, 6, 8, 1, 2, ping_pong=1): 0.74,
 }
 """The share of the peak that each reaches on large products."""
 PAIRS: dict[Config, float] = {
@@ -47,7 +47,7 @@ PAIRS: dict[Config, float] = {
     Config(32, 64, 64, 4, 4, descriptors=0): 0.20,
     Config(16, 64, 128, 4, 4, descriptors=0): 0.11,
     Config(16, 32, 128, 2, 4, descriptors=0): 0.10,
-    Config(128, 64, 64, 4, 6, 16, 1, turns=1): 0.75,
+    Config(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.75,
 }
 """The same of two products that share their left factor, whose blocks lie side by side. Those with one dot (`joint`), and those of
 16 and 32 rows, are guesses."""
@@ -67,11 +67,11 @@ _DESCRIPTORS = 1e-6
 _STEP = 5.5e-7  # of a block of the inner dimension, at least: its loads' latency over the stages
 _LIBRARY = 5e-6
 _LIBRARY_SHARE, _LIBRARY_RAMP = 0.82, 200  # of the peak, and elements of the inner dimension that filling its pipeline costs
-_BARRIERS, _WALKING, _TURNS = 64, 8448, 512  # bytes of shared memory beside the factors
+_BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory beside the factors
 _PASS = 3e-6  # of a pointwise kernel, whatever its size
 _OVERLAP = 0.5  # of an epilogue, where another CTA of the SM multiplies meanwhile
-_HIDDEN = 0.1  # the same, where warps take turns
-_ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations of an element, from which on turns are taken unmeasured
+_HIDDEN = 0.1  # the same, of ping-pong schedules
+_ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations of an element, from which on ping-pong is taken unmeasured
 _ORDINARY = 0.4  # of the peak in f32 that epilogues reach: hardly anything in them is a fused multiply-add
 
 
@@ -134,15 +134,15 @@ def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
     """Rounds of blocks, as many as run at once, or the factors' way here, and the epilogue, which little hides. Of an inner
     dimension in parts, another kernel does what follows, and reads their sums."""
     blocks = config.parts * blocks_of(config, work)
-    slots = gpu.sm_count * (1 if config.turns else max(config.resident, 2 if config.warps <= 4 else 1))
+    slots = gpu.sm_count * (1 if config.ping_pong else max(config.resident, 2 if config.warps <= 4 else 1))
     steps = -(-work.k // (config.parts * config.k))
     rate = work.peak(gpu) * _share(config, work) * (THROUGH_REGISTERS if work.fed else 1) / slots
-    step = _STEP / (2 if config.turns else 1)  # the next block's loads do not wait for this one's end
+    step = _STEP / (2 if config.ping_pong else 1)  # the next block's loads do not wait for this one's end
     block = max(2 * work.products * config.m * config.n * config.k * steps / rate, steps * step)
     sums = 4 * config.parts * work.products * work.elements if config.parts > 1 else 0
     moved = (2 * sums + work.reads + work.writes) / gpu.bandwidth
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
-    hidden = _HIDDEN if config.turns else _OVERLAP if config.resident > 1 else 1.0
+    hidden = _HIDDEN if config.ping_pong else _OVERLAP if config.resident > 1 else 1.0
     hidden = hidden if blocks > slots else 1.0
     launches = _LAUNCH + config.descriptors * _DESCRIPTORS + (work.goes_on or config.parts > 1) * _PASS
     read, inside = work.factors, 0.0
@@ -173,8 +173,8 @@ def _schedules(work: Work) -> dict[Config, float]:
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     """The schedules that suit the sizes and whose blocks find room, the most promising first."""
-    turns = gpu.capability == _KNOWN and work.item == 2 and work.fed is None
-    known = [c for c in _schedules(work) if turns or not c.turns]
+    ping_pong = gpu.capability == _KNOWN and work.item == 2 and work.fed is None
+    known = [c for c in _schedules(work) if ping_pong or not c.ping_pong]
     suiting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
     fitting = [c for c in suiting if shared_bytes(c, work) <= gpu.shared_bytes]
     fitting = fitting or [min(suiting, key=lambda c: shared_bytes(c, work))]
@@ -186,8 +186,8 @@ def shared_bytes(config: Config, work: Work) -> int:
     of, and a part of the result where blocks are walked over. On Hopper it is more, of more than any of ours needs."""
     of = max(1.0, work.fed.reads / max(work.fed.stored, 1)) if work.fed is not None else 1.0
     step = config.k * (config.m + work.products * config.n) * work.item
-    if config.turns:
-        return config.stages * step + 2 * config.m * config.n // config.split * work.item + _TURNS
+    if config.ping_pong:
+        return config.stages * step + 2 * config.m * config.n // config.split * work.item + _PING_PONG
     return int((config.stages - 1) * step * of) + (_WALKING if config.resident else _BARRIERS)
 
 
@@ -208,22 +208,24 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
     That is taken for tf32, for pairs and for sums along rows, too: with passes of ours it was as fast where these were measured
     (906 us, and 908 by ours, of a pair of 8192 x 2048 by 2048 x 8192; 405 and 414 of the sum of 8192 x 4096 by 4096 x 4096). But
-    turns are taken for pairs and activations of many rows (a prototype took 796 us of that pair, where the library took 973, and 69
-    of GELU after 8192 x 768 by 768 x 3072, where it took 103 and blocks without turns 79), not for residuals, of which they gained
-    3 %.
+    ping-pong is taken for pairs and activations of many rows (a prototype took 796 us of that pair, where the library took 973, and
+    69 of GELU after 8192 x 768 by 768 x 3072, where it took 103 and blocks without ping-pong 79), not for residuals, of which it
+    gained 3 %.
     Inner dimensions in parts are not taken before they were measured, but where factors are computed of fewer bytes, too: the
     library has these.
     """
     fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
-    best = next(c for c in candidates(work, gpu) if (c.parts == 1 or fewer_bytes) and (not c.turns or _turns_pay(c, work, gpu)))
+    best = next(
+        c for c in candidates(work, gpu) if (c.parts == 1 or fewer_bytes) and (not c.ping_pong or _ping_pong_pays(c, work, gpu))
+    )
     if shared_bytes(best, work) > gpu.shared_bytes:
         return None
     worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
-    known = (work.products == 1 or best.turns) and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN
+    known = (work.products == 1 or best.ping_pong) and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN
     return best if worth and (work.follows or work.fed) and known else None
 
 
-def _turns_pay(config: Config, work: Work, gpu: Gpu) -> bool:
-    """Whether turns were measured to be faster on products of this kind."""
+def _ping_pong_pays(config: Config, work: Work, gpu: Gpu) -> bool:
+    """Whether ping-pong was measured to be faster on products of this kind."""
     many = work.m >= _ROWS and blocks_of(config, work) >= gpu.sm_count
     return many and (work.products > 1 or work.ops >= _ACTIVATION)

@@ -44,7 +44,7 @@ def kernel(
     grid     blocks along x, y and z
     warps, stages   of a kernel in Triton
     threads, shared  of one in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
-    hook     the kernel's parameters for what follows it, "epilogue operands"; "" for none. lamina-hook adds what follows
+    hook     the kernel's parameters for what follows it, "epilogue operands"; "" for none. lamina-custom-epilogue adds what follows
     outputs  dtype, sizes and strides of each, as `described` writes them
     alternatives  what tuning chooses from, as JSON: call, grid and what follows it by the config's text; "" for nothing
     """

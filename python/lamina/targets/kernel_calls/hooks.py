@@ -25,7 +25,7 @@ PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing fol
 
 def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
     """The text of the function, with those that it calls, and what its operands are: "x1" for an input, "y1" for an output.
-    epilogue: what lamina-hook has written, or ""."""
+    epilogue: what lamina-custom-epilogue has written, or ""."""
     if not epilogue:
         return PLAIN.format(name=name), ()
     made = _Function(json.loads(epilogue))
@@ -79,7 +79,7 @@ class _Function:
         if op == "arith.select" and all(map(self._is_constant, operands[1:])):
             texts = choice(texts, dtype)
         found = applied(op, texts, dtype, predicate)
-        assert found is not None, f"lamina-hook takes no {op}"
+        assert found is not None, f"lamina-custom-epilogue takes no {op}"
         if op in BESIDE_ONE and self._meets_one(len(self.names)):
             found = f"{BESIDE_ONE[op]}{found[found.index('(') :]}"
         self.calls.update(dict.fromkeys(f for f in FUNCTIONS if found.startswith(f"{f}(")))

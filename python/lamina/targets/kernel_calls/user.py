@@ -45,7 +45,7 @@ class UserKernel:
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
     hook       parameters that get what follows the kernel, a function and its operands; "" where it has none
-    epilogue   what follows, as lamina-hook has written it
+    epilogue   what follows, as lamina-custom-epilogue has written it
     gluon      the function is in Gluon, Triton's language below its own
     threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
     """

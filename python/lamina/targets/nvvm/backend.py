@@ -139,12 +139,12 @@ class NvvmBackend(Backend):
         yield "sass", lambda: disassemble(assemble(source, self.gpu.arch, jobs=_processors()).cubin)
 
     def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Awaited]) -> str:
-        """All kernels as Triton's: those that Triton compiles, and the others, as lamina-by-triton would have them."""
+        """All kernels as Triton's: those that Triton compiles, and the others, as lamina-route-to-triton would have them."""
         texts = [triton_text.together(printed).rstrip(), *(k.compiled.text for k in ready)] if printed or ready else []
         if has_programs(module):
             with module.context, ir.Location.unknown():
                 others = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-                load("lamina-by-triton")().run(others)
+                load("lamina-route-to-triton")().run(others)
                 texts.append(triton_text.others(others))
         return "\n\n\n".join(texts) + "\n"
 

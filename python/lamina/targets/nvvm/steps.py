@@ -19,8 +19,8 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
         split=_SPLIT,
         fuse=_FUSE,
         choose=(
-            *(f"{name}{for_target}" for name in ("lamina-choose-attention", "lamina-choose", "lamina-depthwise")),
-            f"lamina-hook{options(round_intermediates=round_intermediates)}",
+            *(f"{name}{for_target}" for name in ("lamina-select-attention", "lamina-select-kernels", "lamina-depthwise")),
+            f"lamina-custom-epilogue{options(round_intermediates=round_intermediates)}",
         ),
         launch=(f"lamina-horizontal{for_target}",),
     )

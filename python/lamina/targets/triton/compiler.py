@@ -60,7 +60,7 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
         try:
             return _compiled(kernel, gpu)
         except CompileError as why:
-            _log.warning("lamina: %s: its warps do not take turns", why.message)
+            _log.warning("lamina: %s: no ping-pong", why.message)
             kernel = kernel.otherwise.instead(why.message)
     made = _compiled(kernel, gpu)
     return replace(made, needs=replace(made.needs, note=kernel.note))

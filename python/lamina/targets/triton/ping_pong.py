@@ -1,4 +1,4 @@
-"""Products whose warps take turns, as kernels in Gluon: what follows a block is hidden behind the products of the next one.
+"""Ping-pong products as kernels in Gluon: what follows a block is hidden behind the products of the next one.
 
     the kernel      makes descriptors, rings of blocks and barriers, and divides its warps
     ..._load        one warp: brings the blocks of the factors
@@ -27,7 +27,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
 )
 
-from lamina.kernels.products.turns import barriers, before, following, halves, load, stage_of, store, sums
+from lamina.kernels.products.ping_pong import barriers, before, following, halves, load, stage_of, store, sums
 """
 _SHARED = Gpu.named("sm_90a").shared_bytes
 _BARRIERS = 1024  # bytes of them, and of what Triton keeps to divide warps, at most
@@ -41,7 +41,7 @@ _FACTORS = ("f16", "bf16")
 
 
 class NoTurns(Exception):
-    """Why a program's warps cannot take turns."""
+    """Why a program cannot be a ping-pong kernel."""
 
 
 @dataclass(frozen=True)

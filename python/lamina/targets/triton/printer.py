@@ -57,8 +57,8 @@ class Printed:
         return together([self])
 
     def instead(self, why: str) -> "Printed":
-        """The same, in the place of one whose warps take turns."""
-        return replace(self, kernel=f"# No turns: {why}\n{self.kernel}", note="no turns")
+        """The same, in the place of a ping-pong kernel."""
+        return replace(self, kernel=f"# No ping-pong: {why}\n{self.kernel}", note="no ping-pong")
 
 
 def together(kernels: Sequence[Printed]) -> str:

@@ -29,7 +29,7 @@ def others(module: ir.Module) -> str:
             found.append(print_kernel(op, False))
         except CompileError as why:
             refused.append(f"# {why}")
-    texts = ["# By lamina-distribute, not by Triton; here as lamina-by-triton would have them:", *refused]
+    texts = ["# By lamina-distribute, not by Triton; here as lamina-route-to-triton would have them:", *refused]
     return "\n".join([*texts, together(found).rstrip()] if found else texts)
 
 
@@ -39,7 +39,7 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     if not _multiplies(function):
         return BlockPrinter(function, name).run()
     plain = _product(function, descriptors, name)
-    if not config_of(function).turns:
+    if not config_of(function).ping_pong:
         return plain
     try:
         return replace(TurnsPrinter(function, descriptors, name).run(), otherwise=plain)

@@ -1,5 +1,5 @@
 """Which matrix products and attention of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for
-lamina-choose and lamina-choose-attention."""
+lamina-select-kernels and lamina-select-attention."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose)' --split-input-file | FileCheck %s
-// RUN: not opt-driver %p/Inputs/choose_cublaslt_errors.mlir --pass-pipeline='builtin.module(lamina-choose)' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels)' --split-input-file | FileCheck %s
+// RUN: not opt-driver %p/Inputs/select_kernels_cublaslt_errors.mlir --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // The library computes the ReLU that is all that follows: the group is gone, its views stay.
 // CHECK-LABEL: func.func @relu
@@ -69,4 +69,4 @@ func.func @gelu(%bias: tensor<64xf16>, %x: tensor<256x32xf16>, %w: tensor<32x64x
   return %1 : tensor<256x64xf16>
 }
 
-// ERROR: choose_cublaslt_errors.mlir:2{{.*}}error: cublaslt cannot compute this: no ReLU or GELU by tanh follows a product with a bias
+// ERROR: select_kernels_cublaslt_errors.mlir:2{{.*}}error: cublaslt cannot compute this: no ReLU or GELU by tanh follows a product with a bias

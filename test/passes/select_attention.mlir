@@ -1,6 +1,6 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose-attention)' --split-input-file | FileCheck %s --check-prefix=UNASKED
-// RUN: not opt-driver %p/Inputs/choose_attention_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-choose-attention)' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention)' --split-input-file | FileCheck %s --check-prefix=UNASKED
+// RUN: not opt-driver %p/Inputs/select_attention_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-select-attention)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // What was chosen becomes a call of a kernel of ours, which writes in the strides that the library's would have.
 // CHECK-LABEL: func.func @chosen
@@ -62,8 +62,8 @@ func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: te
   return %0#0, %1#0, %2#0, %2#1 : tensor<1x8x1x64xf16>, tensor<2x4x128x64xbf16>, tensor<1x8x1x64xf16>, tensor<1x8x1xf32>
 }
 
-// ERROR: choose_attention_errors.mlir:2{{.*}}error: a block of n=48 (blocks of attention are powers of two from 16)
-// ERROR: choose_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
-// ERROR: choose_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
-// ERROR: choose_attention_errors.mlir:23{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default
-// ERROR: choose_attention_errors.mlir:30{{.*}}error: forward{blocks=1} is for masks that are read for each score alone: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
+// ERROR: select_attention_errors.mlir:2{{.*}}error: a block of n=48 (blocks of attention are powers of two from 16)
+// ERROR: select_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
+// ERROR: select_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
+// ERROR: select_attention_errors.mlir:23{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default
+// ERROR: select_attention_errors.mlir:30{{.*}}error: forward{blocks=1} is for masks that are read for each score alone: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)

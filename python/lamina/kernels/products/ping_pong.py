@@ -1,4 +1,4 @@
-"""What printed kernels whose warps take turns call, in Gluon: Triton's language of warps, barriers and shared memory.
+"""What printed ping-pong kernels call, in Gluon: Triton's language of warps, barriers and shared memory.
 
 One warp brings blocks of the factors into a ring of stages. Two groups of four warps have blocks of the result in turn: while one
 multiplies, the other does what follows its own product. Of each stage a barrier says that it is filled, another that it is emptied;

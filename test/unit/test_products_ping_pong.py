@@ -1,4 +1,4 @@
-"""Products whose warps take turns, as kernels in Gluon: their text, down to the cubin, and in a simulator against float64."""
+"""Ping-pong products, as kernels in Gluon: their text, down to the cubin, and in a simulator against float64."""
 
 import re
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, for_gpu, join
 from lamina.targets.triton.printer import Printed
 
-TURNS = Config(128, 128, 64, 4, 5, 8, 1, turns=1)
-PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 turns=1}"
+TURNS = Config(128, 128, 64, 4, 5, 8, 1, ping_pong=1)
+PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 ping_pong=1}"
 
 
 def printed(fn: Callable[..., Any], *inputs: Tensor, schedule: str = str(TURNS)) -> Printed:
@@ -95,7 +95,7 @@ def residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
     ],
 )
 def test_simulated(fn: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
-    schedule = "triton{m=64 n=16 k=16 warps=4 stages=2 resident=1 turns=1}"
+    schedule = "triton{m=64 n=16 k=16 warps=4 stages=2 resident=1 ping_pong=1}"
     done = check(fn, *(random(*shape) for shape in shapes), schedule=schedule)
     assert any(kernel.imports for kernel in done.printed.values())
 
@@ -134,7 +134,7 @@ def test_code(name: str) -> None:
 def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) -> None:
     """Blocks that are no others are computed by a kernel in Triton's own language."""
     kernel = printed(fn, random(256, inner), random(inner, 256), schedule=schedule)
-    assert re.match(f"# No turns: .*{why}.*\n@triton.jit", kernel.kernel) and not kernel.config.turns and kernel.note
+    assert re.match(f"# No ping-pong: .*{why}.*\n@triton.jit", kernel.kernel) and not kernel.config.ping_pong and kernel.note
 
 
 def test_what_gluon_refuses(caplog: pytest.LogCaptureFixture) -> None:
@@ -149,9 +149,9 @@ def test_what_gluon_refuses(caplog: pytest.LogCaptureFixture) -> None:
         made = compile_kernel(other, on)
         assert made.needs.threads == 128 and "setmaxnreg" not in made.ptx and ".reqntid 128" in made.ptx
         (step,) = with_needs(program, {kernel.name: made.needs}).steps
-        assert isinstance(step, Launch) and step.threads == 128 and step.name.endswith(" (no turns)")
+        assert isinstance(step, Launch) and step.threads == 128 and step.name.endswith(" (no ping-pong)")
     assert [r.getMessage().partition(":")[0] for r in caplog.records] == ["lamina"] * 2 and "shared memory" in caplog.text
-    assert for_gpu(kernel, gpu) is kernel and for_gpu(kernel, Gpu.named("sm_80")).kernel.startswith("# No turns: sm_80")
+    assert for_gpu(kernel, gpu) is kernel and for_gpu(kernel, Gpu.named("sm_80")).kernel.startswith("# No ping-pong: sm_80")
 
 
 GELU, ROWS = 21, 8192  # operations, rows
@@ -166,15 +166,15 @@ MEASURED = [  # us on an H200 whose power held the library's product of 8192 x 4
 @pytest.mark.parametrize(("work", "measured"), MEASURED)
 def test_cost_model(work: Work, measured: float) -> None:
     best, *others = candidates(work, Gpu.named("sm_90a"))
-    assert best.turns and not any(c.turns for c in others)
+    assert best.ping_pong and not any(c.ping_pong for c in others)
     assert our_seconds(best, work, Gpu.named("sm_90a")) * 1e6 == pytest.approx(measured, rel=0.15)
     for other in (Gpu.named("sm_80"), Gpu.named("sm_100a")):
-        assert not any(c.turns for c in candidates(work, other))
-    assert not any(c.turns for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))
+        assert not any(c.ping_pong for c in candidates(work, other))
+    assert not any(c.ping_pong for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))
 
 
 def test_schedules() -> None:
     for wrong in ("warps=8", "m=32", "stages=1", "descriptors=0"):
-        with pytest.raises(CompileError, match="turns=1"):
-            Config.read(f"triton{{{wrong} turns=1}}")
+        with pytest.raises(CompileError, match="ping_pong=1"):
+            Config.read(f"triton{{{wrong} ping_pong=1}}")
     assert TURNS.threads == 384 and TURNS.plain.threads == 128

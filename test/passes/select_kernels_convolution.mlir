@@ -1,7 +1,7 @@
 // A convolution with what reads it, by graph.choice: a group that sums over windows, and its program, in which the image is gathered
 // and the weight is read as the right factor of a product.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
 
 // CHECK-DAG: #[[IMAGE:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d6, d2 * 2 + d4, d3 * 2 + d5 * 3)>
 // CHECK-DAG: #[[WEIGHT:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d6, d4, d5)>

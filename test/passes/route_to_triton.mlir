@@ -1,11 +1,11 @@
 // Any tile program for a GPU goes down through Triton where that is asked for.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-by-triton)' | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-by-triton{kernels=norm warps=2})' | FileCheck %s --check-prefix=ONE
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-by-triton)' -o %t
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-route-to-triton)' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-route-to-triton{kernels=norm warps=2})' | FileCheck %s --check-prefix=ONE
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-route-to-triton)' -o %t
 // RUN: opt-driver %t --target=nvvm:sm_90a --emit=triton | FileCheck %s --check-prefix=TRITON
 // RUN: opt-driver %t --target=nvvm:sm_80 --emit=ptx | FileCheck %s --check-prefix=PTX
 // RUN: opt-driver %s --target=nvvm:sm_90a --emit=triton | FileCheck %s --check-prefix=OTHERS
-// RUN: not opt-driver %s --pass-pipeline='builtin.module(lamina-by-triton{kernels=nrm})' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: not opt-driver %s --pass-pipeline='builtin.module(lamina-route-to-triton{kernels=nrm})' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // One CTA for a program, which the launch that comes before may not overlap; logarithms of 1 + x have no word in Triton.
 // CHECK-LABEL: func.func private @norm

@@ -15,7 +15,7 @@ from lamina.targets import backend
 from lamina.targets.triton import text as triton_text
 
 BF16, F64 = torch.bfloat16, torch.float64
-PASS = "lamina-by-triton"
+PASS = "lamina-route-to-triton"
 
 
 def r(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products whose warps take turns, in the simulator of Gluon against float64: a program of several blocks, in several orders of events."""
+"""Ping-pong products, in the simulator of Gluon against float64: a program of several blocks, in several orders of events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,8 +40,8 @@ def swiglu(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("fn", "columns", "schedule"),
     [
-        (gelu, 128, "triton{m=128 n=128 k=64 warps=4 stages=3 resident=1 turns=1}"),
-        (swiglu, 64, "triton{m=128 n=64 k=64 warps=4 stages=4 resident=1 turns=1}"),
+        (gelu, 128, "triton{m=128 n=128 k=64 warps=4 stages=3 resident=1 ping_pong=1}"),
+        (swiglu, 64, "triton{m=128 n=64 k=64 warps=4 stages=4 resident=1 ping_pong=1}"),
     ],
 )
 def test_blocks_of_a_program(fn: Callable[..., Any], columns: int, schedule: str) -> None:

@@ -1,4 +1,4 @@
-// Programs of products whose warps take turns, as Gluon: one warp loads, and registers go from it to the others.
+// Ping-pong products, as Gluon: one warp loads, and registers go from it to the others.
 // RUN: opt-driver %s --target=nvvm:sm_90a --emit=triton | FileCheck %s
 // RUN: opt-driver %s --target=nvvm:sm_90a --emit=sass | FileCheck %s --check-prefix=SASS
 // RUN: opt-driver %s --target=nvvm:sm_80 --emit=triton | FileCheck %s --check-prefix=OLD
@@ -22,14 +22,14 @@
 // SASS: HGMMA
 // SASS: UTMALDG
 
-// OLD: # No turns: {{.*}} no descriptor reads them
+// OLD: # No ping-pong: {{.*}} no descriptor reads them
 // OLD-NEXT: @triton.jit
 // OLD: tl.dot
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 #map2 = affine_map<(d0, d1, d2) -> (d0, d1)>
 module {
-  func.func private @product(%arg0: memref<300x384xbf16>, %arg1: memref<200x384xbf16>, %arg2: memref<300x200xbf16>) attributes {tile.align = array<i64: 16, 16, 16>, tile.bytes = 504000 : i64, tile.ctas = 20 : i64, tile.flops = 46080000 : i64, tile.grid = 20 : i64, tile.outputs = 1 : i64, tile.threads = 384 : i64, tile.triton = "triton{m=64 n=64 k=32 warps=4 stages=3 group=1 resident=1 turns=1}"} {
+  func.func private @product(%arg0: memref<300x384xbf16>, %arg1: memref<200x384xbf16>, %arg2: memref<300x200xbf16>) attributes {tile.align = array<i64: 16, 16, 16>, tile.bytes = 504000 : i64, tile.ctas = 20 : i64, tile.flops = 46080000 : i64, tile.grid = 20 : i64, tile.outputs = 1 : i64, tile.threads = 384 : i64, tile.triton = "triton{m=64 n=64 k=32 warps=4 stages=3 group=1 resident=1 ping_pong=1}"} {
     %reinterpret_cast = memref.reinterpret_cast %arg2 to offset: [0], sizes: [300, 200], strides: [200, 1] : memref<300x200xbf16> to memref<300x200xbf16, strided<[200, 1]>>
     %reinterpret_cast_0 = memref.reinterpret_cast %arg1 to offset: [0], sizes: [384, 200], strides: [1, 384] : memref<200x384xbf16> to memref<384x200xbf16, strided<[1, 384]>>
     %reinterpret_cast_1 = memref.reinterpret_cast %arg0 to offset: [0], sizes: [300, 384], strides: [384, 1] : memref<300x384xbf16> to memref<300x384xbf16, strided<[384, 1]>>

@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-choose)' --split-input-file | FileCheck %s
-// RUN: not opt-driver %p/Inputs/choose_errors.mlir --pass-pipeline='builtin.module(lamina-choose)' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels)' --split-input-file | FileCheck %s
+// RUN: not opt-driver %p/Inputs/select_kernels_errors.mlir --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // A product takes the group that alone reads it; its bias and its rounding stand between them.
 // CHECK-LABEL: func.func @epilogue
@@ -436,4 +436,4 @@ func.func @scaled(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x48xf8E4M3FN>, %a: 
   return %0 : tensor<64x48xbf16>
 }
 
-// ERROR: choose_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)
+// ERROR: select_kernels_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)

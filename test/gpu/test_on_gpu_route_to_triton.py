@@ -1,9 +1,9 @@
-"""Kernels that lamina-by-triton sends down through Triton, on the GPU against float64."""
+"""Kernels that lamina-route-to-triton sends down through Triton, on the GPU against float64."""
 
 import pytest
 import torch
 from gpu_programs import tiled
-from test_by_triton import CASES, PASS
+from test_route_to_triton import CASES, PASS
 
 from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs

@@ -1,4 +1,4 @@
-"""Products whose warps take turns (kernels in Gluon) against float64, blocks of several rounds each."""
+"""Ping-pong products (kernels in Gluon) against float64, blocks of several rounds each."""
 
 from collections.abc import Callable
 
@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from test_on_gpu_products import all_on_gpu
 from torch import Tensor
 
-ONE = "triton{m=128 n=128 k=64 warps=4 stages=5 resident=1 turns=1}"
-SMALLER = "triton{m=64 n=128 k=64 warps=4 stages=3 resident=1 split=2 turns=1}"
-PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 turns=1}"
+ONE = "triton{m=128 n=128 k=64 warps=4 stages=5 resident=1 ping_pong=1}"
+SMALLER = "triton{m=64 n=128 k=64 warps=4 stages=3 resident=1 split=2 ping_pong=1}"
+PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 ping_pong=1}"
 
 
 def gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Callable[..., Tensor | tuple[Tensor, ...]], tuple[tuple[i
 
 
 @pytest.mark.parametrize(("name", "schedule"), [(name, s) for name, (_, _, schedules) in CASES.items() for s in schedules])
-def test_turns(name: str, schedule: str) -> None:
+def test_ping_pong(name: str, schedule: str) -> None:
     fn, shapes, _ = CASES[name]
     inputs = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
     inputs[1:] = [x * shapes[0][-1] ** -0.5 for x in inputs[1:]]
