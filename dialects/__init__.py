@@ -1,19 +1,21 @@
-"""Lamina's dialects, defined in Python; `context()` gives an MLIR context that knows them all."""
+"""Lamina's dialects, defined in Python; `context()` makes an MLIR context that has all of them."""
 
 from torch_mlir import ir
+from torch_mlir._mlir_libs import _torchMlir
 from torch_mlir.dialects._ods_common import _cext
+from torch_mlir.passmanager import PassManager
 
 from . import graph, plan
 from .random import Random
 from .tile import Tile
 from .variadic import verify as _verify
 
-# The bindings look for a dialect's module whenever they meet one of its ops, 16 us each time until one is found.
+# The bindings search for a dialect's module at each of its ops, 16 us each time until one is found.
 _cext.globals.append_dialect_search_prefix(__name__)
 
 
 def context() -> ir.Context:
-    """A fresh MLIR context with every upstream dialect of the wheel, and graph, plan, random and tile."""
+    """Makes an MLIR context with every upstream dialect of the wheel, and graph, plan, random and tile."""
     ctx = ir.Context()
     ctx.allow_unregistered_dialects = True  # graph and plan: see variadic.py
     with ctx, ir.Location.unknown():
@@ -22,6 +24,14 @@ def context() -> ir.Context:
     return ctx
 
 
+def load_torch(ctx: ir.Context) -> None:
+    """Loads torch-mlir's dialects into a context: torch, and tm_tensor, which its bindings load only for a pass that needs it."""
+    _torchMlir.register_dialect(ctx)
+    with ctx, ir.Location.unknown():
+        needs_it = PassManager.parse("builtin.module(func.func(convert-torch-to-tmtensor))", ctx)
+        needs_it.run(ir.Module.create().operation)
+
+
 def verify(module: ir.Operation) -> list[tuple[ir.Operation, str]]:
-    """What upstream's verifier cannot see: malformed ops of graph and plan, as pairs of the op and a message."""
+    """Verifies ops of graph and plan, which upstream's verifier does not know. Returns pairs of op and message."""
     return _verify(module, graph.OPS | plan.OPS, ("graph.", "plan."))

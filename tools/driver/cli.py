@@ -41,6 +41,7 @@ class Arguments:
     reproducer: Path | None
     print_debuginfo: bool
     print_op_generic: bool
+    pretty: bool
     elide: int | None
     diagnostic_notes: bool
     traceback: bool
@@ -107,6 +108,7 @@ def parse(argv: list[str]) -> Arguments:
     add("--reproducer", type=Path, metavar="FILE", help="where the input of a failing pass goes (default: the temporary folder)")
     add("--mlir-print-debuginfo", dest="print_debuginfo", action="store_true", help="print locations")
     add("--mlir-print-op-generic", dest="print_op_generic", action="store_true", help="print ops in generic form")
+    add("--pretty", action="store_true", help="print IR for people: index notation, expressions, places; it does not parse back")
     add("--mlir-elide-elementsattrs-if-larger", dest="elide", type=int, metavar="N", help="print larger constants as ...")
     add("--diagnostic-notes", action="store_true", help="print the notes of errors too")
     add("--traceback", action="store_true", help="print the Python traceback of errors")
@@ -124,6 +126,8 @@ def parse(argv: list[str]) -> Arguments:
     if given.print_ir_tree_dir and not given.print_ir_before and not given.print_ir_after:
         values["print_ir_after"] = ("*",)
     arguments = Arguments(**values)
+    if arguments.pretty and arguments.emits_text:
+        p.error(f"--pretty does not go with --emit={arguments.emit}, which is no MLIR")
     if arguments.model and not arguments.emit:
         p.error(f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}")
     if arguments.model and arguments.emits_text and arguments.pass_pipeline:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from torch_mlir import ir
-from torch_mlir._mlir_libs import _torchMlir
 
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.dialects import context as lamina_context
+from lamina.dialects import load_torch
 from lamina.passes.infra.diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops, verify_input
 from lamina.passes.infra.instrumentation import Instrumentation, PassTiming, report
 from lamina.passes.infra.pipeline import PassFailure, Step, prepare, write_reproducer
@@ -57,7 +57,7 @@ class Session:
     def __init__(self, arguments: Arguments, board: Board) -> None:
         self.arguments, self.board = arguments, board
         self.context = lamina_context()
-        _torchMlir.register_dialect(self.context)
+        load_torch(self.context)
         self.timings: list[PassTiming] = []
         self.failed = False
         self.steps = self._prepare() if arguments.pass_pipeline else []
@@ -164,6 +164,10 @@ class Session:
     def _print(self, module: ir.Module) -> str:
         self.board.write("the printer")
         a = self.arguments
+        if a.pretty:
+            from lamina.report.readable import readable
+
+            return readable(module)
         text: str = module.operation.get_asm(
             enable_debug_info=a.print_debuginfo, print_generic_op_form=a.print_op_generic, large_elements_limit=a.elide
         )
