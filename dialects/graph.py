@@ -1,4 +1,4 @@
-"""The `graph` dialect: what upstream lacks at tensor level.
+"""The `graph` dialect: fused groups and external calls on tensors.
 
 A function on tensors after `lamina-fuse` holds only `graph.group`, `graph.extern`, view ops, constants and the return:
 
@@ -19,15 +19,16 @@ from .variadic import Op
 
 
 class Yield(Op):
-    """Ends the region of a group; its operands are the group's results."""
+    """Terminates a group's region; its operands are the group's results."""
 
     OPERATION_NAME = "graph.yield"
     RESULTS = 0
 
 
 class Group(Op):
-    """linalg and tensor ops that become one kernel. Block arguments are the operands, in order; nothing else from outside
-    is used but what canonicalisation may have hoisted (constants)."""
+    """linalg and tensor ops that become one kernel. Block arguments are the operands, in order; the body uses nothing else from
+    outside, except constants that canonicalization may have hoisted.
+    """
 
     OPERATION_NAME = "graph.group"
     ATTRIBUTES = {"sym_name": ir.StringAttr}
@@ -36,6 +37,7 @@ class Group(Op):
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks the single block, its arguments and its graph.yield."""
         blocks = list(op.regions[0].blocks)
         if len(blocks) != 1 or not len(blocks[0].operations):
             yield "expects one block of ops"
@@ -48,7 +50,7 @@ class Group(Op):
 
 
 class Extern(Op):
-    """A call of a routine that is not ours.
+    """A call of a routine outside the graph: the library's, a user's, or a kernel of Lamina's.
 
     callee  the overload's name, e.g. "aten.addmm.default"
     reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds), "custom" (a user's kernel or
@@ -59,11 +61,11 @@ class Extern(Op):
             strings such as "torch.float32"
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
-    needs   strides that every operand must have, where the routine counts on them
-    tf32    a product of f32 may round its factors to tf32
-    apart   the routine takes longer with the bias of a product than without: where it is free, the addition is done elsewhere
+    needs   strides that every operand must have, where the routine relies on them
+    tf32    an f32 product may round its factors to tf32
+    apart   the routine is slower with a fused bias than without: where the addition is free elsewhere, it is done there
 
-    Pure unless it carries `graph.effect` (random numbers): then it is never merged, dropped or reordered among its kind.
+    Pure unless it carries `graph.effect` (random numbers): then it is never merged or dropped, nor reordered with others like it.
     """
 
     OPERATION_NAME = "graph.extern"
@@ -75,6 +77,7 @@ class Extern(Op):
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks that strides match the results, and that the arguments name as many tensors as there are operands."""
         ranks = [len(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
         if ranks != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
             yield "expects strides for every dimension of every result, which are tensors"
@@ -83,7 +86,7 @@ class Extern(Op):
 
 
 def _tensors(arguments: Iterable[ir.Attribute]) -> int:
-    """How many of the arguments of a call, and of lists among them, are tensors."""
+    """Counts the tensors among the arguments of a call, nested lists included."""
     waiting, count = list(arguments), 0
     while waiting:
         last = waiting.pop()
@@ -93,7 +96,7 @@ def _tensors(arguments: Iterable[ir.Attribute]) -> int:
 
 
 def captured(op: ir.Operation) -> ir.Value | None:
-    """A value that a group uses from outside and that is no constant; None where it has none."""
+    """Returns a value that a group uses from outside and that is not a constant (an op without operands); None without one."""
     own: set[ir.Value] = set()
     used: list[ir.Value] = []
     waiting = [op]

@@ -9,8 +9,8 @@
       "plan.return"(%o) : (...) -> ()
     }) {sym_name = "main", arena_bytes = 128 : i64} : () -> ()
 
-Types: memrefs with a strided layout where a buffer is not contiguous and never an offset (a view carries it); `i1`
-tensors are `i8` memrefs, as torch stores bool in bytes (`dtype` on what makes one says "bool", "i8" or "u8"); a 0-d tensor is a
+Types are memrefs: strided where a buffer is not contiguous, never with an offset (a plan.view carries it). `i1` tensors are `i8`
+memrefs, since torch stores a bool in a byte (the attribute `dtype` of the defining op says "bool", "i8" or "u8"). A 0-d tensor is a
 0-d memref.
 """
 
@@ -20,8 +20,9 @@ from .variadic import Op
 
 
 class Program(Op):
-    """One compiled FX graph. Its single block ends in `plan.return`. Beside `arena_bytes` stand `sum_bytes`, what its values would
-    take without reuse, and `lower_bound`, the most bytes alive at one step."""
+    """One compiled FX graph; its single block ends in `plan.return`. Besides `arena_bytes` it has `sum_bytes`, the size of its
+    values without reuse, and `lower_bound`, the most bytes alive at one step.
+    """
 
     OPERATION_NAME = "plan.program"
     ATTRIBUTES = {"sym_name": ir.StringAttr, "arena_bytes": ir.IntegerAttr}
@@ -29,7 +30,7 @@ class Program(Op):
 
 
 class Input(Op):
-    """The memory of argument `index` of the call, which starts at a multiple of `align` bytes (16 without it)."""
+    """The memory of argument `index` of the call, aligned to `align` bytes (default 16)."""
 
     OPERATION_NAME = "plan.input"
     ATTRIBUTES = {"index": ir.IntegerAttr}
@@ -45,7 +46,7 @@ class Alloc(Op):
 
 
 class Output(Op):
-    """Fresh memory that leaves the call as a result."""
+    """Newly allocated memory for result `index` of the call."""
 
     OPERATION_NAME = "plan.output"
     ATTRIBUTES = {"index": ir.IntegerAttr}
@@ -69,8 +70,9 @@ class View(Op):
 
 
 class Launch(Op):
-    """Runs a kernel over its grid. Operands: inputs, then `n_out` outputs. `label` names what it computes (kernels are shared);
-    `inplace = [[i, o], ...]`: operand o is the memory of operand i."""
+    """Runs a kernel over its grid. Operands: inputs, then `n_out` outputs. `label` names the computation (kernels are shared);
+    `inplace = [[i, o], ...]`: operand o aliases operand i.
+    """
 
     OPERATION_NAME = "plan.launch"
     ATTRIBUTES = {"kernel": ir.FlatSymbolRefAttr, "n_out": ir.IntegerAttr}
@@ -78,8 +80,9 @@ class Launch(Op):
 
 
 class Call(Op):
-    """An external routine (see graph.extern). The last `n_out` operands are written in place; a call with n_out = 0 returns
-    memory of its own instead, freed after its last use; `tensors` says which of the routine's results are tensors, when not all."""
+    """Calls an external routine (see graph.extern). The last `n_out` operands are written in place. A call with n_out = 0 returns
+    memory of its own instead, freed after its last use; `tensors` then says which results are tensors, when not all are.
+    """
 
     OPERATION_NAME = "plan.call"
     ATTRIBUTES = {
@@ -89,7 +92,7 @@ class Call(Op):
 
 
 class Return(Op):
-    """The results of the call, in order: outputs, views of outputs, inputs or memory owned by a call."""
+    """Returns the call's results, in order: outputs, views of outputs, inputs, or memory owned by a plan.call."""
 
     OPERATION_NAME = "plan.return"
     RESULTS = 0

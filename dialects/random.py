@@ -1,4 +1,4 @@
-"""The `random` dialect: random numbers as a function of a seed and a position, in bodies of linalg ops and in block programs."""
+"""The `random` dialect: random numbers as a function of seed and position, in bodies of linalg ops and in tile programs."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from torch_mlir.dialects import ext
 
 
 class Random(ext.Dialect, name="random"):
-    """One op, on scalars and, elementwise, on vectors."""
+    """The dialect; its one op works on scalars and, elementwise, on vectors."""
 
 
 class Bits(Random.Operation, name="bits", traits=[ext.Pure]):
-    """32 random bits for element `index` of the sequence that `seed` (i64) names: word index % 4 of what Philox4x32 makes of the
-    counter index // 4 and the key `seed` (passes/lower/philox.py). The same on every machine, whatever computes which element.
+    """Returns 32 random bits for element `index` of the sequence of `seed` (i64): word index % 4 of Philox4x32 with the counter
+    index // 4 and the key `seed` (passes/lower/philox.py). The result does not depend on the machine or on the schedule.
 
         %r = "random.bits"(%seed, %i) : (i64, index) -> i32
     """

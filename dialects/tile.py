@@ -1,4 +1,4 @@
-"""The `tile` dialect: what upstream's `vector` dialect on memrefs lacks for writing one kernel as a program over blocks.
+"""The `tile` dialect: what upstream's `vector` dialect on memrefs lacks for kernels written as programs over blocks.
 
 A tile program is a `func.func` on memrefs (inputs, then outputs) without results. `tile.grid` is the number of programs:
 
@@ -17,34 +17,35 @@ from torch_mlir.dialects import ext
 
 
 class Tile(ext.Dialect, name="tile"):
-    """Program ids and gathers; all else is upstream `vector`, `arith`, `math`, `scf` and `memref`."""
+    """Program ids, gathers, scans and the like; everything else is upstream `vector`, `arith`, `math`, `scf` and `memref`."""
 
 
 class ProgramId(Tile.Operation, name="program_id", traits=[ext.Pure]):
-    """Which program of the grid this is, from 0."""
+    """The id of this program in the grid, from 0."""
 
     out: ext.Result[ir.IndexType]
 
 
 class Part(Tile.Operation, name="part", traits=[ir.NoTerminatorTrait]):
-    """Some of the programs of a function for a GPU whose work is of several kinds, which then holds nothing but parts (see
-    lamina-horizontal). A part has attributes as a function has (tile.grid, tile.threads, tile.pack, ...) and programs of its own,
-    from 0, in CTAs after those of the parts before it; all parts have as many threads in a CTA. tile.grid of the function counts
-    CTAs."""
+    """A subset of the programs of a horizontally fused GPU function, which then holds nothing but parts (see lamina-horizontal). A
+    part has the attributes of a function (tile.grid, tile.threads, tile.pack, ...) and its own program ids, from 0; its CTAs follow
+    those of the parts before it. All parts have the same number of threads per CTA. The function's tile.grid counts CTAs.
+    """
 
     body: ext.Region
 
 
 class Check(Tile.Operation, name="check"):
-    """Records a failed bounds check of the user's indices: where `ok` (i1 or a vector of i1) is false anywhere, the call raises
-    IndexError with `message` after the kernel."""
+    """Records a failed bounds check of a user's indices: where `ok` (i1 or a vector of i1) is false anywhere, the call raises
+    IndexError with `message` after the kernel.
+    """
 
     ok: ext.Operand[Any]
     message: ir.StringAttr
 
 
 class Gather(Tile.Operation, name="gather"):
-    """Lanes from a flat memref: out[i] = mem[index[i]] where mask[i], else `pass_through[i]`. index: vector of index."""
+    """Gathers lanes from a flat memref: out[i] = mem[index[i]] where mask[i], else pass_through[i]. index: a vector of index."""
 
     out: ext.Result[Any]
     mem: ext.Operand[Any]
@@ -54,8 +55,9 @@ class Gather(Tile.Operation, name="gather"):
 
 
 class ReadRuns(Tile.Operation, name="read_runs"):
-    """Lanes from a flat memref, in runs: out[i] = mem[first + along * i + sum of jumps[k] * ((start + i) // lengths[k])] where
-    mask[i]. along: 1 for neighbours, 0 for lanes that differ from run to run alone."""
+    """Reads lanes from a flat memref, in runs: out[i] = mem[first + along * i + sum of jumps[k] * ((start + i) // lengths[k])]
+    where mask[i]. along: 1 for adjacent lanes, 0 for lanes that differ only from run to run.
+    """
 
     out: ext.Result[Any]
     mem: ext.Operand[Any]
@@ -68,8 +70,9 @@ class ReadRuns(Tile.Operation, name="read_runs"):
 
 
 class ReadShared(Tile.Operation, name="read_shared"):
-    """Neighbours from a flat memref that all lanes of a run share, in f32: out[k][i] = mem[first + k + jump * ((start + i) //
-    length)] where `inside` (i1), else 0. A thread's lanes are of one run."""
+    """Reads adjacent elements of a flat memref that all lanes of a run share, as f32: out[k][i] = mem[first + k + jump * ((start
+    + i) // length)] where `inside` (i1), else 0. All lanes of a thread belong to one run.
+    """
 
     out: Sequence[ext.Result[Any]]
     mem: ext.Operand[Any]
@@ -81,7 +84,7 @@ class ReadShared(Tile.Operation, name="read_shared"):
 
 
 class WriteRuns(Tile.Operation, name="write_runs"):
-    """Stores lanes in runs, at the places that tile.read_runs reads with `along` = 1."""
+    """Stores lanes in runs, at the addresses that tile.read_runs reads with `along` = 1."""
 
     value: ext.Operand[Any]
     mem: ext.Operand[Any]
@@ -93,8 +96,9 @@ class WriteRuns(Tile.Operation, name="write_runs"):
 
 
 class Scan(Tile.Operation, name="scan", traits=[ext.Pure]):
-    """Each lane of `x` combined with `carry` and all lanes before it, by the op that `combine` names; and what comes after the last
-    lane, the next block's carry."""
+    """Inclusive scan over the lanes of `x`, starting from `carry`, by the op that `combine` names. `next` is the value after the
+    last lane: the carry of the next block.
+    """
 
     out: ext.Result[Any]
     next: ext.Result[Any]
@@ -104,7 +108,7 @@ class Scan(Tile.Operation, name="scan", traits=[ext.Pure]):
 
 
 class Window(Tile.Operation, name="window", traits=[ext.Pure]):
-    """A mask of the lanes from `low` to `high` - 1, which may cut accesses. most, least: what low is at most and high at least."""
+    """A mask of lanes `low` to `high` - 1, which may cut accesses. most: upper bound of `low`; least: lower bound of `high`."""
 
     out: ext.Result[Any]
     low: ext.Operand[ir.IndexType]
@@ -114,8 +118,9 @@ class Window(Tile.Operation, name="window", traits=[ext.Pure]):
 
 
 class Transpose(Tile.Operation, name="transpose"):
-    """Fills a square of scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i < rows and
-    j < columns (index operands). What lies past them in the square is undefined."""
+    """Fills a transpose tile in scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i <
+    rows and j < columns (index operands). The rest of the tile is undefined.
+    """
 
     mem: ext.Operand[Any]
     first: ext.Operand[ir.IndexType]
@@ -126,8 +131,9 @@ class Transpose(Tile.Operation, name="transpose"):
 
 
 class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
-    """What the teams of a program hold of a reduction, combined in their order by the op that `combine` names. It follows a loop
-    marked tile.shared, whose iterations they have shared."""
+    """Combines the partial reductions of a program's teams, in team order, by the op that `combine` names. It follows a loop
+    marked tile.shared, whose iterations the teams have divided among themselves.
+    """
 
     out: ext.Result[Any]
     part: ext.Operand[Any]
@@ -135,9 +141,10 @@ class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
 
 
 class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
-    """One step of an online sum of exp(x - max x). `largest` and `total` have an element for each thread of the program: the
-    largest x that its lanes have met, and the sum of exp(x - largest) over them; -inf and 0 before the first. `powers` are the
-    block's exponentials, relative to the new largest x of each lane's thread."""
+    """One step of an online sum of exp(x - max x). `largest` and `total` have one element per thread of the program: the largest x
+    that its lanes have met, and the sum of exp(x - largest) over them; initially -inf and 0. `powers` are the block's
+    exponentials, relative to the new largest x of each lane's thread.
+    """
 
     powers: ext.Result[Any]
     new_largest: ext.Result[Any]
@@ -148,8 +155,9 @@ class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
 
 
 class ExpTotal(Tile.Operation, name="exp_total", traits=[ext.Pure]):
-    """The largest x of all threads, and the sum of exp(x - largest) over all lanes, from what tile.exp_sum has left; and for each
-    thread the factor that makes its powers relative to the largest x of all."""
+    """Combines the state of tile.exp_sum over all threads: the largest x, the sum of exp(x - largest) over all lanes, and per
+    thread the factor that rescales its powers to the overall largest x.
+    """
 
     max: ext.Result[ir.F32Type]
     sum: ext.Result[ir.F32Type]
@@ -159,7 +167,7 @@ class ExpTotal(Tile.Operation, name="exp_total", traits=[ext.Pure]):
 
 
 class Lanes(Tile.Operation, name="lanes", traits=[ext.Pure]):
-    """A block whose lanes hold their thread's element of `threads`."""
+    """Broadcasts per-thread values to lanes: each lane of the block gets its thread's element of `threads`."""
 
     out: ext.Result[Any]
     threads: ext.Operand[Any]

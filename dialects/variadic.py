@@ -1,8 +1,8 @@
-"""Ops with any number of operands of different types.
+"""Declares and verifies ops with any number of operands of different types.
 
 `dialects.ext` declares ops through IRDL, whose verifier wants every operand of a variadic group to have the same type, so
 an op that takes buffers of several shapes cannot be declared there. The dialects graph and plan are therefore known to
-Lamina alone: the context lets their names pass, `verify` checks what a declaration would, and lamina-cse and lamina-dce
+Lamina alone: the context accepts their unregistered ops, `verify` checks what a declaration would, and lamina-cse and lamina-dce
 know that they are pure where `PURE` says so.
 """
 
@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 
 class Op:
-    """One op: its name, the attributes it must have, how many operands and results (None: any number)."""
+    """Declaration of an op: its name, required attributes, and numbers of operands and results (None: any number)."""
 
     OPERATION_NAME: ClassVar[str]
     ATTRIBUTES: ClassVar[dict[str, type[ir.Attribute]]] = {}
@@ -24,12 +24,12 @@ class Op:
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
-        """What else is wrong with an op that has all that it must have."""
+        """Yields further faults of an op that has all required parts."""
         yield from ()
 
 
 def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
-    """All ops below `module`, in the order of the text."""
+    """Yields all ops below `module`, in textual order."""
     waiting = [module]
     while waiting:
         last = waiting.pop()
@@ -39,7 +39,7 @@ def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[str, ...]) -> list[tuple[ir.Operation, str]]:
-    """What is wrong with the ops of `namespaces` below `module`: pairs of the op and a message."""
+    """Verifies the ops of `namespaces` below `module` against `known`; returns pairs of op and message."""
     wrong: list[tuple[ir.Operation, str]] = []
     for op in _ops(module):
         if not op.name.startswith(namespaces):

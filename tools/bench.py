@@ -1,7 +1,7 @@
-"""Measures Lamina: `make bench`, or `python tools/bench.py [--target nvvm [--suite hot]] [--only NAME] [--quick] [--store]`.
+"""Benchmarks Lamina: `make bench`, or `python tools/bench.py [--target nvvm [--suite hot]] [--only NAME] [--quick] [--store]`.
 
-Every workload runs in a process of its own with empty caches, on the CPU then in a second one that finds them filled. Prints tables
-and what goals were missed; keeps the figures as JSON and Markdown in build/bench, with --store in docs.
+Every workload runs in a process of its own with empty caches; on the CPU, a second process then finds them filled. Prints tables
+and missed goals; stores the figures as JSON and Markdown in build/bench, with --store in docs.
 """
 
 import argparse
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
+    """Runs the workloads, prints their figures and missed goals, and stores them. Returns 1 if a workload failed."""
     parser = argparse.ArgumentParser(description="Measures Lamina against eager, torch.compile and, on GPUs, XLA.")
     parser.add_argument("--target", choices=("cpu", "nvvm"), default="cpu", help="where (default: cpu)")
     parser.add_argument("--suite", choices=("whole", "hot"), default="whole", help="all, or on a GPU the ops that tuning is for")
@@ -47,7 +48,7 @@ def main() -> int:
 
 
 def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: Console) -> dict[str, Any]:
-    """The figures by workload, each said and stored as it is found."""
+    """Returns the figures by workload; prints and stores each as it arrives."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="lamina-bench-") as caches:
         for name, f in suite.run(names, quick, caches):

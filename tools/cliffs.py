@@ -35,6 +35,7 @@ _LISTS = {"classes": classes, "models": models}
 
 
 def main() -> int:
+    """Parses the command line, runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--seed", type=int, help="of the run (default: a new one, printed)")
@@ -118,7 +119,7 @@ def _regret(arguments: argparse.Namespace, found: dict[str, Finding], console: C
 
 
 def _ask_apart(arguments: argparse.Namespace, what: str, answered: str, found: dict[str, Finding], console: Console) -> None:
-    """Asks for `what` of each graph of the run that has none; keeps it in the finding's field `answered`."""
+    """Asks for `what` of each graph of the run that has none yet; stores the answer in the finding's field `answered`."""
     known = {seed for seed, f in found.items() if getattr(f, answered) not in (None, {})}
     questions = [{**question, what: True} for question in _questions(arguments) if question["seed"] not in known]
 
@@ -197,7 +198,7 @@ def _kernels(arguments: argparse.Namespace, found: dict[str, Finding], console: 
 
 
 def _slow(found: dict[str, Finding], above: float) -> list[Finding]:
-    """Findings with a ratio above `above`, the slowest first."""
+    """Returns the findings with a ratio above `above`, the slowest first."""
     slow = [f for f in found.values() if not f.failed and math.isfinite(f.ratio) and f.ratio > above]
     return sorted(slow, key=lambda f: -f.ratio)
 

@@ -1,8 +1,8 @@
-"""Compiles real models and shows what came of it: `make demo`, or `python tools/demo.py [--only NAME] [--out FOLDER]`.
+"""Compiles real models and reports their speed and errors: `make demo`, or `python tools/demo.py [--only NAME] [--out FOLDER]`.
 
-For every model: time of a call in eager, through torch.compile and through Lamina; the time to compile with empty caches, tracing
-included; kernels and external calls; the largest error against float64, relative to the largest result. Then the IR of every level
-and what lamina.explain says go to a folder.
+Reports for every model: the time of a call in eager, through torch.compile and through Lamina; the time to compile with empty
+caches, tracing included; kernels and external calls; the largest error against float64, relative to the largest result. Then writes
+the IR of every level and the output of lamina.explain to a folder.
 """
 
 import argparse
@@ -36,7 +36,15 @@ Made = tuple[nn.Module, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds a call and to compile by name (eager, torch.compile, lamina), counts, and errors against float64."""
+    """Figures of one model, by contestant: eager, torch.compile, lamina.
+
+    call       seconds of a call
+    compile    seconds to compile, with the first call
+    kernels    how many kernels Lamina generates
+    library    how many calls of libraries it makes
+    fallbacks  how many other external calls it makes
+    errors     largest error against float64, relative to the largest result
+    """
 
     name: str
     call: dict[str, float]
@@ -48,12 +56,13 @@ class Row:
 
 
 def main() -> int:
+    """Compiles and measures the chosen models, prints their table and writes their IR."""
     parser = argparse.ArgumentParser(description="Compiles the example models and shows what came of it.")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo", help="folder for the IR (build/demo)")
     parser.add_argument("--only", default="", help="models whose names contain this")
     parser.add_argument("--no-torch-compile", action="store_true", help="leave torch.compile out, which takes most of the time")
     arguments = parser.parse_args()
-    warnings.filterwarnings("ignore")  # torch's about itself
+    warnings.filterwarnings("ignore")  # torch warns about its own code
     console = Console()
     chosen = {name: make for name, make in models() if arguments.only.lower() in name.lower()}
     if not chosen:
@@ -76,6 +85,7 @@ def main() -> int:
 
 
 def models() -> Iterator[tuple[str, Callable[[], Made]]]:
+    """Yields names of models with functions that make them; those of transformers only if it is installed."""
     for name, place in EXAMPLES.items():
         file, _, factory = place.partition(":")
         yield name, partial(build, str(ROOT / "examples" / "models" / file), factory)
@@ -89,29 +99,31 @@ def models() -> Iterator[tuple[str, Callable[[], Made]]]:
 
 
 def gpt2(transformers: Any) -> Made:
-    """Random weights: what the numbers are does not change the work."""
+    """Returns transformers' GPT-2 with 4 layers and 128 tokens. Weights are random, which does not change the work."""
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=4, use_cache=False))
     return Logits(model).eval(), (torch.randint(50257, (1, 128)),)
 
 
 def bert(transformers: Any) -> Made:
+    """Returns transformers' BERT with 4 layers and random weights, and 128 tokens."""
     return Logits(transformers.BertModel(transformers.BertConfig(num_hidden_layers=4))).eval(), (torch.randint(30522, (1, 128)),)
 
 
 class Logits(nn.Module):
-    """The first result of a transformers model, which returns an object of many."""
+    """Returns the first result of a transformers model, which returns an object of many."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Runs the model on token indices."""
         first: Tensor = self.model(tokens)[0]
         return first
 
 
 def throwaway(with_inductor: bool) -> None:
-    """Both compilers once on something small: what they do once a process is no cost of the first model's."""
+    """Runs both compilers once on a small function, so that one-time costs of the process are not the first model's."""
     lamina.compile(torch.sin, torch.ones(8), options=lamina.Options(cache=False))(torch.ones(8))
     if with_inductor:
         torch._inductor.config.force_disable_caches = True
@@ -119,6 +131,7 @@ def throwaway(with_inductor: bool) -> None:
 
 
 def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, with_inductor: bool) -> Row:
+    """Compiles and times a model in eager, through torch.compile and through Lamina. `found` is its explanation."""
     runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
     compile: dict[str, float] = {}
     if with_inductor:
@@ -139,16 +152,19 @@ def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explana
 
 
 def float64(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
+    """Returns the model's result in float64, from a copy of the model."""
     doubled = pytree.tree_map_only(Tensor, lambda t: t.double() if t.is_floating_point() else t, inputs)
     result: Tensor = copy.deepcopy(model).double()(*doubled)
     return result
 
 
 def error(result: Tensor, exact: Tensor) -> float:
+    """Returns the largest difference from `exact`, relative to the largest exact value."""
     return float((result.double() - exact).abs().max() / exact.abs().max())
 
 
 def columns() -> Table:
+    """Returns an empty table with its columns."""
     table = Table(title="time of a call in ms, compilation in s, error against float64")
     table.add_column("model")
     for column in ("eager", "torch.compile", "Lamina", "compile: torch", "Lamina", "kernels", "library calls", "fallbacks"):
@@ -158,6 +174,8 @@ def columns() -> Table:
 
 
 def add(table: Table, row: Row) -> None:
+    """Adds a model's figures to the table."""
+
     def number(values: dict[str, float], key: str, factor: float) -> str:
         return f"{values[key] * factor:.2f}" if key in values else "-"
 
@@ -173,6 +191,7 @@ def add(table: Table, row: Row) -> None:
 
 
 def write(folder: Path, model: nn.Module, inputs: tuple[Any, ...], found: Explanation) -> Path:
+    """Writes the IR of every level and the explanation to a folder, which it returns."""
     write_levels(model, inputs, folder)
     (folder / "explain.txt").write_text(f"{found}\n")
     (folder / "explain.json").write_text(found.to_json())

@@ -1,10 +1,10 @@
-"""lamina: what is done from the command line beside compiling.
+"""Entry point of the `lamina` command: everything on the command line but compiling.
 
     lamina tune model.py:make       measures the hot ops of a model
-    lamina tune show                the choices that the store of tuning holds
-    lamina tune pin 3f2a own        one of them fixed
+    lamina tune show                shows the choices in the tuning store
+    lamina tune pin 3f2a own        fixes one of them
 
-Exit status: 0 when all went well, 1 after an error, which is one line, `where: error: what (remedy)`.
+Exit status: 0 on success; 1 after an error, which is printed as one line, `where: error: what (remedy)`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point; nothing heavy is imported before the work is known."""
+    """Runs a command and returns its exit status. Nothing heavy is imported before the command is known."""
     replace_closed()
     try:
         given = _parsed(sys.argv[1:] if argv is None else argv)

@@ -1,8 +1,8 @@
-"""Prints docs/passes.md, made from the docstrings of the passes.
+"""Generates docs/passes.md from the docstrings of the passes.
 
     python -m lamina.tools.pass_docs > docs/passes.md
 
-test/unit/test_docs.py fails where the page is out of date.
+test/unit/test_docs.py fails if the page is out of date.
 """
 
 import inspect
@@ -28,7 +28,7 @@ opt-driver x.mlir --pass-pipeline='lamina-simplify{fast-math=exp-log},func.func(
 
 Upstream's passes mix with them by name. `opt-driver --list-passes` shows all of them with their options.
 """
-_MOST = "nvvm:sm_90a"  # the target whose pipelines have all passes of the others
+_MOST = "nvvm:sm_90a"  # the target whose pipelines contain all passes of the others'
 _TARGETS = """## In the targets
 
 Between tile and llvm, before upstream's own lowering (`targets/cpu/backend.py`, `targets/nvvm/backend.py`).
@@ -37,6 +37,7 @@ _CODE = re.compile(r" {4}| ?->")
 
 
 def page() -> str:
+    """Returns the page: the passes of each pipeline between levels, then those that targets run."""
     parts, left = [_HEAD], dict(PASSES)
     for start, end in pairwise(LEVELS):
         names = [call.name for _, call in parse(pipeline(start, end, target=_MOST)).calls() if call.name in PASSES]
@@ -48,11 +49,11 @@ def page() -> str:
 
 
 def section(cls: type[Pass]) -> str:
-    """Name, file, options and docstring of one pass."""
+    """Formats name, file, options and docstring of one pass as Markdown."""
     summary, options = describe(cls)
     _, *rest = inspect.cleandoc(cls.__doc__ or "").split("\n")
     names = "|".join(f.name for f in fields(cls)) or "$^"
-    said: dict[str, str] = {}  # what the docstring says of options: "rows, elements  when to split"
+    said: dict[str, str] = {}  # options by name, from lines such as "rows, elements  when to split"
     body = []
     for line in rest:
         if found := re.match(rf"((?:{names})(?:, (?:{names}))*) {{2,}}(\S.*)", line):
@@ -67,7 +68,7 @@ def section(cls: type[Pass]) -> str:
 
 
 def fenced(lines: list[str]) -> str:
-    """Docstring lines as Markdown: indented stretches, and the arrows between them, become fenced code."""
+    """Converts docstring lines to Markdown: indented stretches, and the arrows between them, become fenced code."""
     out: list[str] = []
     inside = False
     for line, following in pairwise([*lines, ""]):
@@ -81,7 +82,7 @@ def fenced(lines: list[str]) -> str:
 
 
 def escaped(line: str) -> str:
-    """Text in which Markdown finds no emphasis: x*x*x is a product. What stands in backticks is left alone."""
+    """Escapes asterisks outside of backticks, so that Markdown reads no emphasis in x*x*x."""
     parts = line.split("`")
     return "`".join(part.replace("*", "\\*") if i % 2 == 0 else part for i, part in enumerate(parts))
 

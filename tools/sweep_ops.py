@@ -1,10 +1,10 @@
-"""Compares samples of PyTorch's own operators and higher-order ops with eager, through torch.compile's door, in both passes.
+"""Checks Lamina against eager on PyTorch's samples of operators and higher-order ops, through torch.compile, forward and backward.
 
     python -m lamina.tools.sweep_ops [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--layout plain] [NAME ...]
 
-A sample that backend="aot_eager" runs as eager does and Lamina does not is printed as BAD; one where both differ as "both". Values,
-dtypes and strides of results and of the arguments' `.grad` are compared. `--layout` says how the arguments' elements lie in memory.
-The samples are those of torch.testing._internal, which needs the package expecttest. Ops that draw random numbers are left out.
+Prints a sample as BAD where Lamina differs from eager and backend="aot_eager" does not, as "both" where both differ. Compares
+values, dtypes and strides of results and of the arguments' `.grad`. `--layout` sets the memory layout of the arguments. The samples
+are those of torch.testing._internal, which needs the package expecttest. Ops that draw random numbers are left out.
 """
 
 import argparse
@@ -26,6 +26,7 @@ _OPTIONS = {"lamina": {"options": {"cache": False}}}
 
 
 def main() -> None:
+    """Runs the sweep; prints the samples that differ, then how many had each outcome."""
     parser = argparse.ArgumentParser(description="Compares PyTorch's samples of operators with eager.")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--db", choices=("op", "hop"), default="op")
@@ -60,7 +61,7 @@ def _database(kind: str) -> list[Any]:
 
 
 def _samples(info: Any, dtype: torch.dtype, count: int) -> Iterator[tuple[int, Any, bool]]:
-    """(number, sample, whether it has gradients), spread over all that there are."""
+    """Yields (number, sample, whether it has gradients) for `count` samples, spread over all that the operator has."""
     if any(name in info.name for name in _RANDOM) or dtype not in info.dtypes:
         return
     inexact = dtype.is_floating_point or dtype.is_complex
@@ -75,7 +76,7 @@ def _swapped(x: Tensor) -> Tensor:
 
 
 def _last(x: Tensor) -> Tensor:
-    """The second dimension varies fastest in memory."""
+    """Returns the tensor with its second dimension innermost in memory."""
     return x.movedim(1, -1).contiguous().movedim(-1, 1) if x.dim() > 2 else x
 
 
@@ -87,7 +88,7 @@ _LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {"transposed": _swapped, "chan
 
 
 def _arranged(sample: Any, layout: str) -> Any:
-    """The sample with its tensors' elements elsewhere in memory."""
+    """Returns the sample with its contiguous tensors in another memory layout."""
     arrange = _LAYOUTS.get(layout)
 
     def moved(x: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ def _arranged(sample: Any, layout: str) -> Any:
 def _judge(op: Any, sample: Any, grad: bool, dynamic: bool) -> tuple[str, str]:
     try:
         want = _run(op, sample, grad)
-    except Exception:  # what eager refuses is no case
+    except Exception:  # a sample that eager refuses tests nothing
         return "ok", ""
     message = _difference("lamina", op, sample, grad, dynamic, want)
     if not message:
@@ -123,13 +124,13 @@ def _difference(backend: str, op: Any, sample: Any, grad: bool, dynamic: bool, w
 
 
 def _strides(found: list[Any]) -> list[list[int]]:
-    """Those that matter: of dimensions with more than one element, where there is any."""
+    """Returns the strides that matter: those of dimensions with more than one element, in tensors that are not empty."""
     tensors = [t for t in found if isinstance(t, Tensor)]
     return [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else [] for t in tensors]
 
 
 def _run(op: Any, sample: Any, grad: bool) -> list[Any]:
-    """Results, gradients, and the arguments after the call, dense."""
+    """Returns results, gradients, and the arguments after the call, as dense tensors."""
     args = (sample.input, *sample.args), sample.kwargs
     args, kwargs = pytree.tree_map_only(Tensor, _copied, args)
     torch.manual_seed(0)
@@ -145,7 +146,7 @@ def _run(op: Any, sample: Any, grad: bool) -> list[Any]:
 
 
 def _copied(x: Tensor) -> Tensor:
-    """The same elements in the same layout, gaps included."""
+    """Copies a tensor in its layout, gaps included."""
     return copy.deepcopy(x.detach()).requires_grad_(x.requires_grad)
 
 

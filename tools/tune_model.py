@@ -1,4 +1,4 @@
-"""`lamina tune FILE.py:FACTORY`: measures what a model's hot ops choose between, and stores the choices."""
+"""Implements `lamina tune FILE.py:FACTORY`: measures the candidates for a model's hot ops, and stores the choices."""
 
 import argparse
 import warnings
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction[Any]
 
-NAME = "FILE.py:FACTORY"  # the model stands where other commands have their name
-WIDTH = 150  # of text that goes to no terminal
+NAME = "FILE.py:FACTORY"  # a model takes the place of a command's name
+WIDTH = 150  # columns of a table that does not go to a terminal
 _ABOUT = (
     "Measures the matrix products, attention, softmax, norms and losses of a model on this machine's GPU, and stores what is the "
     "fastest for each."
@@ -33,6 +33,7 @@ _ABOUT = (
 
 
 def add_command(commands: "Commands") -> None:
+    """Adds the parser for a model in place of a command; it sets `work`."""
     parser = commands.add_parser(
         NAME, prog="lamina tune", help="measures what a model can choose from", description=_ABOUT, allow_abbrev=False
     )
@@ -46,7 +47,7 @@ def add_command(commands: "Commands") -> None:
 
 
 def with_name(argv: list[str], commands: "Commands") -> list[str]:
-    """What follows `lamina tune`, with NAME in front where a model is named and no command."""
+    """Returns the arguments of `lamina tune`, with NAME in front if they name a model and no command."""
     is_model = argv and argv[0] not in commands.choices and any(MODEL.fullmatch(word) for word in argv)
     return [NAME, *argv] if is_model else argv
 
@@ -59,7 +60,7 @@ def _work(given: argparse.Namespace) -> None:
     if found is None:
         raise CompileError(f"{given.model!r} names no model", remedy=f"give {NAME}")
     options = replace(options_from(given.options), tune=given.policy, cache=False)
-    warnings.simplefilter("ignore", FutureWarning)  # of torch about torch
+    warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
     module, inputs = on_gpu(*build(found["file"], found["factory"]))
     store = Store(given.store)
     kept = f"kept in {store.path}" if store.takes() else f"not kept, as {store.path} cannot be written"
@@ -95,7 +96,7 @@ def _check_gpu(target: str | None) -> None:
 
 
 def on_gpu(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Both on the GPU that a part of them is on already, else on torch's current one."""
+    """Moves module and inputs to the GPU that a part of them is on already, else to torch's current one."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -108,7 +109,7 @@ def on_gpu(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 def _tune(
     module: Any, inputs: tuple[Any, ...], options: Options, target: str | None, store: Store, again: bool, board: "Board"
 ) -> "Built":
-    """Compiles the model without gradients, as it is run."""
+    """Compiles the model for inference, without gradients, and tunes it in a session on `store`."""
     from lamina.frontend.compiling.stages import build as compiled
     from lamina.frontend.entry.export import inference_graph
     from lamina.frontend.entry.tuning import Session
@@ -119,13 +120,14 @@ def _tune(
 
 
 class Board:
-    """What is shown while it goes on, a bar for all ops and one for the op in work, and what was answered.
+    """Shows tuning's progress: a bar for all ops, one for the current op, and the choices so far.
 
-    of        how many ops there are; measured: how many were not known before
+    of        how many ops there are
+    measured  how many of them were not in the store before
     """
 
     def __init__(self, console: Console) -> None:
-        """console: for all but the results."""
+        """Takes the console for all output but the table of choices."""
         self.console = console
         self.choices: list[Choice] = []
         self.of = self.measured = self._known = 0
@@ -135,6 +137,7 @@ class Board:
         self._one = self.progress.add_task("", total=1.0, visible=False, note="")
 
     def asking(self, what: str, number: int, of: int) -> None:
+        """Shows that op `number` of `of`, described by `what`, is next."""
         self.of = of
         self.progress.update(self._all, description="ops", total=of, completed=number - 1, note=f"{number - 1} of {of}")
         self.progress.reset(self._one, description=what, visible=True, note="")
@@ -143,18 +146,21 @@ class Board:
             self.say(f"{number} of {of}: {what}")
 
     def watch(self, stage: str, share: float) -> None:
+        """Shows the stage of the current op's measurement and the share of it that is done, from 0 to 1."""
         self.measured = self._known + 1
         self.progress.update(self._one, completed=share, note=stage)
 
     def answered(self, choice: Choice) -> None:
+        """Records the choice for the current op."""
         self.choices.append(choice)
         self.progress.update(self._all, advance=1, note=f"{len(self.choices)} of {self.of}")
 
     def show(self) -> None:
-        """The answers so far, to standard output."""
+        """Prints the choices so far to standard output."""
         if self.choices:
             console = Console()
             (console if console.is_terminal else Console(width=WIDTH)).print(table(self.choices))
 
     def say(self, text: str) -> None:
+        """Prints a line of plain text to the console."""
         self.console.print(Text(text), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`lamina tune show | export | merge | pin | unpin | clear`: the store of tuning by hand."""
+"""Implements `lamina tune show | export | merge | pin | unpin | clear`: inspects and edits the tuning store."""
 
 import argparse
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ from .driver.files import write_output
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
-WIDTH = 150  # of text that goes to no terminal
+WIDTH = 150  # columns of a table that does not go to a terminal
 _WHICH = "an answer: its id in the table, the id's beginning, or the key of its question"
 
 
 def add_commands(commands: "Commands") -> None:
-    """The commands as parsers of their own; each sets `work`."""
+    """Adds the commands as subparsers; each sets `work`."""
 
     def add(name: str, work: Any, about: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
@@ -81,7 +81,7 @@ def _clear(given: argparse.Namespace) -> None:
 
 
 def _all(records: Iterable[Record]) -> RenderableType:
-    """A table for each device and versions."""
+    """Returns a table for each pair of device and versions."""
     parts: list[RenderableType] = []
     for identity, group in groupby(records, key=lambda record: record.identity):
         table = _table("id", "op", "choice", "time", "first choice", "its time", "measured", "dropped")
@@ -91,7 +91,7 @@ def _all(records: Iterable[Record]) -> RenderableType:
             row = [record.id, record.question.what, f"{answer.winner or 'none'}{' (pinned)' if answer.pinned else ''}"]
             row += [_time(times, answer.winner), first, _time(times, first)]
             row += [f"{len(times)} of {len(record.question.candidates)}", str(len(answer.dropped) or "")]
-            table.add_row(*map(Text, row))  # as it is, not read for rich's own marks
+            table.add_row(*map(Text, row))  # Text, so that rich reads no markup in it
         parts += [*([""] if parts else []), Text(f"{identity.device}; {identity.versions}", style="bold"), table]
     return Group(*parts)
 

@@ -1,9 +1,10 @@
-"""Prints passes/infra/upstream.txt: every pass of the installed torch-mlir with its options. Takes minutes; run after an upgrade.
+"""Generates passes/infra/upstream.txt: every pass of the installed torch-mlir with its options.
 
     python -m lamina.tools.upstream_passes > passes/infra/upstream.txt
 
-The bindings list nothing, so this asks about every word in the library: any tail of a C string that looks like a name (linkers
-merge strings that share a tail) is offered to the pass manager's parser, which knows.
+This takes minutes; run it after an upgrade. The Python bindings cannot list passes, so the script tries every word in the shared
+library: each tail of a C string that looks like a name (linkers merge strings that share a tail) is offered to the pass manager's
+parser, which knows.
 """
 
 import os
@@ -20,13 +21,14 @@ _INTERNAL = re.compile(r"^test-|-test-")
 
 
 def words() -> list[str]:
+    """Returns the words in torch-mlir's library that may name a pass or an option, with all their tails, sorted."""
     library = Path(_mlir_libs.__file__).with_name("libTorchMLIRAggregateCAPI.so")
     found = {m[1].decode() for m in _WORD.finditer(library.read_bytes())}
     return sorted({w[i:] for w in found for i in range(len(w) - 1) if w[i].isalpha()})
 
 
 def refusal(text: str) -> str:
-    """Why the parser refuses a pass, or "" if it takes it."""
+    """Returns the parser's error for a pass, or "" if it accepts the pass."""
     try:
         PassManager.parse(f"any({text})")
         return ""
@@ -35,14 +37,15 @@ def refusal(text: str) -> str:
 
 
 def options(name: str, candidates: list[str]) -> list[str]:
-    """The options of a pass. Some pipelines take none and refuse every word in the same way."""
+    """Returns those of `candidates` that are options of a pass. Some pipelines have none and refuse every word in the same way."""
     if "no such option" not in refusal(f"{name}{{no-pass-has-this}}"):
         return []
     return [w for w in candidates if "no such option" not in refusal(f"{name}{{{w}}}")]
 
 
 def main() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # LLVM prints wrong option values to standard error by itself
+    """Prints the passes, without those for tests, and their options to standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # LLVM itself reports wrong option values on standard error
     candidates = words()
     with ir.Context() as context:
         _torchMlir.register_dialect(context)

@@ -1,4 +1,4 @@
-"""The bias of a product, out of a library's call into the kernel that reads the product."""
+"""Moves the bias of a product from the library's call into the kernel that reads the product."""
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -8,14 +8,14 @@ from ..ir.views import VIEWS, is_view
 
 APART = "apart"  # the attribute of calls that take longer with a bias than without
 _WITH_BIAS, _WITHOUT = "aten.addmm.default", "aten.mm.default"
-_TILE, _MULTIPROCESSORS = 64, 128  # a side of a library's tile of a result, and what it has to fill
-_LONG = 256  # sums of so many products are worth to be split
+_TILE, _MULTIPROCESSORS = 64, 128  # the side of a library's output tile, and the multiprocessors that tiles have to fill
+_LONG = 256  # length of k from which on splitting it pays
 
 
 def add_apart(block: ir.Block) -> None:
-    """Splits products with a bias that are marked `apart` into a product and an addition: where only computations that become
-    kernels of Lamina's read them, as there the addition costs nothing, and where the result has so few tiles that a library
-    splits the sums, which it does only without a bias."""
+    """Splits products with a bias that are marked `apart` into a product and an addition. This is done where only ops that
+    become Lamina's kernels read them, as the addition is free there, and where the result has so few tiles that a library would
+    split k (the sums), which it does only without a bias."""
     for op in [o.operation for o in block.operations]:
         apart = op.name == "graph.extern" and APART in op.attributes and _has_bias(op)
         if apart and (_feeds_kernels(op.results[0]) or _has_few_tiles(op)):
@@ -23,7 +23,7 @@ def add_apart(block: ir.Block) -> None:
 
 
 def _has_few_tiles(op: ir.Operation) -> bool:
-    """Returns whether a product has fewer tiles than a GPU has multiprocessors, each of a long sum."""
+    """Returns whether a product has fewer tiles than a GPU has multiprocessors, each with a long sum."""
     (m, k), n = (list(ir.RankedTensorType(op.operands[1].type).shape), ir.RankedTensorType(op.results[0].type).shape[1])
     return k >= _LONG and -(-m // _TILE) * -(-n // _TILE) < _MULTIPROCESSORS
 
@@ -37,7 +37,7 @@ def _has_bias(op: ir.Operation) -> bool:
 
 
 def _feeds_kernels(value: ir.Value) -> bool:
-    """Returns whether computations read a value, or views of it, and nothing else does: no call, nor the caller."""
+    """Returns whether only ops that become kernels read a value, or views of it: no call, nor the caller."""
     users = [use.owner.operation for use in value.uses]
     return bool(users) and all(_is_computed(user, value) for user in users)
 

@@ -1,4 +1,8 @@
-"""lamina-fuse: linalg and tensor ops become `graph.group`s, one kernel each."""
+"""lamina-fuse: fuses linalg and tensor ops into `graph.group`s, one kernel each.
+
+`passes/trace` decides what is materialized and which values share a kernel; here the groups are written as ops, in an order in
+which every value is computed before it is read.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +26,7 @@ from ..trace.materialize import OUTSIDE, Materialized, _reads, given_strides, me
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
 
-_NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # what these hold is no part of what a kernel computes
+_NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, and do not name a kernel's location
 _PATTERN = "graph.pattern"
 
 
@@ -30,23 +34,22 @@ _PATTERN = "graph.pattern"
 class Fuse(Pass):
     """Fuse linalg and tensor ops into groups by the bytes they move.
 
-    Before: @main computes on tensors. After: @main holds graph.group, graph.extern, views that feed externs, groups or
-    the return, and constants. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops
-    that read the same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when
-    that saves bytes. Values that are cheaper to compute again than to store are computed again. A group is named by the
-    model's first five ops in it, what was decomposed or found by a pattern being one: "add_layer_norm", "gelu_mul".
-    A product with a bias that is marked `apart` becomes one without and an addition, where groups alone read it: these then
-    compute the addition, too. On a GPU, an image that is gathered from, or concatenated, before a library that takes its channels
-    last is copied first where it lies otherwise. On a CPU, an image that is pooled before such a library is stored as it is read,
-    and transposed by a kernel of its own.
+    Before: @main computes on tensors. After: @main holds graph.group, graph.extern, views that feed externs, groups or the return,
+    and constants. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops that read the same
+    input) and multi-output fusion are one rule: merge what runs over the same rows and columns when that saves bytes. Values that
+    are cheaper to compute again than to store are computed again. A group is named by the model's first five ops in it, where a
+    decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul". A product with a bias that is marked `apart`
+    becomes one without and an addition, where only groups read it: these then compute the addition, too. On a GPU, an image that is
+    gathered from, or concatenated, for a library call that takes channels last is copied to channels last first. On a CPU, an image
+    that is pooled for such a call is stored in the order in which it is read, and transposed by a kernel of its own.
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
     max_ops   stored values that one group computes at most
     max_cost  operations per element that groups are merged up to: longer ones are bound by computation, so that a value stored in
               the middle costs nothing, and their code takes longer to compile than that of their parts
-    balance   operations that the machine does while it moves a byte: what the taps of a window are computed again for, rather than
-              stored (0: they are computed again only where that is nearly free)
+    balance   operations that the machine does while it moves a byte: values are recomputed for the taps of a window, rather than
+              stored, by this measure (0: only where that is nearly free)
     """
 
     name: ClassVar[str] = "lamina-fuse"
@@ -55,6 +58,7 @@ class Fuse(Pass):
     balance: int = 0
 
     def run(self, module: ir.Module) -> None:
+        """Fuses every function of the module that has a body."""
         for op in module.body.operations:
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
                 block = op.operation.regions[0].blocks[0]
@@ -66,7 +70,8 @@ class Fuse(Pass):
 
 
 def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
-    """Finds the groups of a function's body. A value that an expression needs in memory is materialized, and all is tried again.
+    """Finds the groups of a function's body. Where an expression needs a value in memory, that is materialized, and tracing is
+    repeated. Raises CompileError where a value cannot become a kernel.
 
     apart  values to be stored, see store_pooled
     """
@@ -119,7 +124,7 @@ class _Rewrite:
             op.erase()
 
     def _order(self) -> list[Group | ir.Operation]:
-        """Groups and external calls such that every value is made before it is read, close to program order."""
+        """Returns groups and external calls, each value's producer before its users, close to program order."""
         unit_of: dict[ir.Value, Group | ir.Operation] = {n.value: g for g in self.groups for n in g.nodes}
         reads: dict[Group | ir.Operation, list[ir.Value]] = {}
         first: dict[Group | ir.Operation, int] = {}
@@ -152,7 +157,7 @@ class _Rewrite:
         return list(done)
 
     def _value(self, v: ir.Value) -> ir.Value:
-        """The new counterpart of `v`: views and constants are cloned on demand."""
+        """Returns the new counterpart of `v`: views and constants are cloned on demand."""
         if v not in self.new:
             op = producer(v)
             assert op is not None
@@ -167,7 +172,7 @@ class _Rewrite:
         self.new.update(zip(op.results, copy.results, strict=True))
 
     def _emit(self, group: Group) -> None:
-        """The group as an op; by single values where its iteration space turns out not to be one."""
+        """Writes the group as an op; as one op per value where it turns out to have no common iteration space."""
         op, outs, body = self._group(group)
         block = op.regions[0].blocks[0]
         strides = {a: self.real.strides_of(v) for a, v in zip(block.arguments, op.operands, strict=True)}
@@ -187,7 +192,7 @@ class _Rewrite:
         self.new.update(zip(outs, op.results, strict=True))
 
     def _group(self, group: Group) -> tuple[ir.Operation, list[ir.Value], list[ir.Operation]]:
-        """The op, the values that are its results, and the ops that its body copies."""
+        """Returns the op, the values that are its results, and the ops that its body copies."""
         inside = {n.value for n in group.nodes}
         body, ins, unread = self._slice(group, inside)
         outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
@@ -210,9 +215,9 @@ class _Rewrite:
         return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:
-        """The operations that compute the group's values, operands first, the memory values they start from, by their first use,
-        and those that they name but read nothing of: a slice of no elements, or what lies in the padding. So groups that compute
-        the same are the same text, wherever in the module their operations stand."""
+        """Returns the operations that compute the group's values, operands first; the memory values they read, by first use; and
+        those that they use but read no element of: a slice of no elements, or what lies in the padding. Thus groups that compute
+        the same have the same text, wherever in the module their operations stand."""
         read = {v for n in group.nodes for v in n.reads}
         body: dict[ir.Operation, None] = {}
         ins: dict[ir.Value, None] = {}
@@ -233,15 +238,15 @@ class _Rewrite:
         return list(body), list(ins), list(unread)
 
     def _is_given(self, v: ir.Value, inside: set[ir.Value]) -> bool:
-        """Whether it is memory that the group does not compute."""
+        """Returns whether `v` is memory that the group does not compute."""
         return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.real.is_memory(v)
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
-        """Whether something outside the group reads the memory of `value`."""
+        """Returns whether something outside the group reads the memory of `value`."""
         return value in self.called or any(reader not in inside for reader in self.readers.get(value, ()))
 
     def _name(self, group: Group, body: list[ir.Operation]) -> str:
-        """The first words of what the group computes: its values, and what it computes on the way to them."""
+        """Returns a name from the first ops of the group: those of its values, and of what it computes for them."""
         ends = {producer(n.value) for n in group.nodes}
         words = [_whole(op) or _kind(op) for op in body if op in ends or _computes(op)]
         name = "_".join(list(dict.fromkeys(words))[:5]) or "kernel"
@@ -250,7 +255,7 @@ class _Rewrite:
 
 
 def _text(op: ir.Operation) -> str:
-    """Equal for groups that compute the same: names of values count from the group on where it stands in no block."""
+    """Returns text that is equal for groups that compute the same: a clone outside of any block numbers its values from 0."""
     return op.clone(ip=False).get_asm(use_local_scope=True, assume_verified=True)
 
 
@@ -259,7 +264,7 @@ def _computes(op: ir.Operation) -> bool:
 
 
 def _whole(op: ir.Operation) -> str:
-    """The word of the model's op, or of the pattern, that `op` is a part of; "" where it is one by itself."""
+    """Returns the name of the model's op, or of the pattern, that `op` is a part of; "" where it is no part of one."""
     if name := decomposed_op(op.location):
         return op_word(name)
     return ir.StringAttr(op.attributes[_PATTERN]).value if _PATTERN in op.attributes else ""
@@ -276,7 +281,7 @@ def _kind(op: ir.Operation) -> str:
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
-    """Values from outside that the regions of `op` use."""
+    """Returns the values from outside that the regions of `op` use."""
     own: set[ir.Value] = set()
     used: list[ir.Value] = []
     for region in op.regions:

@@ -1,4 +1,5 @@
-"""Reductions in two steps, as ops: of parts that loops are split into, and of what is left over of a length."""
+"""Rewrites a reduction as two steps: splits loops into parts, and peels the remainder of a loop whose extent has no good
+divisor."""
 
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
@@ -8,7 +9,7 @@ from ..ir.reading import Generic, neutral, shape_of
 
 
 def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
-    """Reduces the first `at` elements along a loop apart from those behind them, and returns the reduction of these first ones."""
+    """Reduces the first `at` elements along a loop apart from the rest, combines both, and returns the first reduction."""
     op = g.op
     type_ = ir.RankedTensorType(op.results[0].type)
     maps = [[shifted(entry, 0) for entry in m] for m in g.maps]
@@ -34,7 +35,7 @@ def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
 
 
 def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Value:
-    """The elements of `v` that `length` steps of a loop from `start` on walk."""
+    """Returns the elements of `v` that `length` iterations of a loop from `start` on read."""
     walks = [any(i == loop for i, _ in terms) for _, terms in m]
     if not any(walks):
         return v
@@ -47,7 +48,7 @@ def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Val
 
 
 def split(g: Generic, parts: dict[int, int], combine: str) -> None:
-    """Makes each loop of `parts` two, the outer of so many steps, whose results a second op reduces."""
+    """Splits each loop of `parts` in two, the outer with that many iterations, and reduces the partial results by a second op."""
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):
@@ -79,6 +80,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
 
 
 def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
+    """Returns the affine expression of a map's entry with its loops renumbered by `by`."""
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:
@@ -87,7 +89,7 @@ def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.Affin
 
 
 def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
-    """`v` with each dimension that a loop of `parts` walks made two, and its map."""
+    """Returns `v` with each dimension that a loop of `parts` walks split in two, and its map."""
     shape = shape_of(v)
     new_shape: list[int] = []
     groups: list[list[int]] = []
@@ -109,7 +111,8 @@ def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, lis
 
 
 def neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) -> ir.Value:
-    value = neutral(combine, str(type_.element_type))  # which the combination ignores
+    """Returns a constant tensor of the neutral value of `combine`, at the current insertion point."""
+    value = neutral(combine, str(type_.element_type))  # x combined with it is x
     element = type_.element_type
     attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
     return ir.Operation.create(
@@ -118,6 +121,7 @@ def neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) -> 
 
 
 def clone_body(source: ir.Operation, target: ir.Operation) -> None:
+    """Clones the body of a generic into another, whose block arguments have the same types."""
     old = source.regions[0].blocks[0]
     new = target.regions[0].blocks.append(*[a.type for a in old.arguments])
     values = dict(zip(old.arguments, new.arguments, strict=True))

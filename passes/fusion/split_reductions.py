@@ -1,4 +1,4 @@
-"""lamina-split-reductions: reductions to few results become partial results that threads can share, and their sum."""
+"""lamina-split-reductions: splits reductions with few results into partial reductions that run in parallel, and their sum."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ..trace.materialize import given_strides, memory_strides
 from ..trace.mixed_orders import orders_of, width
 from .partial_reductions import cut, split
 
-BLOCK = 128  # columns that one program sums, of elements of 32 bits, and rows of them that are worth a part
+BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
 
 
@@ -21,20 +21,20 @@ LEAST = 8  # parts that are worth a second kernel
 class SplitReductions(Pass):
     """Split reductions to few results in two, so that they can run in parallel.
 
-    A reduction with few results runs over at least `elements`: its outermost reduced loop of n becomes (parts, n / parts) where
-    `parts` is the largest divisor of n that is allowed; the partial results are reduced by a second op. Across neighbours in memory
-    (columns, the channels of an image that has them last), several loops may be split. The order of additions depends on the shape
-    alone, never on the number of threads.
+    A reduction with few results over at least `elements` is split: its outermost reduced loop of n becomes (parts, n / parts),
+    where `parts` is the largest allowed divisor of n; a second op reduces the partial results. Where neighbors in memory are not
+    reduced together (columns, the channels of a channels-last image), several loops may be split. The order of additions depends on
+    the shape alone, never on the number of threads.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
 
     elements  a reduction of fewer is left alone
-    rows      one along neighbouring elements in memory is split when its results are fewer
-    columns   one across them, likewise, and one of rows that lie in pieces, such as the windows of a pooling, which no cluster of
-              CTAs shares (0: as rows)
+    rows      a reduction along neighboring elements in memory is split when it has fewer results
+    columns   likewise, a reduction across them, or of rows that lie in pieces, such as the windows of a pooling, which no cluster
+              of CTAs shares (0: as rows)
     parts     partial results of one result, at most
-    programs  programs that there is room for: parts stop there, where a program yields one row's result or those of BLOCK columns
+    programs  programs that there is room for: this limits the parts, as a program yields one row's result or those of BLOCK columns
     """
 
     name: ClassVar[str] = "lamina-split-reductions"
@@ -45,6 +45,7 @@ class SplitReductions(Pass):
     programs: int = 64 * 8
 
     def run(self, module: ir.Module) -> None:
+        """Splits the reductions of every function of the module."""
         for f in module.body.operations:
             if f.operation.name == "func.func" and f.operation.regions[0].blocks:
                 block = f.operation.regions[0].blocks[0]
@@ -81,8 +82,8 @@ class SplitReductions(Pass):
 
 
 def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:
-    """The first loop that makes enough parts, and how many: one of those along neighbours in memory only where no other does, in
-    pieces that are worth a part."""
+    """Returns the first loop that makes enough parts, and how many. A loop along neighbors in memory is taken only where no
+    other does, in pieces that are worth a part."""
     for loop in sorted((i for i, r in enumerate(g.reduced) if r and _splittable(g, i)), key=lambda i: i in inner):
         if (parts := _divisor(g.extents[loop], min(most, g.extents[loop] // BLOCK) if loop in inner else most)) >= LEAST:
             return {loop: parts}
@@ -90,7 +91,8 @@ def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:
 
 
 def _several(g: Generic, most: int) -> dict[int, int]:
-    """The parts of neighbouring loops, until there are `most`: of the outermost ones that make enough, as a length may be prime."""
+    """Returns the parts of adjacent loops, up to `most` in all, from the outermost loops that make enough, as an extent may be
+    prime."""
     loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
     for first in range(len(loops)):
         parts, left = {}, most
@@ -105,8 +107,8 @@ def _several(g: Generic, most: int) -> dict[int, int]:
 
 
 def _even(g: Generic, most: int, inner: set[int]) -> tuple[int, int, int] | None:
-    """The longest loop, and how many equal parts of which length to make of it where no length has a divisor that would do: rows of
-    whole accesses where it walks along neighbours in memory. None where there would be too few."""
+    """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
+    would do. Along neighbors in memory, parts are rows of whole accesses. None where there would be too few parts."""
     loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
     loop = max(loops, key=lambda i: (i not in inner or g.extents[i] >= LEAST * BLOCK, g.extents[i]), default=None)
     if loop is None or most < LEAST:
@@ -118,12 +120,12 @@ def _even(g: Generic, most: int, inner: set[int]) -> tuple[int, int, int] | None
 
 
 def _divisor(n: int, most: int) -> int:
-    """The largest of `n` up to `most`."""
+    """Returns the largest divisor of `n` up to `most`."""
     return max((p for p in range(1, min(most, n) + 1) if n % p == 0), default=1)
 
 
 class _Places:
-    """How values lie in memory: arguments of these strides, and what is stored in another order before it is reduced."""
+    """How values lie in memory: strides of arguments, and values that are stored in another order before they are reduced."""
 
     def __init__(self, block: ir.Block, mixed: bool) -> None:
         """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
@@ -136,29 +138,29 @@ class _Places:
         return memory_strides(v, self.given)
 
     def generic(self, op: ir.Operation) -> Generic | None:
-        """A generic, read once however many reductions it is before; None where a map is not affine in the loops."""
+        """Returns a generic, read once for all reductions behind it; None where a map is not affine in the loops."""
         if op not in self._generics:
             self._generics[op] = Generic.read_affine(op)
         return self._generics[op]
 
     def forget(self, op: ir.Operation) -> None:
-        """Before an operation is erased: another may be made in its place in memory."""
+        """Drops an operation before it is erased, as another may be created at its address."""
         self._generics.pop(op, None)
 
 
 def _along_memory(g: Generic, places: _Places) -> bool:
-    """Whether the innermost dimension of an operand is reduced."""
+    """Returns whether the innermost dimension of an operand is reduced."""
     return any(g.reduced[i] for i in _inner_loops(g, places))
 
 
 def _inner_loops(g: Generic, places: _Places) -> set[int]:
-    """The loops that walk the innermost dimensions of the operands."""
+    """Returns the loops along the innermost dimensions of the operands."""
     inner = [m[_innermost(v, places)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
     return {i for terms in inner for i, _ in terms}
 
 
 def _in_pieces(g: Generic, places: _Places) -> bool:
-    """Whether what is reduced to one result lies apart in the memory of some operand: elements of a slice with others between."""
+    """Returns whether the elements reduced to one result lie apart in some operand's memory: in a slice, with others between."""
     for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
         reduced = [len(terms) > 0 and all(g.reduced[i] for i, _ in terms) for _, terms in m]
         if any(_leaves_gaps(source, reduced) for source in _sources(v, places)):
@@ -167,7 +169,7 @@ def _in_pieces(g: Generic, places: _Places) -> bool:
 
 
 def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
-    """Whether a value is a slice that skips elements between those of the `reduced` dimensions, in row-major memory."""
+    """Returns whether a value is a slice that skips elements between those of the `reduced` dimensions, in row-major memory."""
     op = producer(v)
     while op is not None and op.name == "tensor.extract_slice" and shape_of(op.operands[0]) and len(reduced) == len(shape_of(v)):
         source, steps = shape_of(op.operands[0]), list(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
@@ -182,8 +184,8 @@ def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
 
 
 def _innermost(v: ir.Value, places: _Places) -> int:
-    """The dimension along which neighbours in memory lie, of what a value is computed from element by element: of the first that is
-    not spread along some dimension."""
+    """Returns the dimension that is contiguous in memory in the first elementwise source of a value that is not broadcast along
+    a dimension."""
     if (known := places.innermost.get(v)) is not None:
         return known
     shape = shape_of(v)
@@ -195,7 +197,7 @@ def _innermost(v: ir.Value, places: _Places) -> int:
 
 
 def _sources(v: ir.Value, places: _Places) -> Iterator[ir.Value]:
-    """What a value is computed from, element by element, and that is not."""
+    """Yields the values that `v` is computed from element by element, up to those that are not computed in this way."""
     left, seen, shape = [v], {v}, shape_of(v)
     whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
     while left:
@@ -215,7 +217,7 @@ def _uses_index(g: Generic) -> bool:
 
 
 def _splittable(g: Generic, loop: int) -> bool:
-    """Whether every operand walks `loop` along one whole dimension, or not at all."""
+    """Returns whether every operand uses `loop` as the whole index of a dimension, or not at all."""
     for m in g.maps[: g.inputs]:
         for constant, terms in m:
             if any(i == loop for i, _ in terms) and (len(terms) > 1 or terms[0][1] != 1 or constant):

@@ -1,4 +1,5 @@
-"""lamina-horizontal: small kernels that do not wait for each other become one launch.
+"""lamina-horizontal: joins small independent kernels into one launch.
 
-In and out: a planned module. `steps` says what reads what, `order` brings launches together, `cost` chooses, `write` joins.
+In and out: a planned module. `steps` finds the dependences, `order` brings launches together, `cost` chooses, `write` joins, and
+`arena` packs the buffers again.
 """

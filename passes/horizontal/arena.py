@@ -1,4 +1,4 @@
-"""The arena of a program whose steps have been put in another order."""
+"""Packs the arena of a program whose steps have been reordered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,12 @@ from .steps import Steps
 
 @dataclass
 class Packed:
-    """Where the buffers lie in the arena, its bytes, and the most bytes alive at once."""
+    """A new placement of a program's buffers.
+
+    slots  of each buffer in the arena
+    bytes  of the arena
+    bound  the most bytes live at once
+    """
 
     program: ir.Operation
     slots: dict[ir.Value, Slot]
@@ -21,6 +26,7 @@ class Packed:
     bound: int
 
     def apply(self) -> None:
+        """Writes the offsets and sizes to the program's attributes."""
         for buffer, slot in self.slots.items():
             buffer.owner.attributes["offset"] = _i64(slot.offset)
         self.program.attributes["arena_bytes"] = _i64(self.bytes)
@@ -28,7 +34,7 @@ class Packed:
 
 
 def pack(steps: Steps, bundles: Sequence[Sequence[int]]) -> Packed:
-    """Steps of one bundle run at the same time."""
+    """Places the buffers for this order of bundles. The steps of one bundle run at the same time."""
     homes: dict[ir.Value, Slot] = {}
     slots: dict[ir.Value, Slot] = {}
     for time, bundle in enumerate(bundles):

@@ -1,4 +1,4 @@
-"""Which launches gain by joining others, and which go together."""
+"""Cost model of horizontal fusion: which launches gain by joining others, and which can be joined."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,22 +13,22 @@ from ..lower.simt.threads import Shape
 from ..space.schedule import bits
 
 LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
-SMALL = 8  # launches that a kernel may last and still gain
-THREADS = 2048  # that an SM holds
-BASE = 24  # registers of a thread beside its blocks
-LOSS = 1.34  # of the threads that an SM holds, at most, where they do not all fit at once
+SMALL = 8  # in launches: a kernel that lasts longer gains nothing
+THREADS = 2048  # per SM
+BASE = 24  # registers of a thread beside those of its blocks
+LOSS = 1.34  # factor by which the threads on an SM may decrease, where they do not all fit at once
 BUFFERS = 480  # of one kernel: its arguments take at most 4 KB
 KERNELS = 16
 OPS = 3000  # of one kernel's program
 EXCHANGES = ("vector.reduction", "tile.exp_total", "tile.combine", "tile.transpose", "memref.alloca")
-SHARED = 40 << 10  # bytes of the 48 KB that need no asking
+SHARED = 40 << 10  # bytes, of the 48 KB that need no opt-in
 
 
 class Kernel:
     """A tile program as a candidate.
 
     cta      threads of a CTA, at least
-    seconds  that a launch takes at the machine's peaks
+    seconds  of a launch at the machine's peaks
     alone    why it is never joined, or ""
     """
 
@@ -50,7 +50,7 @@ class Kernel:
 
     @cached_property
     def registers(self) -> int:
-        """Of a thread, about: those of the blocks alive at once."""
+        """An estimate of the registers of a thread: those of the blocks live at once, and BASE."""
         block = self.function.regions[0].blocks[0]
         most, _ = _alive(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
         return BASE + most
@@ -61,12 +61,12 @@ class Kernel:
         return self.shape.teams == 1 and (self.shape.threads <= self.shape.warp or not self.size[2])
 
     def within(self, cta: int) -> Shape:
-        """Its shape in CTAs of so many threads."""
+        """Returns its shape in CTAs of `cta` threads."""
         return replace(self.shape, pack=self.shape.pack * cta // self.cta)
 
     @cached_property
     def size(self) -> tuple[int, int, bool]:
-        """Ops, bytes of shared memory, and whether threads exchange values."""
+        """The number of ops, bytes of shared memory, and whether threads exchange values."""
         ops = shared = 0
         exchanges = False
 
@@ -90,28 +90,34 @@ class Kernel:
         return ops, shared, exchanges
 
     def threads(self, registers: int, cta: int) -> int:
-        """That an SM holds, with so many registers each and in such CTAs."""
+        """Returns the threads that an SM holds, with so many registers each and in CTAs of `cta` threads."""
         return max(min(THREADS // cta, self.gpu.registers // (registers * cta)), 1) * cta
 
 
 def kernels_of(module: ir.Module, target: Target) -> dict[str, Kernel]:
-    """The tile programs of a module, by name."""
+    """Returns the tile programs of a module, by name."""
     found = [op.operation for op in module.body.operations if "tile.grid" in op.operation.attributes]
     return {k.name: k for k in (Kernel(f, target.gpu, target.lanes) for f in found)}
 
 
 class Bundle:
-    """Launches that become one."""
+    """Launches that become one.
+
+    steps    their numbers
+    kernels  how often each kernel is launched
+    buffers  their operands, each once
+    cta      threads of a CTA
+    """
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self.steps: list[int] = []
-        self.kernels: dict[Kernel, int] = {}  # and how often each is launched
+        self.kernels: dict[Kernel, int] = {}
         self.buffers: set[ir.Value] = set()
         self.cta = 0
 
     def add(self, step: int, kernel: Kernel, buffers: Iterable[ir.Value]) -> bool:
-        """Takes a launch if nothing is lost by that."""
+        """Adds a launch if nothing is lost by that, and returns whether it did."""
         fresh = {v for v in buffers if v not in self.buffers}
         if len(self.buffers) + len(fresh) > BUFFERS:
             return False
@@ -125,7 +131,8 @@ class Bundle:
         return True
 
     def _agree(self, kernels: Mapping[Kernel, int], cta: int) -> bool:
-        """Whether kernels fit into one, and every one has about the threads on an SM that it had alone, or all run at once."""
+        """Returns whether the kernels fit into one, and either each has about as many threads on an SM as it had alone, or all
+        run at once."""
         if len(kernels) > KERNELS or not all(k.cta == cta or k.packs for k in kernels):
             return False
         ops, shared = (sum(k.size[i] for k in kernels) for i in (0, 1))
@@ -139,7 +146,7 @@ class Bundle:
 
 
 def _alive(block: ir.Block, lanes: int, each: int) -> tuple[int, int]:
-    """The most registers that blocks take at once in a block of ops, and how many its results take."""
+    """Returns the most registers that are live at once in a block of ops, and those live at its end."""
     ops = [op.operation for op in block.operations]
     last: dict[ir.Value, int] = {}
     for at, op in enumerate(ops):

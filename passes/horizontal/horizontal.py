@@ -1,4 +1,4 @@
-"""lamina-horizontal: small kernels that do not wait for each other become one launch."""
+"""lamina-horizontal: joins small independent kernels into one launch (horizontal fusion)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from .order import ordered
 from .steps import Step, Steps
 from .write import Writer, drop_unused
 
-GROWTH = 1.05  # of the arena, at most
-SPARE = 32 << 20  # bytes that it may grow by all the same: little of what a GPU has, and less than its caches hold
-WINDOWS = (64, 8)
+GROWTH = 1.05  # of the arena's bytes, at most
+SPARE = 32 << 20  # bytes that it may grow by in any case: little of a GPU's memory, and less than its caches hold
+WINDOWS = (64, 8)  # steps that a launch may move over, the first try first
 
 
 @dataclass(frozen=True)
 class Horizontal(Pass):
-    """Horizontal fusion: small kernels that do not wait for each other become one launch.
+    """Join small kernels that do not wait for each other into one launch (horizontal fusion).
 
     Before: a plan.program and its tile programs for a GPU. After: launches that would not fill the machine, or end before the next
-    one has begun, stand together, as one launch of a function made of tile.part, one for each kernel. Where a kernel comes several
-    times, its part has the programs of all, and the buffers are chosen by the program's number.
+    one has begun, become one launch of a function made of tile.part, one for each kernel. Where a kernel comes several times, its
+    part has the programs of all, and the buffers are chosen by the program's number.
 
         "plan.launch"(%x, %y) {kernel = @relu, n_out = 1}
         "plan.launch"(%a, %b) {kernel = @relu, n_out = 1}
         "plan.launch"(%p, %q) {kernel = @sum, n_out = 1}
      -> "plan.launch"(%x, %a, %p, %y, %b, %q) {kernel = @relu_and_sum, label = "2 x relu, sum", n_out = 3}
 
-    A launch waits until something needs what it makes, and until then those like it join it, also later ones that could run by now:
-    no two that are joined depend on each other. They have as many threads in a CTA, need registers alike (unless all run at once),
-    and share a bounded list of arguments. The arena is packed again for the new order; where it would grow by more than a
+    A launch waits until something needs its results. Until then similar launches join it, also later ones that could run by now: no
+    two that are joined depend on each other. They have as many threads in a CTA, need a similar number of registers (unless all run
+    at once), and share a bounded list of arguments. The arena is packed again for the new order. Where it would grow by more than a
     twentieth and 32 MB, launches move less far, or not at all.
 
     target   the machine
@@ -45,6 +45,7 @@ class Horizontal(Pass):
     target: Target
 
     def run(self, module: ir.Module) -> None:
+        """Joins launches of the module's program, by the first of WINDOWS for which the arena stays small enough."""
         gpu = self.target.gpu
         program = next((op.operation for op in module.body.operations if op.operation.name == "plan.program"), None)
         if program is None:
@@ -83,7 +84,7 @@ def _rewrite(
 
 
 def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:
-    """Steps in this order, each behind the ops that make its buffers; outputs are numbered as they come."""
+    """Puts steps into this order, each behind the ops that make its buffers, and numbers outputs as they come."""
     *before, end = [op.operation for op in block.operations]
     placed = {op for op in before if op.name == "plan.input"}
 
@@ -94,7 +95,7 @@ def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:
                 place(v.owner)
             op.move_before(end)
 
-    for op in (*order, *before):  # those before that no step uses are results
+    for op in (*order, *before):  # the remaining ones, which no step uses, are results
         place(op)
     outputs = [op for op in block.operations if op.operation.name == "plan.output"]
     for number, op in enumerate(outputs):

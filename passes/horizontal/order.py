@@ -1,4 +1,4 @@
-"""The order of steps in which small launches meet."""
+"""Reorders steps so that small launches can be bundled: a list scheduler over the dependences."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from .steps import Step
 
 
 def ordered(steps: Sequence[Step], kernels: Mapping[str, Kernel], gpu: Gpu, window: int) -> list[list[int]]:
-    """Every step once, after those that it needs; those of one list are launched together. window: how many steps a launch may
-    move over."""
+    """Returns every step once, after those that it needs; the steps of one list are launched together. window: how many steps a
+    launch may move over."""
     return _Order(steps, kernels, gpu, window).run()
 
 
 class _Order:
-    """waiting: launches that could run, with the lists and bytes that had run when each began to wait. What they need is done, so
-    no two of them depend on each other."""
+    """The scheduler's state. waiting: launches that could run, with the number of bundles and bytes issued when each began to
+    wait. Their dependences are done, so no two of them depend on each other."""
 
     def __init__(self, steps: Sequence[Step], kernels: Mapping[str, Kernel], gpu: Gpu, window: int) -> None:
         self.steps, self.gpu, self.window = steps, gpu, window
@@ -44,12 +44,12 @@ class _Order:
         return self.bundles
 
     def _is_late(self, n: int) -> bool:
-        """Whether a launch has waited until the caches have lost what it reads."""
+        """Returns whether a launch has waited until the caches have lost its inputs."""
         count, moved = self.waiting[n]
         return len(self.bundles) - count > self.window or self.bytes - moved > self.gpu.l2
 
     def _release(self, n: int, wanted: set[int]) -> None:
-        """Launches these of the waiting, with others, and with those from step n on that could run now."""
+        """Issues these of the waiting launches, with other waiting ones and those from step n on that could run now."""
         if not wanted:
             return
         others = [m for m in self.waiting if m not in wanted] + self._ahead(n)
@@ -58,8 +58,8 @@ class _Order:
                 self._issue(bundle.steps)
 
     def _ahead(self, n: int) -> list[int]:
-        """Launches from step n on that could run now, of which the caches hold what they make until it is needed, or that make
-        little."""
+        """Returns launches from step n on that could run now, and whose results the caches hold until they are needed, or are
+        small."""
         found: list[int] = []
         passed = moved = 0
         for m in range(n, len(self.steps)):
@@ -75,11 +75,11 @@ class _Order:
         return found
 
     def _is_light(self, n: int) -> bool:
-        """Whether all its bytes are read and written again in less time than a launch takes."""
+        """Returns whether all its bytes are read and written again in less time than a launch takes."""
         return self.steps[n].bytes / self.gpu.bandwidth < LAUNCH
 
     def _split(self, some: Sequence[int]) -> list[Bundle]:
-        """Launches that lose nothing together: those of one kernel first, as they always do."""
+        """Bundles launches that lose nothing by running together: first those of one kernel, which never lose."""
         same: dict[Kernel, list[int]] = {}
         for n in some:
             kernel = self.kernels[n]
@@ -105,5 +105,5 @@ class _Order:
 def _candidate(op: ir.Operation, kernels: Mapping[str, Kernel]) -> Kernel | None:
     if op.name != "plan.launch":
         return None
-    kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is no tile program any more
+    kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is not a tile program any more
     return None if kernel is None or kernel.alone else kernel

@@ -1,4 +1,4 @@
-"""What the steps of a plan.program read and write, and which must come before which."""
+"""Reads the steps of a plan.program with their buffers and dependences."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +16,8 @@ STEPS = ("plan.launch", "plan.call")
 
 @dataclass(eq=False)
 class Step:
-    """reads, writes: buffers (the ops that make them, seen through views). needs: numbers of the steps that must come before."""
+    """reads, writes: buffers (the ops that allocate them, seen through views). needs: numbers of the steps that must come
+    before."""
 
     op: ir.Operation
     reads: list[ir.Value]
@@ -25,7 +26,7 @@ class Step:
 
     @cached_property
     def bytes(self) -> int:
-        """Of all that it reads and writes."""
+        """The bytes of all operands and results."""
         types = [ir.MemRefType(v.type) for v in (*self.op.operands, *self.op.results)]
         return sum(prod(t.shape) * ITEM_BYTES[DTYPES[str(t.element_type)]] for t in types)
 
@@ -34,7 +35,7 @@ class Step:
 class Steps:
     """The steps of a program, by number.
 
-    memory   of buffers written over each other, the first
+    memory  for each buffer written over another, the first buffer in that memory
     """
 
     program: ir.Operation
@@ -43,6 +44,7 @@ class Steps:
 
     @staticmethod
     def of(program: ir.Operation) -> "Steps":
+        """Reads the steps of a plan.program, and their dependences."""
         roots: dict[ir.Value, ir.Value] = {}
         steps: list[Step] = []
         memory: dict[ir.Value, ir.Value] = {}
@@ -65,10 +67,11 @@ class Steps:
         return found
 
     def home(self, buffer: ir.Value) -> ir.Value:
+        """Returns the first buffer in the memory of `buffer`."""
         return self.memory.get(buffer, buffer)
 
     def _order(self) -> None:
-        """A step needs those that make what it reads, and all that use memory which it writes again."""
+        """Sets `needs`: the producers of a step's inputs, and all users of memory that the step writes again."""
         used: dict[ir.Value, list[int]] = {}
         makers: dict[ir.Value, int] = {}
         for number, step in enumerate(self.all):

@@ -1,4 +1,4 @@
-"""Functions made of parts, and their launches."""
+"""Writes joined kernels as functions of `tile.part`s, and their launches."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from ..plan.outline import pairs_attribute
 from .cost import Kernel
 from .steps import Step
 
-NAMED = 2  # kernels that the name of a function made of them names
+NAMED = 2  # kernels that the name of a joined function lists
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Launch:
 
 
 class Writer:
-    """Functions are made once for bundles of the same kernels that share buffers in the same way."""
+    """Joins launches. Bundles of the same kernels that share buffers in the same way share a function."""
 
     def __init__(self, module: ir.Module) -> None:
         self.module = module
@@ -36,9 +36,10 @@ class Writer:
         self.made: dict[tuple[object, ...], str] = {}
 
     def join(self, steps: Sequence[Step], kernels: Sequence[Kernel]) -> ir.Operation:
-        """One launch for all of these, in front of the first."""
+        """Returns one launch for all of these, in front of the first."""
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
-        launches.sort(key=lambda x: -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid))  # CTAs that take longest begin first
+        # the CTAs that take longest start first
+        launches.sort(key=lambda x: -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid))
         ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
         buffers = [*ins, *outs]
@@ -74,7 +75,7 @@ class Writer:
 
 
 def drop_unused(module: ir.Module, kernels: Sequence[Kernel], program: ir.Operation) -> None:
-    """Functions that have become parts and are launched no more."""
+    """Erases the functions of `kernels` that the program does not launch any more."""
     launched = {
         ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
         for op in program.regions[0].blocks[0].operations
@@ -86,7 +87,7 @@ def drop_unused(module: ir.Module, kernels: Sequence[Kernel], program: ir.Operat
 
 
 def _label(labels: Sequence[str]) -> str:
-    """Numbers that tell groups of one name apart are left out."""
+    """Joins labels; the numbers that tell groups of one name apart are dropped."""
     labels = [re.sub(r"_\d+$", "", label) for label in labels]
     return ", ".join(label if n == 1 else f"{n} x {label}" for label, n in Counter(labels).items())
 
@@ -124,7 +125,7 @@ def _function(name: str, parts: dict[Kernel, list[list[int]]], types: list[ir.Ty
 
 
 def _part(kernel: Kernel, cta: int, uses: list[list[ir.Value]]) -> None:
-    """At the insertion point: the programs of a kernel, once for each list of buffers."""
+    """Writes the programs of a kernel at the insertion point, once for each list of buffers."""
     copy = kernel.function.clone()
     kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
     kept |= {"tile.grid": _i64(kernel.grid * len(uses)), "tile.pack": _i64(kernel.within(cta).pack)}
@@ -144,7 +145,8 @@ def _part(kernel: Kernel, cta: int, uses: list[list[ir.Value]]) -> None:
 
 
 def _chosen(kernel: Kernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]]) -> list[ir.Value]:
-    """The buffers of a program, by its number; the number in its launch replaces that."""
+    """Returns the buffers of a program, chosen by its number among all launches, and replaces that number by the one within its
+    launch."""
     with ir.InsertionPoint.at_block_begin(block):
         program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
         grid = arith.constant(ir.IndexType.get(), kernel.grid)

@@ -1,5 +1,5 @@
-"""What passes are and how they run: the base class, the registry, pipeline text and its options, diagnostics.
+"""Pass infrastructure: the base class, the registry, pipeline text and options, diagnostics, instrumentation.
 
-`registry.PASSES` names every pass of Lamina and the module that holds it; `pipeline.run` runs a text that mixes these with upstream
+`registry.PASSES` maps every pass of Lamina to its module and class; `pipeline.run` runs a pipeline that mixes these with upstream
 passes. Nothing here knows what a pass does.
 """

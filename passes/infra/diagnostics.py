@@ -1,4 +1,4 @@
-"""What MLIR says about IR, as plain data with a place in a file."""
+"""MLIR diagnostics as plain data with file, line and column; verification of modules."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """severity: error, warning, remark or note; `file` is "" and line 0 where no place is known."""
+    """A diagnostic. `severity` is error, warning, remark or note; `file` is "" and `line` 0 where the place is unknown."""
 
     severity: str
     message: str
@@ -26,29 +26,30 @@ class Diagnostic:
 
     @property
     def where(self) -> str:
-        """`file:line:col`, or "" when the place is unknown."""
+        """`file:line:col`, or "" where the place is unknown."""
         return f"{self.file}:{self.line}:{self.column}" if self.file else ""
 
     @staticmethod
     def of(given: Any) -> "Diagnostic":
-        """From an `ir.Diagnostic` (valid only inside its handler) or an `ir.DiagnosticInfo`."""
+        """Converts an `ir.Diagnostic` (valid only inside its handler) or an `ir.DiagnosticInfo`."""
         file, line, column = place(given.location)
         notes = tuple(Diagnostic.of(note) for note in given.notes)
         return Diagnostic(given.severity.name.lower(), given.message.strip(), file, line, column, notes)
 
 
 def place(location: ir.Location) -> tuple[str, int, int]:
-    """(file, line, column) of a location: of a call or a fusion the innermost first; ("", 0, 0) when it holds none."""
+    """Returns (file, line, column) of a location, the innermost of a call or fusion; ("", 0, 0) without one."""
     found = _PLACE.search(str(location))
     return (found[1], int(found[2]), int(found[3])) if found else ("", 0, 0)
 
 
 def of_error(error: ir.MLIRError) -> tuple[Diagnostic, ...]:
+    """Returns the diagnostics of an MLIRError."""
     return tuple(Diagnostic.of(d) for d in error.error_diagnostics)
 
 
 class InvalidIR(CompileError):
-    """IR that does not verify; `diagnostics` says where and why."""
+    """Raised for IR that does not verify; `diagnostics` says where and why."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         first = next((d for d in diagnostics if d.severity == "error"), Diagnostic("error", "the module does not verify"))
@@ -57,7 +58,7 @@ class InvalidIR(CompileError):
 
 
 def verify(module: ir.Module) -> None:
-    """Upstream's verifier, then that of graph and plan. Raises InvalidIR."""
+    """Runs upstream's verifier, then that of the graph and plan dialects. Raises InvalidIR."""
     try:
         module.operation.verify()
     except ir.MLIRError as error:
@@ -67,8 +68,11 @@ def verify(module: ir.Module) -> None:
 
 
 def verify_input(module: ir.Module) -> None:
-    """The same for what a user wrote, and what the passes between levels see to: that groups use nothing from outside, and that
-    blocks end in terminators, which upstream's verifier cannot tell of ops that it does not know."""
+    """Verifies a module that a user wrote. Raises InvalidIR.
+
+    Beyond `verify`, checks what passes guarantee between levels: that groups capture nothing from outside, and that blocks end in
+    terminators, which upstream's verifier cannot tell of unregistered ops.
+    """
     verify(module)
     wrong: list[Diagnostic] = []
 
@@ -87,7 +91,7 @@ def verify_input(module: ir.Module) -> None:
 
 
 def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
-    """Ops that no dialect declares. A context of ours lets them through the parser, for graph's and plan's sake."""
+    """Returns an error for every op that no dialect declares: Lamina's contexts parse these, for the sake of graph and plan."""
     context, found = module.context, []
 
     def look(op: ir.Operation) -> ir.WalkResult:

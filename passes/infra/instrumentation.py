@@ -1,4 +1,4 @@
-"""What may be watched while a pipeline runs."""
+"""Pass instrumentation: verification, IR dumps, timing and reproducers of a pipeline run."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from lamina.core.errors import CompileError
 
 @dataclass(frozen=True)
 class PassTiming:
-    """Seconds one pass took, verification after it included. `path` is the pass with its options and nest: "func.func(cse)"."""
+    """Seconds that one pass took, including verification. `path` is the pass with its options and nest: "func.func(cse)"."""
 
     path: str
     seconds: float
@@ -27,14 +27,14 @@ class Instrumentation:
     """What a run checks, prints and reports.
 
     verify_each   verify the module after every pass
-    before        names of the passes before which the module is printed; "*" is every pass
-    after         the same for after
+    before        names of passes before which the module is printed; "*" means every pass
+    after         the same, after the pass
     tree_dir      a folder that gets the printed modules as files, `03_canonicalize.mlir`, instead of `write`
     debug_info    print locations
-    elide         elements above which a constant is printed as `...` in dumps; None prints all
+    elide         constants with more elements are printed as `...` in dumps; None prints all
     reproducer    the file that gets a failing pass's input; None: a new one in the temporary folder; False: none
     on_pass       called with the index and name of every pass before it runs
-    write         where printed modules go
+    write         receives the printed modules
     """
 
     verify_each: bool = True
@@ -48,7 +48,7 @@ class Instrumentation:
     write: Callable[[str], None] = _to_stderr
 
     def dump(self, module: ir.Module, when: str, index: int, name: str, call: str) -> None:
-        """Prints the module if asked for before or after (`when`) the pass `name`."""
+        """Prints the module if that was asked for before or after (`when`) the pass `name`. Raises CompileError."""
         wanted = self.before if when == "Before" else self.after
         if not wanted & {name, "*"}:
             return
@@ -65,7 +65,7 @@ class Instrumentation:
 
 
 def report(timings: tuple[PassTiming, ...]) -> str:
-    """A table of the timings, in the order the passes ran."""
+    """Formats the timings as a table, in the order the passes ran."""
     total = sum(t.seconds for t in timings)
     lines = ["===- Pass timing -===", "   seconds   share  pass"]
     lines += [f"{t.seconds:10.4f} {100 * t.seconds / total if total else 0:6.1f}%  {t.path}" for t in timings]

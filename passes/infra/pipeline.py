@@ -1,8 +1,8 @@
-"""Runs pipelines that mix Lamina's passes with upstream's.
+"""Runs pass pipelines that mix Lamina's passes with upstream's.
 
     timings = run("builtin.module(lamina-simplify,func.func(canonicalize,cse),lamina-fuse{max-ops=64})", module)
 
-Every pass runs by itself, a nested one as a pipeline of one, so that each is timed, verified, printed and blamed by itself; a
+Every pass runs in a pipeline of its own, nested ones too, so that it is timed, verified, printed and blamed separately; a
 PassManager costs under a microsecond to make. All names and options are checked before the first pass runs.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 from torch_mlir import ir
-from torch_mlir._mlir_libs import _torchMlir  # noqa: F401  # its import registers torch-mlir's passes
+from torch_mlir._mlir_libs import _torchMlir  # noqa: F401  # importing it registers torch-mlir's passes
 from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
@@ -34,18 +34,18 @@ _UNREADABLE = (
     "non-existent attribute",
     "Cannot cast attribute",
     "Cannot cast type",
-)  # the bindings, of another op
+)  # raised by the bindings for an op that lacks the attribute or has another kind
 
 
 class PassFailure(CompileError):
-    """A pass that failed.
+    """Raised when a pass fails.
 
     cause        the error by itself
-    pass_name    as in pipelines
-    diagnostics  what MLIR said
+    pass_name    the pass's name in pipelines
+    diagnostics  MLIR's diagnostics
     reproducer   the file with the pass's input, "" if none was written
     note         how to repeat the failure: the opt-driver call, or why there is none
-    timings      of the passes before
+    timings      timings of the passes before
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PassFailure(CompileError):
 
 @dataclass(frozen=True)
 class Step:
-    """One pass of a pipeline, ready to run: ours (`own`) or upstream's (`manager`)."""
+    """One pass of a pipeline, ready to run: Lamina's (`own`) or upstream's (`manager`)."""
 
     call: PassCall
     path: str
@@ -66,6 +66,7 @@ class Step:
     manager: PassManager | None = None
 
     def apply(self, module: ir.Module, verify: bool) -> None:
+        """Runs the pass, then the verifier if `verify`. Raises CompileError or ir.MLIRError."""
         if self.manager is not None:
             refuse_if_fatal(self.call.name, module)
             self.manager.enable_verifier(verify)
@@ -78,7 +79,7 @@ class Step:
 
 
 def prepare(pipeline: str | Nest, context: ir.Context) -> list[Step]:
-    """The steps of a pipeline. CompileError for a name or option that does not exist, naming the nearest."""
+    """Returns the steps of a pipeline. Raises CompileError for an unknown name or option, naming the nearest."""
     tree = parse(pipeline) if isinstance(pipeline, str) else pipeline
     return [_step(nests, call, context) for nests, call in tree.calls()]
 
@@ -90,9 +91,10 @@ def run(
     instrumentation: Instrumentation | None = None,
     stop: int | None = None,
 ) -> tuple[PassTiming, ...]:
-    """Runs the pipeline (its first `stop` passes) on the module in place and returns what each pass took.
+    """Runs the pipeline (its first `stop` passes) on the module in place and returns the timing of each pass.
 
-    Raises PassFailure when a pass fails, after its input went to a reproducer file; the module is then of no more use."""
+    Raises PassFailure when a pass fails, after writing its input to a reproducer file; the module is then unusable.
+    """
     watch = instrumentation or Instrumentation()
     steps = prepare(pipeline, module.context) if isinstance(pipeline, str | Nest) else pipeline
     steps = steps[:stop]
@@ -117,7 +119,7 @@ def run(
 
 
 def clone(module: ir.Module) -> ir.Module:
-    """A copy of the module; constants are shared."""
+    """Copies a module; constants are shared."""
     with module.context:
         copy = ir.Module.create(module.operation.location)
         for name, value in module.operation.attributes.items():
@@ -128,7 +130,10 @@ def clone(module: ir.Module) -> ir.Module:
 
 
 def write_reproducer(module: ir.Module, path: str, target: Path | None) -> tuple[str, str]:
-    """Writes the input of the one pass `path` with the command that runs it; returns the file and the command."""
+    """Writes a pass's input to `target` (None: a temporary file), headed by the opt-driver command that runs the pass.
+
+    Returns the file and the command. Raises CompileError.
+    """
     try:
         if target is None:
             name = re.sub(r"[^\w-]+", "_", path).strip("_")[:60]
@@ -170,7 +175,7 @@ def _step(nests: tuple[Nest, ...], call: PassCall, context: ir.Context) -> Step:
 def _failure(
     error: Exception, steps: Sequence[Step], index: int, original: ir.Module | None, watch: Instrumentation
 ) -> PassFailure:
-    """The failure of one pass as one line, with the IR it was given recovered by running the passes before it again."""
+    """Wraps the error of one pass in a PassFailure; recovers its input by running the passes before it again."""
     step, said = steps[index], tuple[Diagnostic, ...]()
     if isinstance(error, ir.MLIRError):
         error = InvalidIR(of_error(error) or (Diagnostic("error", "the pass failed"),))

@@ -1,11 +1,11 @@
-"""Options of Lamina's passes: their dataclass fields, read from and shown as pipeline text.
+"""Converts pass options between dataclass fields and pipeline text.
 
     max_ops: int = 64            lamina-fuse{max-ops=8}
     strict: bool = False         lamina-fuse{strict}   {strict=true}   {strict=0}
     fast_math: tuple[str, ...]   lamina-simplify{fast-math=exp-log,mul-zero}
     target: Target | None        lamina-tile{target=cpu}
 
-A field of any other type has no form in pipeline text.
+A field of any other type cannot be set in pipeline text.
 """
 
 import re
@@ -24,7 +24,7 @@ _BOOLS = {"true": True, "1": True, "on": True, "false": False, "0": False, "off"
 
 
 def build(cls: type[Pass], call: PassCall) -> Pass:
-    """The pass with the options of `call`; CompileError names a wrong option or value and what would be right."""
+    """Creates the pass with the options of `call`. Raises CompileError that names the wrong option or value and the valid ones."""
     values = read(cls, call.options, call.name, call.column)
     try:
         return cls(**values)
@@ -33,7 +33,7 @@ def build(cls: type[Pass], call: PassCall) -> Pass:
 
 
 def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, column: int = 1) -> dict[str, Any]:
-    """Keyword arguments for the dataclass `cls` from option text."""
+    """Returns keyword arguments for the dataclass `cls`, from option text. Raises CompileError at `column`."""
     hints = get_type_hints(cls)
     known = {f.name.replace("_", "-"): f.name for f in fields(cls)}
     values: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, col
 
 
 def describe(cls: type[Pass]) -> tuple[str, list[tuple[str, str]]]:
-    """One-line help of a pass, and for every option its text with type and default, and what its docstring says of it."""
+    """Returns the one-line help of a pass, and for each option its text with type and default and its line in the docstring."""
     doc, hints = cls.__doc__ or "", get_type_hints(cls)
     options = []
     for f in fields(cls):
@@ -70,7 +70,7 @@ def describe(cls: type[Pass]) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _value(kind: Any, text: str | None) -> Any:
-    """`text` as a value of the type `kind`; ValueError when it is none."""
+    """Parses `text` as a value of type `kind`. Raises ValueError."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is bool:
         if text is None:
@@ -117,7 +117,7 @@ def _fail(text: str) -> Any:
 
 
 def _bare(text: str) -> str:
-    """A value without the quotes or braces around it."""
+    """Strips the quotes or braces around a value."""
     for open_, close in ("''", '""', "{}"):
         if len(text) > 1 and text[0] == open_ and text[-1] == close:
             return text[1:-1]

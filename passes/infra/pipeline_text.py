@@ -1,11 +1,11 @@
-"""Pipeline text and its tree: `builtin.module(lamina-simplify,func.func(canonicalize,cse),lamina-tile{target=cpu})`.
+"""Parses pipeline text into a tree: `builtin.module(lamina-simplify,func.func(canonicalize,cse),lamina-tile{target=cpu})`.
 
     pipeline := anchor "(" items ")" | items          (bare items stand inside builtin.module)
     items    := item ("," item)*
     item     := anchor "(" items ")" | name [ "{" options "}" ]
     options  := (key ["=" value])*                    values may be quoted or in braces, lists have commas
 
-The tree says nothing about what the names mean. `str` of a tree is its canonical text and parses to an equal tree.
+The tree does not interpret the names. `str` of a tree is its canonical text and parses to an equal tree.
 """
 
 import re
@@ -16,7 +16,7 @@ from lamina.core.errors import CompileError
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _SPACE = re.compile(r"\s*")
-_DEEPEST = 100  # nests inside one another
+_DEEPEST = 100  # maximum nesting depth
 _CLOSERS = {"{": "}", "(": ")", "[": "]"}
 
 
@@ -35,7 +35,7 @@ class PassCall:
 
 @dataclass(frozen=True)
 class Nest:
-    """Passes run on every op called `anchor` below the enclosing one."""
+    """Passes to run on every op called `anchor` below the enclosing one."""
 
     anchor: str
     items: "tuple[PassCall | Nest, ...]"
@@ -45,7 +45,7 @@ class Nest:
         return f"{self.anchor}({','.join(map(str, self.items))})"
 
     def calls(self, anchors: "tuple[Nest, ...]" = ()) -> "Iterator[tuple[tuple[Nest, ...], PassCall]]":
-        """Every pass in order with the nests it stands in, outermost (this one) first."""
+        """Yields every pass in order with its enclosing nests, outermost (this one) first."""
         here = (*anchors, self)
         for item in self.items:
             if isinstance(item, Nest):
@@ -55,7 +55,7 @@ class Nest:
 
 
 def parse(text: str) -> Nest:
-    """The tree of a pipeline, always rooted at builtin.module. CompileError points at the column that is wrong."""
+    """Parses a pipeline; the root is always builtin.module. Raises CompileError that points at the wrong column."""
     parser = _Parser(text)
     items = parser.items(end="")
     if len(items) == 1 and isinstance(items[0], Nest) and items[0].anchor == "builtin.module":
@@ -64,7 +64,7 @@ def parse(text: str) -> Nest:
 
 
 def options_of(text: str) -> tuple[tuple[str, str | None], ...]:
-    """Option text by itself, without the braces."""
+    """Parses option text without the braces. Raises CompileError."""
     parser = _Parser(f"{{{text}}}")
     options = parser.options()
     if parser.peek():
@@ -73,6 +73,7 @@ def options_of(text: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def error_at(column: int, message: str, remedy: str = "") -> CompileError:
+    """Makes a CompileError that points at a column of the pipeline text."""
     return CompileError(message, where=f"<pipeline>:1:{column}", remedy=remedy)
 
 
@@ -88,7 +89,7 @@ class _Parser:
         return error_at(self.at + 1, message)
 
     def items(self, end: str) -> tuple[PassCall | Nest, ...]:
-        """Items up to `end`, which stays unread; no items at all is an empty pipeline."""
+        """Parses items up to `end`, which stays unread; no items at all is an empty pipeline."""
         found: list[PassCall | Nest] = []
         if self.peek() == end:
             return ()
@@ -121,7 +122,7 @@ class _Parser:
         return PassCall(name[0], self.options() if token == "{" else (), column)
 
     def options(self) -> tuple[tuple[str, str | None], ...]:
-        """What stands in braces, the opening one next."""
+        """Parses the options in braces; the opening brace comes next."""
         self.at += 1
         found: list[tuple[str, str | None]] = []
         while self.peek() != "}":
@@ -138,7 +139,7 @@ class _Parser:
         return tuple(found)
 
     def value(self) -> str:
-        """The raw text of a value: up to a space or the closing brace, whole where quoted or bracketed."""
+        """Returns the raw text of a value: up to a space or the closing brace, whole where quoted or bracketed."""
         begin, open_ = self.at, list[str]()
         while self.at < len(self.text):
             char = self.text[self.at]

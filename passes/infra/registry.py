@@ -1,4 +1,4 @@
-"""Every Lamina pass by name. Modules are imported when a pass is asked for, so that a pipeline pays only for what it names."""
+"""The registry of Lamina's passes. A module is imported when its pass is asked for, so a pipeline pays only for what it names."""
 
 from difflib import get_close_matches
 from importlib import import_module
@@ -34,7 +34,7 @@ PASSES: dict[str, str] = {
 
 
 def load(name: str) -> type[Pass]:
-    """The class of a Lamina pass; KeyError for a name that is not ours."""
+    """Imports the class of a pass of Lamina. Raises KeyError for any other name."""
     module, cls = PASSES[name].split(":")
     found: type[Pass] = getattr(import_module(module), cls)
     if found.name != name:
@@ -43,6 +43,6 @@ def load(name: str) -> type[Pass]:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """ "The text ", did you mean 'x' or 'y'?" for a misspelt name, or "" when nothing is near."""
+    """Returns ", did you mean 'x' or 'y'?" for a misspelt name, or "" when nothing is near."""
     near = get_close_matches(name, known, 3, 0.6)
     return f", did you mean {' or '.join(map(repr, near))}?" if near else ""

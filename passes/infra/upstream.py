@@ -1,6 +1,6 @@
-"""Upstream's passes: which there are, and what MLIR means when it rejects one.
+"""Upstream's passes: their names, and readable errors where MLIR rejects one.
 
-MLIR's Python bindings neither list passes nor name alternatives. `upstream.txt` holds every pass of the toolchain with its options,
+MLIR's Python bindings neither list passes nor suggest names. `upstream.txt` holds every pass of the toolchain with its options,
 as `tools/upstream_passes.py` finds them in the library; it serves messages and `--list-passes` only, MLIR itself decides.
 """
 
@@ -16,8 +16,8 @@ from .diagnostics import place
 from .pipeline_text import PassCall, error_at
 from .registry import PASSES, nearest
 
-# These end the process with a segmentation fault on a module that holds an op no dialect declares, as graph's and plan's are
-# (LLVM 24.0.0git: they ask such an op for interfaces or symbol tables it does not have).
+# These passes segfault on a module with an op that no dialect declares, such as those of graph and plan (LLVM 24.0.0git: they ask
+# the op for interfaces or symbol tables that it does not have).
 _FATAL_ON_OURS = {
     "inline",
     "math-extend-to-supported-types",
@@ -35,14 +35,14 @@ _LISTED = "opt-driver --list-passes shows them all"
 
 @cache
 def upstream_passes() -> dict[str, tuple[str, ...]]:
-    """Upstream passes by name with the names of their options."""
+    """Returns the names of upstream's passes, with those of their options."""
     lines = Path(__file__).with_name("upstream.txt").read_text().splitlines()
     entries = (line.partition(":") for line in lines if not line.startswith("#"))
     return {name: tuple(options.split()) for name, _, options in entries}
 
 
 def check_name(name: str, where: str) -> None:
-    """CompileError, with the nearest names, for a name that is no pass."""
+    """Raises CompileError, with the nearest names, for a name that is no pass."""
     if name not in PASSES and name not in upstream_passes():
         raise CompileError(_unknown(name), where=where, remedy=_LISTED)
 
@@ -52,7 +52,7 @@ def _unknown(name: str) -> str:
 
 
 def explain_rejection(said: str, anchor: str, call: PassCall) -> CompileError:
-    """MLIR's refusal of an upstream pass inside `anchor(...)`, in one line with the way out."""
+    """Turns MLIR's refusal of an upstream pass inside `anchor(...)` into a one-line error with a remedy."""
     known = upstream_passes()
     if "does not refer to a registered pass" in said:
         return error_at(call.column, _unknown(call.name), _LISTED)
@@ -67,7 +67,7 @@ def explain_rejection(said: str, anchor: str, call: PassCall) -> CompileError:
 
 
 def refuse_if_fatal(name: str, module: ir.Module) -> None:
-    """CompileError for an upstream pass that is known to end the process on this module."""
+    """Raises CompileError for an upstream pass that is known to end the process on this module."""
     if name not in _FATAL_ON_OURS:
         return
 

@@ -1,5 +1,5 @@
-"""Reading and building MLIR: what every pass shares.
+"""Utilities to read and build MLIR, shared by all passes.
 
-In: ops of linalg, tensor and arith, and Lamina's dialects. Out: shapes, indexing maps, affine index expressions, scalar
-expressions, strides seen through views, copies of ops, locations as people read them. Nothing here is a pass.
+Input: ops of linalg, tensor and arith, and of Lamina's dialects. Output: shapes, indexing maps, affine index expressions, scalar
+expressions, strides seen through views, copies of ops, readable source locations. Nothing here is a pass.
 """

@@ -22,7 +22,7 @@ class Axis:
 
 
 class SplitAxis(Exception):
-    """`axis` has to become two: an outer one and an inner one of `inner` iterations."""
+    """Asks for `axis` to be split into an outer axis and an inner one of `inner` iterations; the caller then traces again."""
 
     def __init__(self, axis: Axis, inner: int) -> None:
         super().__init__(f"split {axis} by {inner}")
@@ -30,18 +30,19 @@ class SplitAxis(Exception):
 
 
 class NotAffine(Exception):
-    """An index that no split of axes makes affine."""
+    """Raised for an index that no split of axes makes affine."""
 
 
 @dataclass(frozen=True)
 class Affine:
-    """constant + sum(coefficient * term); terms sorted by identity so that equal expressions compare equal."""
+    """`constant + sum(coefficient * term)`; terms are sorted by identity, so equal expressions compare equal."""
 
     constant: int = 0
     terms: tuple[tuple[Any, int], ...] = ()
 
     @staticmethod
     def of(term: Any, coefficient: int = 1) -> "Affine":
+        """Returns `coefficient * term`; ZERO for an axis of one iteration or a coefficient of 0."""
         if isinstance(term, Axis) and term.extent == 1:
             return ZERO
         return Affine(0, ((term, coefficient),)) if coefficient else ZERO
@@ -62,6 +63,7 @@ class Affine:
         return Affine(self.constant * k, tuple((t, c * k) for t, c in self.terms)) if k else ZERO
 
     def coefficient(self, axis: Any) -> int:
+        """Returns the coefficient of `axis`, 0 where it does not occur."""
         for term, c in self.terms:
             if term is axis:
                 return c
@@ -69,11 +71,11 @@ class Affine:
 
     @property
     def opaque(self) -> bool:
-        """Whether a run-time index takes part."""
+        """Whether a run-time index is among the terms."""
         return any(not isinstance(t, Axis) for t, _ in self.terms)
 
     def bounds(self) -> tuple[int, int]:
-        """Smallest and largest value over all iterations. Only for expressions that are not opaque."""
+        """Returns the smallest and largest value over all iterations. Only for expressions that are not opaque."""
         low = high = self.constant
         for axis, c in self.terms:
             reach = c * (axis.extent - 1)
@@ -81,7 +83,7 @@ class Affine:
         return low, high
 
     def divmod(self, k: int) -> tuple["Affine", "Affine"]:
-        """(self // k, self % k) for values known to be >= 0."""
+        """Returns (self // k, self % k) for a value known to be >= 0. Raises SplitAxis or NotAffine where it is not affine."""
         if k == 1:
             return self, ZERO
         if k == 0:  # of an empty tensor: never evaluated
@@ -103,7 +105,7 @@ class Affine:
         raise NotAffine
 
     def rename(self, change: dict[Axis, "Affine"]) -> "Affine":
-        """Every axis of `change` replaced by its expression."""
+        """Replaces every axis in `change` by its expression."""
         if not any(t in change for t, _ in self.terms):
             return self
         out = Affine(self.constant)
@@ -120,7 +122,7 @@ ZERO = Affine()
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a contiguous tensor."""
+    """Returns the strides, in elements, of a contiguous tensor."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -129,7 +131,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def offset(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:
-    """The element offset of `index` in memory with `strides`."""
+    """Returns the element offset of `index` in memory with `strides`."""
     out = ZERO
     for i, s in zip(index, strides, strict=True):
         out = out + i * s
@@ -137,7 +139,7 @@ def offset(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:
 
 
 def unflatten(index: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
-    """The index in `shape` of the row-major position `index`."""
+    """Returns the index in `shape` at the row-major position `index`. Raises as `Affine.divmod` does."""
     out = []
     for n in reversed(shape[1:]):
         index, last = (index, ZERO) if n == 1 else index.divmod(n)
@@ -146,8 +148,9 @@ def unflatten(index: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
 
 
 def refine(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The coarsest factorisation of a row-major space that has every dimension of every shape as a product of
-    neighbours, or None when the shapes do not fit together. All shapes hold the same number of elements."""
+    """Returns the coarsest factorization of a row-major space in which every dimension of every shape is a product of
+    adjacent factors, or None when the shapes do not fit together. All shapes hold the same number of elements.
+    """
     if any(0 in shape for shape in shapes):
         return shapes[0] if all(shape == shapes[0] for shape in shapes) else None
     cuts = set()

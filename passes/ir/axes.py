@@ -1,4 +1,4 @@
-"""The axes that the dimensions of a tensor run over, split as far as index arithmetic asks for."""
+"""Iteration axes of a tensor's dimensions, split on demand as index arithmetic requires."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,14 +9,14 @@ T = TypeVar("T")
 
 
 class Axes:
-    """Dimensions as affine expressions of axes. Starts with one axis per dimension; `split` makes two of one."""
+    """Tensor dimensions as affine expressions of axes. Starts with one axis per dimension; `split` replaces one axis by two."""
 
     def __init__(self, shape: tuple[int, ...], name: str = "d") -> None:
         self.axes = [Axis(n, f"{name}{i}") for i, n in enumerate(shape)]
         self.index: tuple[Affine, ...] = tuple(Affine.of(a) for a in self.axes)
 
     def split(self, axis: Axis, inner: int) -> bool:
-        """Splits `axis` if it is one of ours."""
+        """Splits `axis` in place and returns True; returns False where it is not an axis of this space."""
         if axis not in self.axes:
             return False
         at = self.axes.index(axis)
@@ -27,7 +27,7 @@ class Axes:
         return True
 
     def linear(self) -> Affine:
-        """Row-major position over all axes."""
+        """Returns the row-major position over all axes."""
         out = ZERO
         for axis, step in zip(self.axes, row_major(tuple(a.extent for a in self.axes)), strict=True):
             out = out + Affine.of(axis, step)
@@ -35,7 +35,7 @@ class Axes:
 
 
 def splitting(build: Callable[[], T], *spaces: Axes) -> T:
-    """`build()`, again after every split of an axis that it asks for."""
+    """Returns `build()`, called again after each SplitAxis that it raises. Raises SplitAxis for an axis of none of `spaces`."""
     while True:
         try:
             return build()

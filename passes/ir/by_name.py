@@ -1,10 +1,10 @@
-"""The ops of a function, by what they are."""
+"""Groups the ops of a function by op name."""
 
 from torch_mlir import ir
 
 
 def by_name(function: ir.Operation) -> dict[str, list[ir.Operation]]:
-    """Every op below `function`, in one walk: callbacks from MLIR cost more than the dictionary."""
+    """Returns all ops nested in `function`, by op name, from one walk: callbacks from MLIR cost more than the dictionary."""
     found: dict[str, list[ir.Operation]] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:

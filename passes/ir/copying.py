@@ -1,4 +1,4 @@
-"""Ops of a block, copied."""
+"""Clones ops with remapped operands, and lists the values that an op and its regions read."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,10 @@ from torch_mlir import ir
 
 
 def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> None:
-    """Copies ops to the current place. values: what stands for values that they read, and then for those that they make, too."""
+    """Clones ops at the current insertion point, like MLIR's IRMapping.
+
+    values  old value -> new value, for operands; the results of the clones are added
+    """
 
     def renamed(op: ir.Operation) -> ir.WalkResult:
         for i, v in enumerate(op.operands):
@@ -21,7 +24,7 @@ def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> N
 
 
 def read_by(op: ir.Operation) -> list[ir.Value]:
-    """What an operation reads, and what its regions do."""
+    """Returns the values that an op and the ops in its regions use as operands, with repeats."""
     found: list[ir.Value] = []
 
     def look(inner: ir.Operation) -> ir.WalkResult:

@@ -1,4 +1,4 @@
-"""The data of a dense constant."""
+"""Reads the data of dense constants as raw bytes."""
 
 import re
 import struct
@@ -9,8 +9,11 @@ from lamina.core.errors import CompileError
 
 
 def dense_bytes(value: ir.Attribute) -> bytes:
-    """Row-major, little-endian; booleans one byte each."""
-    if str(value).startswith("dense_resource<"):  # the bindings do not give a parsed one its class
+    """Returns the elements of a dense attribute: row-major, little-endian, booleans one byte each.
+
+    Raises CompileError for complex, f8, f6 and f4 elements, and for a resource whose data is missing.
+    """
+    if str(value).startswith("dense_resource<"):  # the bindings give a parsed one no class of its own
         return _resource(value)
     element = str(ir.ShapedType(value.type).element_type)
     if element == "bf16":
@@ -21,7 +24,7 @@ def dense_bytes(value: ir.Attribute) -> bytes:
 
 
 def _resource(value: ir.Attribute) -> bytes:
-    """Blobs can be read only from printed IR, where a resource is its alignment (four bytes) and its data in hex."""
+    """Reads a blob from printed IR, the only way: a resource is printed as its alignment (four bytes) and its data in hex."""
     with value.context, ir.Location.unknown():
         holder = ir.Module.create()
         holder.operation.attributes["lamina.value"] = value
@@ -32,7 +35,7 @@ def _resource(value: ir.Attribute) -> bytes:
 
 
 def _bf16(value: ir.DenseElementsAttr) -> bytes:
-    """The bindings do not read bf16: as a splat it has a value, else it is printed, as floats that round-trip or in hex."""
+    """Reads bf16, which the bindings do not: a splat has a value; other constants are printed as round-trip floats or in hex."""
     count = 1
     for size in ir.ShapedType(value.type).shape:
         count *= size
@@ -48,7 +51,7 @@ def _bf16(value: ir.DenseElementsAttr) -> bytes:
 
 
 def _half_of_f32(x: float) -> bytes:
-    """A number that bf16 holds, or that prints one: rounded to nearest even."""
+    """Returns the two bytes of `x` as bf16, rounded to nearest even."""
     (bits,) = struct.unpack("<I", struct.pack("<f", x))
     if x == x:
         bits += 0x7FFF + (bits >> 16 & 1)

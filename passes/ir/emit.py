@@ -1,10 +1,10 @@
-"""Arithmetic on SSA values with Python's operators, so that a lowering reads like the formula it builds.
+"""Builds scalar and vector arithmetic on SSA values with Python's operators, so a lowering reads like its formula.
 
     e = Emit(ip, loc, shape=[16])
     x = e.wrap(op.operands[0])
     y = e.fma(x, x, e.f32(1.0)).where(x > 0.0, x)
 
-One `Emit` serves one place and one shape ([] for scalars): every constant is a scalar or a splat of that shape.
+One `Emit` serves one insertion point and one shape ([] for scalars): every constant is a scalar or a splat of that shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Scalar = Union["Num", float, int]
 
 
 class Emit:
-    """Builds ops of one shape at one insertion point. `ldexp`: the target multiplies by powers of two in one instruction."""
+    """Builds ops of one shape at one insertion point. `ldexp`: the target scales by powers of two in one instruction."""
 
     def __init__(self, ip: ir.InsertionPoint, loc: ir.Location, shape: Sequence[int] = (), *, ldexp: bool = False) -> None:
         self.ip, self.loc, self.shape, self.ldexp = ip, loc, list(shape), ldexp
@@ -30,23 +30,28 @@ class Emit:
 
     @staticmethod
     def before(op: ir.Operation, like: ir.Value | None = None) -> Emit:
-        """An emitter in front of `op`, of the shape of `like` (default: its first result)."""
+        """Returns an emitter in front of `op` with the shape of `like` (default: the op's first result)."""
         of = (op.results[0] if like is None else like).type
         return Emit(ir.InsertionPoint(op), op.location, of.shape if isinstance(of, ir.VectorType) else ())
 
     def op(self, name: str, results: Sequence[ir.Type], operands: Sequence[ir.Value], **attributes: ir.Attribute) -> ir.Operation:
+        """Creates an op at the insertion point."""
         return ir.Operation.create(name, results, operands, attributes, loc=self.loc, ip=self.ip)
 
     def make(self, name: str, result: ir.Type, *operands: Num, **attributes: ir.Attribute) -> Num:
+        """Creates an op with one result and wraps it."""
         return Num(self, self.op(name, [result], [x.value for x in operands], **attributes).results[0])
 
     def wrap(self, value: ir.Value) -> Num:
+        """Wraps an SSA value."""
         return Num(self, value)
 
     def type(self, element: ir.Type) -> ir.Type:
+        """Returns `element`, or a vector of it of this emitter's shape."""
         return ir.VectorType.get(self.shape, element) if self.shape else element
 
     def constant(self, value: float | int, element: ir.Type) -> Num:
+        """Returns an arith.constant, scalar or splat, created once per value and type. Unsigned values wrap to signed ones."""
         key = (repr(value), str(element))
         if key not in self._constants:
             typed = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else _integer(element, int(value))
@@ -56,24 +61,26 @@ class Emit:
         return self._constants[key]
 
     def f32(self, value: float) -> Num:
+        """Returns an f32 constant."""
         return self.constant(value, ir.F32Type.get())
 
     def i32(self, value: int) -> Num:
+        """Returns an i32 constant."""
         return self.constant(value, ir.IntegerType.get_signless(32))
 
     def fma(self, a: Num, b: Scalar, c: Scalar) -> Num:
-        """a * b + c, rounded once."""
+        """Returns a * b + c, rounded once."""
         return self.make("math.fma", a.value.type, a, a.like(b), a.like(c))
 
     def horner(self, x: Num, coefficients: Sequence[float]) -> Num:
-        """The polynomial with `coefficients`, highest power first, at x."""
+        """Evaluates the polynomial with `coefficients`, highest power first, at x by Horner's scheme."""
         result = x.like(coefficients[0])
         for c in coefficients[1:]:
             result = self.fma(result, x, c)
         return result
 
     def any(self, condition: Num) -> Num:
-        """Whether a condition holds in any lane."""
+        """Returns a scalar i1: whether `condition` holds in any lane."""
         i1 = ir.IntegerType.get_signless(1)
         value = condition.value
         if not self.shape:
@@ -93,7 +100,7 @@ def _integer(element: ir.Type, value: int) -> ir.Attribute:
 
 
 class Num:
-    """A value and where to build on it. Comparisons give i1 values; floats compare ordered unless named otherwise."""
+    """An SSA value and its emitter. Comparisons give i1; those of floats are ordered and those of integers signed by default."""
 
     __slots__ = ("at", "value")
 
@@ -102,14 +109,17 @@ class Num:
 
     @property
     def element(self) -> ir.Type:
+        """The value's element type."""
         of = self.value.type
         return of.element_type if isinstance(of, ir.VectorType) else of
 
     @property
     def is_float(self) -> bool:
+        """Whether the elements are floats."""
         return isinstance(self.element, ir.FloatType)
 
     def like(self, other: Scalar) -> Num:
+        """Returns `other`; a Python number becomes a constant of this element type."""
         return other if isinstance(other, Num) else self.at.constant(other, self.element)
 
     def _binary(self, name: str, other: Scalar, *, swap: bool = False) -> Num:
@@ -154,9 +164,11 @@ class Num:
         return self._binary("arith.shrsi", other)
 
     def shr(self, other: Scalar) -> Num:
+        """Logical shift right."""
         return self._binary("arith.shrui", other)
 
     def compare(self, predicate: str, other: Scalar) -> Num:
+        """Returns `self <predicate> other` as i1; predicates are the keys of CMPF for floats and of CMPI for integers."""
         i1 = self.at.type(ir.IntegerType.get_signless(1))
         table, name = (CMPF, "arith.cmpf") if self.is_float else (CMPI, "arith.cmpi")
         code = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), table[predicate])
@@ -175,29 +187,33 @@ class Num:
         return self.compare("oge" if self.is_float else "sge", other)
 
     def is_nan(self) -> Num:
+        """Returns whether this is NaN, as i1."""
         return self.compare("uno", self)
 
     def where(self, condition: Num, otherwise: Scalar) -> Num:
-        """This where the condition holds, else `otherwise`."""
+        """Selects this where `condition` holds, else `otherwise`."""
         return self.at.make("arith.select", self.value.type, condition, self, self.like(otherwise))
 
     def bits(self) -> Num:
-        """The same bits as an integer."""
+        """Bitcasts to an integer of the same width."""
         return self.cast("arith.bitcast", ir.IntegerType.get_signless(self.element.width))
 
     def as_float(self) -> Num:
-        """The same bits as a float."""
+        """Bitcasts to a float of the same width (16 bits: f16)."""
         return self.cast("arith.bitcast", {16: ir.F16Type, 32: ir.F32Type, 64: ir.F64Type}[self.element.width].get())
 
     def cast(self, name: str, element: ir.Type) -> Num:
-        """A conversion op such as arith.extf to another element type."""
+        """Emits the conversion op `name`, such as arith.extf, to another element type."""
         return self.at.make(name, self.at.type(element), self)
 
     def abs(self) -> Num:
+        """Absolute value of a float."""
         return self.at.make("math.absf", self.value.type, self)
 
     def sqrt(self) -> Num:
+        """Square root."""
         return self.at.make("math.sqrt", self.value.type, self)
 
     def copysign(self, sign: Num) -> Num:
+        """This magnitude with the sign of `sign`."""
         return self.at.make("math.copysign", self.value.type, self, sign)

@@ -1,7 +1,7 @@
-"""Scalar expressions: what one element of a tensor is, as a graph over loads, positions and arithmetic.
+"""Scalar expressions: the value of one tensor element as a DAG of loads, positions and arithmetic.
 
-Half types live in f32 here; only loads and stores know them. Nodes are interned by `Interner`, so equal expressions are
-the same object.
+f16 and bf16 are f32 here; only loads and stores know the narrow type. `Interner` hash-conses nodes, so equal expressions are the
+same object.
 """
 
 from collections.abc import Callable, Container, Iterator
@@ -15,7 +15,7 @@ HALF = ("f16", "bf16")
 
 @dataclass(frozen=True)
 class Bound:
-    """`low <= at < high`; where `message` is set, a value outside is the user's error, not padding."""
+    """`low <= at < high`. Where `message` is set, a value outside is the user's error; otherwise it is padding."""
 
     at: Affine
     low: int
@@ -24,22 +24,24 @@ class Bound:
 
     @property
     def always(self) -> bool:
+        """Whether the bound is known to hold for all iterations."""
         return not self.at.opaque and self.at.bounds()[0] >= self.low and self.at.bounds()[1] < self.high
 
     @property
     def never(self) -> bool:
+        """Whether the bound is known to fail for all iterations."""
         return not self.at.opaque and (self.at.bounds()[1] < self.low or self.at.bounds()[0] >= self.high)
 
     def implied_by(self, guard: "Guard") -> bool:
-        """Whether this holds wherever `guard` does."""
+        """Whether this bound holds wherever `guard` holds."""
         return self.always or any(b.low + k >= self.low and b.high + k <= self.high for b, k in self._alike(guard))
 
     def excluded_by(self, guard: "Guard") -> bool:
-        """Whether this holds nowhere that `guard` does."""
+        """Whether this bound holds nowhere that `guard` holds."""
         return self.never or any(b.low + k >= self.high or b.high + k <= self.low for b, k in self._alike(guard))
 
     def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, int]]":
-        """The bounds of the same index but for a constant, and by how much this one's index is larger."""
+        """Yields the bounds of the guard whose index differs by a constant, with that constant (this index minus theirs)."""
         return ((b, self.at.constant - b.at.constant) for b in guard if not b.message and b.at.terms == self.at.terms)
 
 
@@ -47,8 +49,9 @@ Guard = tuple[Bound, ...]
 
 
 def narrowed(guard: Guard, more: Guard) -> Guard:
-    """Both guards as one. Bounds of one index become one, so that guards of nested slices stay short; a check of the user's index
-    stays behind the bounds that say where it is made."""
+    """Returns the conjunction of two guards. Bounds of the same index are intersected, so guards of nested slices stay short;
+    only those behind the last check of a user's index are, since the bounds in front of a check say where it is made.
+    """
     last = max((i for i, b in enumerate(guard) if b.message), default=-1) + 1
     out = list(guard)
     for new in more:
@@ -68,7 +71,7 @@ def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
 
 
 class Expr:
-    """A scalar: its element type, the axes it varies over and the expressions it is made of."""
+    """Base of scalar expressions: `dtype`, the axes it varies over (`free`) and its operands (`args`)."""
 
     dtype: str
     free: frozenset[Axis]
@@ -77,6 +80,8 @@ class Expr:
 
 @dataclass(eq=False)
 class Const(Expr):
+    """A constant."""
+
     value: int | float | bool
     dtype: str
 
@@ -97,7 +102,7 @@ class Position(Expr):
 
 @dataclass(eq=False)
 class Load(Expr):
-    """Element `at` (offset in elements) of `tensor`'s memory; 0 where the guard fails."""
+    """The element of `tensor`'s memory at offset `at` (in elements); 0 where the guard fails."""
 
     tensor: Any
     at: Affine
@@ -110,6 +115,8 @@ class Load(Expr):
 
 @dataclass(eq=False)
 class InBounds(Expr):
+    """Whether a guard holds, as i1."""
+
     guard: Guard
     dtype: str = "i1"
 
@@ -119,7 +126,7 @@ class InBounds(Expr):
 
 @dataclass(eq=False)
 class Apply(Expr):
-    """An arith or math operation. `predicate` is that of a comparison, else None."""
+    """An arith or math op. `predicate` is the comparison's, else None."""
 
     op: str
     operands: tuple[Expr, ...]
@@ -133,7 +140,7 @@ class Apply(Expr):
 
 @dataclass(eq=False)
 class Reduce(Expr):
-    """`arg` combined by `op` (an arith operation) over `axes`."""
+    """Reduction of `arg` over `axes` by the arith op `op`."""
 
     op: str
     arg: Expr
@@ -147,7 +154,7 @@ class Reduce(Expr):
 
 @dataclass(eq=False)
 class Scan(Expr):
-    """`arg` combined by `op` over `axis` up to and including its current position."""
+    """Inclusive scan of `arg` along `axis` by the arith op `op`."""
 
     op: str
     arg: Expr
@@ -172,7 +179,7 @@ def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]
 
 
 def missing(root: Expr, known: Container[Expr]) -> list[Expr]:
-    """`root` and the operands below it that are not in `known`, each once, operands first."""
+    """Returns `root` and its operands (through Apply) that are not in `known`, each once, operands first."""
     found: dict[Expr, None] = {}
     stack = [root]
     while stack:
@@ -189,7 +196,7 @@ def missing(root: Expr, known: Container[Expr]) -> list[Expr]:
 
 
 class Interner:
-    """Makes expressions, each one once, with the folding that indices need."""
+    """Creates expressions, each once, with the constant folding that indices need."""
 
     def __init__(self) -> None:
         self._known: dict[tuple, Expr] = {}
@@ -202,6 +209,7 @@ class Interner:
         return found
 
     def const(self, value: int | float | bool, dtype: str) -> Const:
+        """Returns a constant."""
         key = (Const, repr(value), dtype)  # repr tells 0.0 from -0.0 and makes NaN equal to itself
         found = self._known.get(key)
         if found is None:
@@ -210,21 +218,27 @@ class Interner:
         return found
 
     def position(self, at: Affine, dtype: str) -> Expr:
+        """Returns an affine position; a constant where no loop occurs."""
         return self._make(Position, at, dtype) if at.terms else self.const(at.constant, dtype)
 
     def load(self, tensor: Any, at: Affine, guard: Guard, dtype: str) -> Expr:
+        """Returns a load at an element offset, under a guard."""
         return self._make(Load, tensor, at, guard, dtype)
 
     def in_bounds(self, guard: Guard) -> Expr:
+        """Returns whether `guard` holds; true for an empty guard."""
         return self._make(InBounds, guard) if guard else self.const(True, "i1")
 
     def reduce(self, op: str, arg: Expr, axes: tuple[Axis, ...]) -> Expr:
+        """Returns a reduction over `axes`."""
         return self._make(Reduce, op, arg, axes, arg.dtype)
 
     def scan(self, op: str, arg: Expr, axis: Axis) -> Expr:
+        """Returns an inclusive scan along `axis`."""
         return self._make(Scan, op, arg, axis, arg.dtype)
 
     def apply(self, op: str, operands: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr:
+        """Returns an arith or math op on `operands`, folded where possible."""
         folded = _fold(self, op, operands, predicate, dtype)
         return folded if folded is not None else self._make(Apply, op, operands, predicate, dtype)
 
@@ -233,7 +247,7 @@ CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci", "arith.extui", "arit
 
 
 def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr | None:
-    """Arithmetic on positions stays a position; comparisons and selects that the loops' extents decide are decided."""
+    """Keeps arithmetic on positions a position, and decides comparisons and selects that the loops' extents determine."""
     if op == "arith.select" and isinstance(xs[0], Const):
         return xs[1] if xs[0].value else xs[2]
     if op == "math.fpowi":
@@ -258,7 +272,7 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
 
 
 def _power(make: Interner, x: Expr, n: Expr, dtype: str) -> Expr:
-    """x to an integer power: by multiplications where the power is small and known."""
+    """Raises x to an integer power: by squaring for constants up to 16 in size, else by math.powf."""
     if not isinstance(n, Const) or abs(int(n.value)) > 16:
         return make.apply("math.powf", (x, make.apply("arith.sitofp", (n,), None, dtype)), None, dtype)
     out: Expr | None = None
@@ -274,7 +288,7 @@ def _power(make: Interner, x: Expr, n: Expr, dtype: str) -> Expr:
 
 
 def _compare(predicate: int | None, low: int, high: int) -> bool | None:
-    """The truth of `difference <predicate> 0` for a difference in [low, high], if it is the same everywhere."""
+    """Returns the truth of `difference <predicate> 0` where it is the same for all differences in [low, high], else None."""
     always = {0: low == high == 0, 1: low > 0 or high < 0, 2: high < 0, 3: high <= 0, 4: low > 0, 5: low >= 0}
     never = {0: low > 0 or high < 0, 1: low == high == 0, 2: low >= 0, 3: low > 0, 4: high <= 0, 5: high < 0}
     if predicate not in always:

@@ -1,4 +1,4 @@
-"""Calls in @main: the strides that they declare, and those of kernels of ours."""
+"""Reads the strides that graph.extern calls declare, and builds calls of Lamina's kernels."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,10 @@ from .affine import row_major
 
 
 def declared_strides(result: ir.Value) -> tuple[int, ...]:
-    """Of a result of a graph.extern, which declares those of what is no tensor, such as None, too: that is no result."""
+    """Returns the declared strides, in elements, of a graph.extern's result.
+
+    The attribute also has entries for returned values that are not tensors, such as None; these have no MLIR result.
+    """
     declared = [s for s in result.owner.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
     return tuple(declared[ir.OpResult(result).result_number])
 
@@ -16,7 +19,13 @@ def declared_strides(result: ir.Value) -> tuple[int, ...]:
 def kernel_call(
     callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[Sequence[int]] = ()
 ) -> ir.Operation:
-    """A call of a kernel of ours, here. said: what it is launched with, beside the tensors; strides: of results, else row-major."""
+    """Creates a graph.extern that calls one of Lamina's kernels, at the current insertion point.
+
+    taken    tensor operands
+    made     result types
+    said     keyword arguments of the launch, besides the tensors
+    strides  strides of the results in elements, row-major by default
+    """
     each = strides or [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
     attributes = {
         "callee": ir.StringAttr.get(callee),

@@ -1,4 +1,4 @@
-"""Making linalg.generic ops."""
+"""Builders for linalg.generic ops at the current insertion point."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from .reading import producer
 def generic(
     type_: ir.Type, operands: Sequence[ir.Value], maps: Sequence[Sequence[ir.AffineExpr]], dims: int, reduced: Sequence[bool]
 ) -> ir.Operation:
-    """A linalg.generic over `dims` loops, without a body yet; its result begins as the last of `operands`. maps: of each."""
+    """Creates a linalg.generic over `dims` loops without a body; the last of `operands` is its init. maps: one per operand."""
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>") for r in reduced]
     return ir.Operation.create(
         "linalg.generic",
@@ -27,7 +27,7 @@ def generic(
 
 
 def with_body(op: ir.Operation, make: Callable[..., ir.Value]) -> ir.Value:
-    """The result of a linalg.generic whose body yields what `make` makes of an element of each operand."""
+    """Adds a body that yields `make(element of each operand)` and returns the generic's result."""
     elements = [
         ir.RankedTensorType(v.type).element_type if isinstance(v.type, ir.RankedTensorType) else v.type for v in op.operands
     ]
@@ -38,11 +38,12 @@ def with_body(op: ir.Operation, make: Callable[..., ir.Value]) -> ir.Value:
 
 
 def empty(type_: ir.RankedTensorType) -> ir.Value:
+    """Creates a tensor.empty."""
     return ir.Operation.create("tensor.empty", results=[type_]).results[0]
 
 
 def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
-    """A tensor of floats with one value everywhere."""
+    """Creates a float tensor filled with one value."""
     scalar = arith.constant(type_.element_type, number)
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
     op = ir.Operation.create("linalg.fill", results=[type_], operands=[scalar, empty(type_)], attributes=segments, regions=1)
@@ -50,7 +51,7 @@ def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
 
 
 def wide(x: ir.Value) -> ir.Value:
-    """A float in f32."""
+    """Extends a float to f32."""
     f32 = ir.F32Type.get()
     return x if x.type == f32 else arith.extf(f32, x)
 
@@ -63,8 +64,11 @@ def sums_of_products(
     over: int,
     factor: Callable[[ir.Value], ir.Value] = wide,
 ) -> ir.Value:
-    """Sums of the products of two tensors, over the last `over` loops, in f32, which `type_` has. maps: of the tensors and of the
-    result; factor: makes an element of either one of f32."""
+    """Contracts two tensors over the last `over` loops with f32 accumulation; `type_` has f32 elements.
+
+    maps    indexing maps of both tensors and of the result
+    factor  converts an element of either tensor to f32
+    """
     loops = type_.rank + over
     reduced = [d >= type_.rank for d in range(loops)]
     total = generic(type_, [a, b, filled(type_, 0.0)], maps, loops, reduced)
@@ -72,7 +76,7 @@ def sums_of_products(
 
 
 def is_zero(v: ir.Value) -> bool:
-    """Whether a value is known to be zeros."""
+    """Whether a value is known to be all zeros: a float constant or a fill."""
     op = producer(v)
     if op is not None and op.name == "linalg.fill":
         op = producer(op.operands[0])

@@ -1,4 +1,4 @@
-"""Intervals of index values: what sums, products and quotients of ids, loop counters and constants can be."""
+"""Interval analysis of index values: ranges of arithmetic on program ids, loop counters and constants."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from torch_mlir import ir
 
-Range: TypeAlias = tuple[float, float]  # the least and the largest value, both possible; infinite where it is not known
+Range: TypeAlias = tuple[float, float]  # least and largest value, inclusive; infinite where unknown
 UNKNOWN: Range = (-math.inf, math.inf)
 NATURAL: Range = (0, math.inf)
 GROWS = ("arith.addi", "arith.subi", "arith.muli")  # ops whose results may be larger than their operands
@@ -14,15 +14,16 @@ _LOOPS = ("scf.for", "scf.parallel")
 
 
 class Ranges:
-    """Intervals of index values and of vectors of them, in tile functions and in gpu.funcs. Values are found on demand, each once.
+    """Intervals of index values and vectors of them, in tile functions and gpu.funcs; computed on demand and memoized.
 
-    What memory holds is unknown: a user's index is checked or masked, not bounded."""
+    Loaded values are unknown: a user's index is checked or masked, not bounded.
+    """
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, Range] = {}
 
     def of(self, value: ir.Value) -> Range:
-        """The interval of an index value; UNKNOWN for a value of another type."""
+        """Returns the interval of an index value; UNKNOWN for a value of another type."""
         if value not in self._known:
             self._known[value] = self._find(value) if _is_index(value.type) else UNKNOWN
         return self._known[value]
@@ -49,7 +50,7 @@ class Ranges:
         return UNKNOWN
 
     def _rounded_down(self, x: ir.Value, y: ir.Value) -> Range | None:
-        """Of x + (c - x % n), where a row starts amid an access: intervals alone do not know that x % n is at most x."""
+        """Returns the range of x + (c - x % n), a row that starts amid an access: intervals alone do not know x % n <= x."""
         for whole, rest in ((x, y), (y, x)):
             if isinstance(rest, ir.BlockArgument) or rest.owner.name != "arith.subi":
                 continue
@@ -82,7 +83,7 @@ def _of_constant(value: ir.Attribute) -> Range:
 
 
 def _function(op: ir.Operation) -> ir.Operation:
-    """The function that an op is in, or the part of one that has a grid of its own."""
+    """Returns the function that an op is in, or the tile.part, which has a grid of its own."""
     while op.parent is not None and op.name not in ("gpu.func", "func.func", "tile.part"):
         op = op.parent
     return op
@@ -115,14 +116,14 @@ def _times(a: Range, b: Range) -> Range:
 
 
 def _over(a: Range, b: Range) -> Range:
-    """Of an unsigned quotient: of natural numbers, since a negative one counts as 2**64 more."""
+    """Range of an unsigned quotient, for non-negative operands only: a negative one counts as 2**64 more."""
     if a[0] < 0 or b[0] < 0:
         return UNKNOWN
     return a[0] // b[1] if b[1] < math.inf else 0, a[1] // max(b[0], 1) if a[1] < math.inf else math.inf
 
 
 def _modulo(a: Range, b: Range) -> Range:
-    """Of an unsigned remainder."""
+    """Range of an unsigned remainder."""
     largest = max(b[1] - 1, 0) if b[0] >= 0 else math.inf
     return 0, min(a[1], largest) if a[0] >= 0 else largest
 

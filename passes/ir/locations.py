@@ -1,7 +1,7 @@
-"""Locations as people read them: `loc("aten.add.Tensor"("m.py":12:0))` is op aten.add.Tensor at m.py:12.
+"""Reads MLIR locations as people do: `loc("aten.add.Tensor"("m.py":12:0))` is op aten.add.Tensor at m.py:12.
 
-A decomposed op of the model stands around what it became: `loc("aten.gelu.default"("aten.erf.default"("m.py":12:0)))`. A place in
-the model that is no source line, a module's path, is a file at line 0: `loc("aten.relu.default"("layers.1: ReLU":0:0))`.
+A decomposed op of the model wraps the ops it became: `loc("aten.gelu.default"("aten.erf.default"("m.py":12:0)))`. A place in the
+model without a source line, such as a module's path, is a file at line 0: `loc("aten.relu.default"("layers.1: ReLU":0:0))`.
 """
 
 from collections.abc import Iterable
@@ -10,25 +10,25 @@ from torch_mlir import ir
 
 
 def where(location: ir.Location) -> str:
-    """The first source line of a location, "m.py:12", or ""."""
+    """Returns the first source line of a location, "m.py:12", or ""."""
     return next(iter(sources(location)), "")
 
 
 def sources(location: ir.Location) -> list[str]:
-    """Every source line of a location, in order, once; a module's path where there is no line."""
+    """Returns the source lines of a location in order, without repeats; a module's path where there is no line."""
     files = [leaf for leaf in leaves(location) if isinstance(leaf, ir.FileLineColLoc)]
     return list(dict.fromkeys(f"{leaf.filename}:{leaf.start_line}" if leaf.start_line else leaf.filename for leaf in files))
 
 
 def op_names(location: ir.Location) -> list[str]:
-    """The names a location wraps its source lines in ("aten.add.Tensor"), in order, once."""
+    """Returns the op names that wrap the source lines of a location ("aten.add.Tensor"), in order, without repeats."""
     found: dict[str, None] = {}
     _names(location, found)
     return list(found)
 
 
 def model_ops(location: ir.Location) -> list[str]:
-    """The model's ops: as op_names, but of a decomposed op only its own name."""
+    """Returns the model's ops: like `op_names`, but a decomposed op counts by its own name only."""
     parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
     found: dict[str, None] = {}
     for part in parts:
@@ -42,20 +42,20 @@ def model_ops(location: ir.Location) -> list[str]:
 
 
 def decomposed_op(location: ir.Location) -> str:
-    """The decomposed op of the model that all of a location is of, or ""."""
+    """Returns the decomposed op that every part of a location comes from, or ""."""
     parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
     names = {part.name_str if isinstance(part, ir.NameLoc) and isinstance(part.child_loc, ir.NameLoc) else "" for part in parts}
     return names.pop() if len(names) == 1 else ""
 
 
 def op_word(name: str) -> str:
-    """What an op is called in names of kernels: "layer_norm" for "aten.native_layer_norm.default"."""
+    """Returns the short name of an op for kernel names: "layer_norm" for "aten.native_layer_norm.default"."""
     parts = name.split(".")
     return (parts[1] if len(parts) > 2 else parts[-1]).strip("_").removeprefix("native_")
 
 
 def fused(locations: Iterable[ir.Location]) -> ir.Location:
-    """One location for all of these, flat and without repeats."""
+    """Returns one fused location for all of these, flattened and without repeats."""
     flat: dict[str, ir.Location] = {}
     for location in locations:
         for part in location.locations if isinstance(location, ir.FusedLoc) else [location]:
@@ -66,6 +66,7 @@ def fused(locations: Iterable[ir.Location]) -> ir.Location:
 
 
 def leaves(location: ir.Location) -> list[ir.Location]:
+    """Returns the innermost locations, through names, fusions and the callees of call sites."""
     if isinstance(location, ir.NameLoc):
         return leaves(location.child_loc)
     if isinstance(location, ir.FusedLoc):

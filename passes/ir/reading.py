@@ -1,4 +1,4 @@
-"""What linalg and tensor ops say of themselves: shapes, the maps of generics, the places that views read."""
+"""Reads shapes, affine indexing maps of generics and source indices of views from linalg and tensor ops."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ REDUCERS = {
 
 
 class Untraceable(Exception):
-    """`value` cannot be computed on demand: it has to be read from memory, or its operation is not known."""
+    """Raised where `value` cannot be computed on demand: it has to be read from memory, or its op is unknown."""
 
     def __init__(self, value: ir.Value, why: str) -> None:
         super().__init__(why)
@@ -24,7 +24,7 @@ class Untraceable(Exception):
 
 
 def producer(value: ir.Value) -> ir.Operation | None:
-    """The operation that makes `value`; None for a block argument."""
+    """Returns the defining op of `value`; None for a block argument."""
     if isinstance(value, ir.BlockArgument):
         return None
     owner = value.owner
@@ -32,21 +32,23 @@ def producer(value: ir.Value) -> ir.Operation | None:
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """Returns the shape of a tensor or memref."""
     return tuple(ir.ShapedType(value.type).shape)
 
 
 def element_type(value: ir.Value) -> str:
+    """Returns the element type as text."""
     return str(ir.ShapedType(value.type).element_type)
 
 
 def compute_type(dtype: str) -> str:
-    """Half types compute in f32."""
+    """Returns the type that elements of `dtype` are computed in: f32 for f16 and bf16."""
     return "f32" if dtype in HALF else dtype
 
 
 @dataclass(frozen=True)
 class Generic:
-    """A linalg.generic, read once: `maps` per operand, each result as (constant, ((loop, coefficient), ...))."""
+    """A parsed linalg.generic. `maps` has, per operand and dimension, (constant, ((loop, coefficient), ...))."""
 
     op: ir.Operation
     inputs: int
@@ -58,12 +60,12 @@ class Generic:
 
     @property
     def body(self) -> dict[ir.Value, int]:
-        """The operand that each argument of the body is an element of."""
+        """Block argument -> position of the operand that it is an element of."""
         return {a: i for i, a in enumerate(self.block.arguments)}
 
     @staticmethod
     def read_affine(op: ir.Operation) -> "Generic | None":
-        """`read`, or None where a map is not affine in the loops."""
+        """Like `read`, but returns None where a map is not affine in the loops."""
         try:
             return Generic.read(op)
         except NotAffine:
@@ -71,6 +73,7 @@ class Generic:
 
     @staticmethod
     def read(op: ir.Operation) -> "Generic":
+        """Parses a linalg.generic. Raises NotAffine for a map with divisions or other expressions."""
         operands = list(op.operands)
         maps = tuple(tuple(_linear(e) for e in a.value.results) for a in op.attributes["indexing_maps"])
         reduced = tuple("reduction" in str(k) for k in op.attributes["iterator_types"])
@@ -102,7 +105,7 @@ def _linear(expr: ir.AffineExpr) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 
 def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) -> Index:
-    """The operand index that a map gives for loop values."""
+    """Returns the operand index that a map gives for loop values."""
     out = []
     for constant, terms in m:
         at = Affine(constant)
@@ -113,7 +116,7 @@ def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) 
 
 
 def static(op: ir.Operation, name: str) -> list[int]:
-    """Offsets, sizes or steps of a slice or pad."""
+    """Returns the static offsets, sizes or strides of a slice or pad. Raises Untraceable where one is dynamic."""
     out = list(ir.DenseI64ArrayAttr(op.attributes[name]))
     if any(n == ir.ShapedType.get_dynamic_size() for n in out):
         raise Untraceable(op.results[0], f"{op.name} with run-time {name}")
@@ -121,7 +124,7 @@ def static(op: ir.Operation, name: str) -> list[int]:
 
 
 def viewed(op: ir.Operation, index: Index) -> Index:
-    """Where element `index` of a view lies in its operand."""
+    """Maps element `index` of a view to its index in the view's operand."""
     match op.name:
         case "linalg.transpose":
             places = dict(zip(op.attributes["permutation"], index, strict=True))
@@ -155,7 +158,7 @@ def _sliced(op: ir.Operation, index: Index) -> Index:
 
 
 def neutral(op: str, dtype: str) -> int | float | bool:
-    """The value that `op` ignores."""
+    """Returns the neutral element of a reduction op."""
     bits = 1 if dtype == "i1" else int(dtype[1:]) if dtype[0] == "i" and dtype != "index" else 64
     table: dict[str, int | float | bool] = {
         "arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
@@ -168,7 +171,7 @@ def neutral(op: str, dtype: str) -> int | float | bool:
 
 
 def compared_as(v: ir.Value) -> str:
-    """The type of what is compared: a half type where `v` is but a cast of one."""
+    """Returns the type that a value is compared in: the narrow float type where `v` is only an arith.extf of one."""
     op = producer(v)
     source = op.operands[0] if op is not None and op.name == "arith.extf" else v
     return str(source.type)

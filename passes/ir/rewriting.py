@@ -1,4 +1,4 @@
-"""Reading and rebuilding linalg on tensors: what the graph passes share.
+"""Reads and rebuilds linalg on tensors for the graph passes.
 
 An indexing map is a tuple here: result j of the map is loop `map[j]`, or `ZERO` for the constant 0 (a broadcast unit
 dimension). Maps with other expressions (strides, windows) are None, and no pass of this level looks through them.
@@ -17,13 +17,13 @@ Map = tuple[int, ...]
 
 
 def producer(value: ir.Value) -> ir.Operation | None:
-    """The operation that makes `value`; None for a block argument."""
+    """Returns the defining op of `value`; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
-    """Every block of tensor operations: bodies of functions, and of the groups inside them after lamina-fuse."""
+    """Yields every block of tensor ops: function bodies, and those of the groups inside them after lamina-fuse."""
     for function in module.body.operations:
         if function.operation.name != "func.func":
             continue
@@ -35,20 +35,22 @@ def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
 
 
 def tensor_ops(module: ir.Module) -> list[ir.Operation]:
-    """All operations on tensors in program order (a list: the caller may erase what it has visited)."""
+    """Returns all tensor ops in program order (a list, so the caller may erase the ops it has visited)."""
     return [op.operation for block in tensor_blocks(module) for op in block.operations]
 
 
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """Returns the attributes of an op as a dict."""
     return dict(op.attributes.items())
 
 
 def unused(op: ir.Operation) -> bool:
+    """Whether no result of `op` has a use."""
     return all(next(iter(result.uses), None) is None for result in op.results)
 
 
 def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
-    """Is this an external call whose every execution counts (it advances a random state, or checks)?
+    """Whether `op` is an external call that must run exactly as written (it advances a random state, or checks).
 
     Before lamina-extern `graph.effect` stands on the private function, after it on graph.extern.
     """
@@ -61,7 +63,7 @@ def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
 
 
 def external_functions(module: ir.Module) -> dict[str, ir.Operation]:
-    """The private functions that stand for external calls before lamina-extern, by name."""
+    """Returns the private functions that declare external calls before lamina-extern, by name."""
     found = {}
     for function in module.body.operations:
         op = function.operation
@@ -72,7 +74,7 @@ def external_functions(module: ir.Module) -> dict[str, ir.Operation]:
 
 @contextmanager
 def effects_pinned(module: ir.Module) -> Iterator[None]:
-    """Upstream passes take every graph.extern for pure, and remove it or merge it with another.
+    """Protects graph.extern ops with effects from upstream passes, which take every graph.extern for pure and remove or merge it.
 
     Inside this context those with effects are ops of an unregistered dialect, of which upstream assumes nothing.
     """
@@ -91,7 +93,7 @@ def effects_pinned(module: ir.Module) -> Iterator[None]:
 
 
 def _renamed(op: ir.Operation, name: str) -> ir.Operation:
-    """Puts an op of another name in the place of one without regions."""
+    """Replaces an op without regions by one of another name."""
     types, ip = [r.type for r in op.results], ir.InsertionPoint(op)
     new = ir.Operation.create(name, types, list(op.operands), attributes_of(op), loc=op.location, ip=ip)
     for before, after in zip(op.results, new.results, strict=True):
@@ -101,14 +103,14 @@ def _renamed(op: ir.Operation, name: str) -> ir.Operation:
 
 
 def upstream(module: ir.Module, passes: str) -> None:
-    """Runs upstream passes on the module, with external calls that have effects left as they are."""
+    """Runs upstream passes on the module; external calls with effects are protected."""
     with effects_pinned(module):
         PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
 
 
 @dataclass
 class Generic:
-    """A linalg.generic on tensors, read once. `args` are the block arguments: inputs, then outs."""
+    """A parsed linalg.generic on tensors. `args` are the block arguments: inputs, then outs."""
 
     op: ir.Operation
     ins: list[ir.Value]
@@ -118,19 +120,21 @@ class Generic:
     block: ir.Block
     args: list[ir.Value]
     yielded: list[ir.Value]
-    added: list[tuple[ir.Value, Map, ir.Value]] = field(default_factory=list)  # inputs to come: see `rebuild`
+    added: list[tuple[ir.Value, Map, ir.Value]] = field(default_factory=list)  # inputs to add: see `rebuild`
 
     @property
     def parallel(self) -> bool:
+        """Whether no loop is a reduction."""
         return not any(self.reduction)
 
     @property
     def loops(self) -> Map:
+        """The identity map over all loops."""
         return tuple(range(len(self.reduction)))
 
     @cached_property
     def extents(self) -> dict[int, int]:
-        """Loop -> number of iterations, for the loops that some operand's map names plainly."""
+        """Loop -> number of iterations, for the loops that are a plain result of some operand's map."""
         found: dict[int, int] = {}
         for value, map_ in zip(self.ins + self.outs, self.maps, strict=True):
             if map_ is not None:
@@ -140,22 +144,25 @@ class Generic:
 
 @dataclass
 class Reader:
-    """Reads generics and maps, and remembers what it read. `forget` an op after changing it."""
+    """Parses generics and maps, with a cache. Call `forget` on an op after changing it."""
 
     _maps: dict[ir.Attribute, Map | None] = field(default_factory=dict)
     _kinds: dict[ir.Attribute, tuple[bool, ...]] = field(default_factory=dict)
     _generics: dict[ir.Operation, Generic] = field(default_factory=dict)
 
     def generic(self, op: ir.Operation) -> Generic:
+        """Parses a linalg.generic, or returns the cached result."""
         known = self._generics.get(op)
         if known is None:
             known = self._generics[op] = self._read(op)
         return known
 
     def forget(self, op: ir.Operation) -> None:
+        """Drops an op from the cache."""
         self._generics.pop(op, None)
 
     def map(self, attribute: ir.Attribute) -> Map | None:
+        """Parses an indexing map; None where a result is neither a loop nor 0."""
         if attribute not in self._maps:
             results = [_result(expr) for expr in attribute.value.results]
             self._maps[attribute] = None if None in results else tuple(r for r in results if r is not None)
@@ -188,13 +195,14 @@ def _result(expr: ir.AffineExpr) -> int | None:
 
 
 def map_attribute(map_: Map, loops: int, context: ir.Context) -> ir.Attribute:
+    """Builds the AffineMapAttr of a map over `loops` loops."""
     zero = ir.AffineExpr.get_constant(0, context)
     results = [zero if d == ZERO else ir.AffineExpr.get_dim(d, context) for d in map_]
     return ir.AffineMapAttr.get(ir.AffineMap.get(loops, 0, results, context))
 
 
 def covers(maps: Sequence[Map | None], loops: int) -> bool:
-    """Do these maps name every loop plainly, so that linalg can infer its extent?"""
+    """Whether every loop is a plain result of some map, so that linalg can infer its extent."""
     named = {d for map_ in maps if map_ is not None for d in map_}
     return all(d in named for d in range(loops))
 
@@ -210,11 +218,11 @@ def rebuild(
 ) -> ir.Operation:
     """Replaces a generic by one with fewer or more operands; its body moves to the new op.
 
-    inputs   positions of the inputs that stay; the others must be unused in the body
-    added    new inputs behind them: (tensor, map, block argument appended at the end of the block)
-    results  positions of the results that stay (default all); the others and their block arguments must be unused
-    inits    result position -> what replaces its outs operand
-    loc      its location, if it is to have another
+    inputs   positions of the inputs to keep; the others must be unused in the body
+    added    new inputs after them: (tensor, map, block argument appended at the end of the block)
+    results  positions of the results to keep (default all); the others and their block arguments must be unused
+    inits    result position -> replacement of its outs operand
+    loc      the new op's location (default: the old op's)
     """
     old, block, n_in = generic.op, generic.block, len(generic.ins)
     kept = list(range(len(generic.outs))) if results is None else list(results)
@@ -258,24 +266,24 @@ def _yield_only(block: ir.Block, positions: Sequence[int]) -> None:
 
 
 def erase_dead(block: ir.Block) -> None:
-    """Erases ops of a body whose results nobody uses; checks, which have no results, stay."""
+    """Erases body ops whose results have no uses; checks, which have no results, stay."""
     for op in reversed([o.operation for o in block.operations]):
         if len(op.results) and unused(op):
             op.erase()
 
 
 def empty(type_: ir.Type, at: ir.Operation) -> ir.Value:
-    """A tensor.empty of this static type, in front of `at`."""
+    """Creates a tensor.empty of a static type in front of `at`."""
     return ir.Operation.create("tensor.empty", [type_], loc=at.location, ip=ir.InsertionPoint(at)).results[0]
 
 
 def constant(attribute: ir.Attribute, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:
-    """An arith.constant, scalar or tensor, of this typed attribute."""
+    """Creates an arith.constant, scalar or tensor, from a typed attribute."""
     return ir.Operation.create("arith.constant", [attribute.type], attributes={"value": attribute}, loc=loc, ip=ip).results[0]
 
 
 def fill(value: ir.Value, type_: ir.Type, at: ir.Operation) -> ir.Value:
-    """linalg.fill of a new tensor with a scalar, in front of `at`."""
+    """Creates a tensor filled with a scalar (linalg.fill) in front of `at`."""
     element, loc = value.type, at.location
     segments = ir.DenseI32ArrayAttr.get([1, 1], at.context)
     op = ir.Operation.create(

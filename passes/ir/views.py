@@ -1,4 +1,4 @@
-"""Ops on tensors that only look at memory in another way, and the layout each one gives."""
+"""View ops on tensors (reshapes, slices, transposes, broadcasts) and the strided layouts of their results."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,12 @@ VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast", "linalg.transpose", "
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """Returns the shape of a ranked tensor."""
     return tuple(ir.RankedTensorType(value.type).shape)
 
 
 def is_view(op: ir.Operation) -> bool:
-    """The op's result holds elements of its first operand, unchanged, at static places."""
+    """Whether the op's result holds elements of its first operand, unchanged, at static places."""
     if op.name == "linalg.generic":
         return _walked_dims(op) is not None
     if op.name == "tensor.extract_slice":
@@ -24,7 +25,7 @@ def is_view(op: ir.Operation) -> bool:
 
 
 def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
-    """The layout of a view op's result over a source of that layout; None when no strides express it, so a copy is needed."""
+    """Returns the layout of a view's result over a source of layout `source`; None where strides cannot express it (copy)."""
     shape = shape_of(op.results[0])
     if op.name == "tensor.cast":
         return source
@@ -40,12 +41,12 @@ def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
 
 
 def groups(op: ir.Operation) -> list[list[int]]:
-    """The reassociation of an expand_shape or collapse_shape."""
+    """Returns the reassociation of an expand_shape or collapse_shape."""
     return [[i.value for i in group] for group in op.attributes["reassociation"]]
 
 
 def walked_dims(op: ir.Operation) -> list[int | None]:
-    """For a transpose, broadcast or copying generic: which source dimension each result dimension walks, None for a repeat."""
+    """Returns, for a transpose, broadcast or copying generic, the source dimension of each result dimension; None for a repeat."""
     if op.name == "linalg.transpose":
         return list(_dense(op, "permutation"))
     if op.name == "linalg.broadcast":
@@ -58,7 +59,7 @@ def walked_dims(op: ir.Operation) -> list[int | None]:
 
 
 def _walked_dims(op: ir.Operation) -> list[int | None] | None:
-    """The same for a linalg.generic that only yields its input; None for any other."""
+    """Returns the same for a linalg.generic that only yields its input; None for any other."""
     if len(op.operands) != 2 or len(op.results) != 1:
         return None
     block = op.regions[0].blocks[0]
@@ -78,6 +79,7 @@ def _walked_dims(op: ir.Operation) -> list[int | None] | None:
 
 
 def is_identity(m: ir.AffineMap) -> bool:
+    """Whether a map is the identity."""
     return m == ir.AffineMap.get_identity(m.n_dims)
 
 
@@ -86,7 +88,7 @@ def _dense(op: ir.Operation, name: str) -> Sequence[int]:
 
 
 def _rank_reduced(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """Drops as many dimensions of length 1 as make the shape `shape`."""
+    """Drops as many dimensions of length 1 as needed to get the shape `shape`."""
     strides: list[int] = []
     for i, (size, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
         taken = len(strides)

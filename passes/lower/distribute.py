@@ -1,4 +1,4 @@
-"""lamina-distribute: block programs become the code of one thread."""
+"""lamina-distribute: lowers block programs to SIMT code, the code of one GPU thread."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,21 +17,22 @@ class Distribute(Pass):
     """Spread every block program over the threads of a CTA.
 
     Before: functions with `tile.threads` and `tile.vec` (see lamina-tile), math expanded. After: `gpu.module @kernels` with one
-    `gpu.func` each, which has the same arguments and holds what one thread does: lane l of a block is element l % vec of access
-    l / (threads * vec) of thread (l / vec) % threads. A block is one vector of `vec` elements for each access; reductions go
-    through registers, shuffles and shared memory; loads are whole accesses, stores are predicated at the ends of rows.
-    `gpu.grid` says how many CTAs to launch. Of a function made of tile.part, a CTA runs the part that it belongs to.
+    `gpu.func` each, which has the same arguments and holds what one thread does: lane l of a block is element l % vec of access l
+    / (threads * vec) of thread (l / vec) % threads. A block is one vector of `vec` elements for each access; reductions go
+    through registers, shuffles and shared memory; loads are whole accesses, stores are predicated at the ends of rows. `gpu.grid`
+    says how many CTAs to launch. Where a function consists of several tile.part, each CTA runs the part that it belongs to.
 
         %x = vector.transfer_read %m[%i], %z : memref<65536xf32>, vector<1024xf32>     {tile.threads = 128, tile.vec = 4}
      -> %x0 = vector.load %m[%i + %t * 4] : vector<4xf32> ; %x1 = vector.load %m[%i + %t * 4 + 512] : vector<4xf32>
 
-    lanes  threads that run in step and exchange values by shuffles: 32 on NVIDIA's GPUs
+    lanes  threads of a warp, which exchange values by shuffles: 32 on NVIDIA's GPUs
     """
 
     name: ClassVar[str] = "lamina-distribute"
     lanes: int = 32
 
     def run(self, module: ir.Module) -> None:
+        """Replaces every function with `tile.threads` by a gpu.func in one gpu.module."""
         found = [o.operation for o in module.body.operations if "tile.threads" in o.operation.attributes]
         if not found:
             return
@@ -46,6 +47,7 @@ class Distribute(Pass):
 
 
 def _kernel(tile: ir.Operation, lanes: int) -> None:
+    """Creates the gpu.func of a tile function at the insertion point."""
     shape = Shape.of(tile, lanes)
     type_ = ir.TypeAttr(tile.attributes["function_type"])
     arguments = ir.FunctionType(type_.value).inputs
@@ -71,7 +73,7 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
 
 
 def _resident(tile: ir.Operation) -> dict[str, ir.Attribute]:
-    """The bound on registers that lets an SM hold so many CTAs."""
+    """Returns the attribute that bounds registers, so that an SM holds `tile.resident` CTAs."""
     if "tile.resident" not in tile.attributes:
         return {}
     wanted = ir.IntegerAttr(tile.attributes["tile.resident"]).value

@@ -1,4 +1,4 @@
-"""`lamina-expand-math`: math functions become formulas of arithmetic on vectors."""
+"""lamina-expand-math: expands math functions into arithmetic on vectors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ Formulas = dict[str, Callable[..., Num]]
 
 @dataclass(frozen=True)
 class ExpandMath(Pass):
-    """math functions become arith and math.fma on the same shape, without a call.
+    """Expand math functions into arith and math.fma on the same shape, without calls.
 
-    Those of f32 all do; f16 and bf16 operands are widened first. Of f64, exp, expm1, log, log1p and tanh do; the others stay, and
-    LLVM calls the C library for each lane. random.bits become the integer arithmetic of Philox, one block of four words for four
-    neighbouring lanes. Conversions from and to floats of eight bits become arithmetic on integers.
+    All functions of f32 are expanded; f16 and bf16 operands are widened first. Of f64, exp, expm1, log, log1p and tanh are; the
+    others stay, and LLVM calls the C library for each lane. random.bits become the integer arithmetic of Philox, one block of
+    four words for four neighboring lanes. Conversions from and to 8-bit floats become arithmetic on integers.
 
-    With `target=nvvm` the formulas are those of a GPU: exponentials, divisions and roots of f32 that no integer is made of are the
-    hardware's approximations, marked `fastmath<afn>`; divisors 1 + exp(y) and exponentials of which only f16 or bf16 is made take
-    shorter ways (passes/lower/gpu_math/shortcuts.py). All functions of f64 have formulas. sin, cos and tan stay for
-    lamina-gpu-to-nvvm, random.bits for lamina-distribute.
+    With `target=nvvm` the formulas are those of a GPU. Exponentials are the hardware's approximations, and so are divisions and
+    roots of f32 unless an integer is made of them; all are marked `fastmath<afn>`. Divisors 1 + exp(y), and exponentials of which
+    only f16 or bf16 is made, take shorter ways (passes/lower/gpu_math/shortcuts.py). All functions of f64 have formulas. sin, cos
+    and tan stay for lamina-gpu-to-nvvm, random.bits for lamina-distribute.
 
     target  what the code is for: "cpu" or "nvvm"
     ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
@@ -42,6 +42,7 @@ class ExpandMath(Pass):
     ldexp: bool = False
 
     def run(self, module: ir.Module) -> None:
+        """Expands every op of the module that has a formula for the target."""
         gpu = self.target == "nvvm"
         with module.context:
             formulas = gpu_math if gpu else polynomials
@@ -63,7 +64,7 @@ class ExpandMath(Pass):
                     _approximate(op)
 
     def expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
-        """One function, where it has a formula."""
+        """Expands one op by the formulas of its element type, if it has one there."""
         of = op.operands[0].type
         shape = of.shape if isinstance(of, ir.VectorType) else ()
         e = Emit(ir.InsertionPoint(op), op.location, shape, ldexp=self.ldexp)
@@ -98,7 +99,7 @@ def _find(module: ir.Module, names: set[str]) -> list[ir.Operation]:
 
 
 def _approximate(op: ir.Operation) -> None:
-    """A division or root of f32 is the hardware's; of f16 and bf16 it is that of f32, rounded; of f64 it stays."""
+    """Marks a division or root of f32 as the hardware's approximation; computes those of f16 and bf16 in f32; leaves f64."""
     e = Emit.before(op)
     operands = [e.wrap(v) for v in op.operands]
     if isinstance(operands[0].element, ir.F32Type):
@@ -110,7 +111,7 @@ def _approximate(op: ir.Operation) -> None:
 
 
 def _in_f32(op: ir.Operation, operands: list[Num]) -> Num:
-    """An op on half types as the same op on f32, its result rounded."""
+    """Computes an op on f16 or bf16 in f32 and rounds its result."""
     e = operands[0].at
     result = e.make(op.name, e.type(ir.F32Type.get()), *map(_widened, operands))
     if op.name in hardware.MARKABLE:

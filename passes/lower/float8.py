@@ -1,6 +1,6 @@
-"""Conversions from and to floats of eight bits, as arithmetic on integers: rounding to the nearest, ties to even.
+"""Expands conversions from and to 8-bit floats into integer arithmetic, rounding to the nearest, ties to even.
 
-f8E4M3FN has no infinity: what is larger becomes its largest number, 448, as the hardware's conversion does.
+f8E4M3FN has no infinity: larger values become its largest number, 448, as with the hardware's conversion.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ CASTS = ("arith.extf", "arith.truncf")
 
 @dataclass(frozen=True)
 class Format:
-    """
+    """An 8-bit float format.
+
     mantissa  its bits
     bias      of the exponent
-    large     bits of what is too large for more than `most`, in f32
-    most      bits of the largest number, NaNs apart
+    large     bits, in f32, of the least value that becomes `most`
+    most      bits of the largest value, NaNs apart
     infinite  whether that is an infinity
     """
 
@@ -30,12 +31,12 @@ class Format:
 
     @property
     def shift(self) -> int:
-        """Digits of f32 that are not kept."""
+        """Returns the digits of f32's mantissa that are not kept."""
         return 23 - self.mantissa
 
     @property
     def least(self) -> int:
-        """The exponent, in f32's bits, of the smallest number that is no denormal."""
+        """Returns the exponent, in f32's bits, of the smallest normal number."""
         return 128 - self.bias
 
 
@@ -45,11 +46,12 @@ _F32_INFINITE, _F32_NAN = 0x7F800000, 0x7FC00000
 
 
 def is_cast(op: ir.Operation) -> bool:
+    """Returns whether an op converts from or to an 8-bit float."""
     return op.name in CASTS and any(_element(v) in FORMATS for v in (op.operands[0], op.results[0]))
 
 
 def expand(op: ir.Operation) -> None:
-    """One of these conversions, on vectors or scalars, is arithmetic."""
+    """Replaces one such conversion, of vectors or scalars, by arithmetic."""
     e = Emit.before(op)
     x, f32 = e.wrap(op.operands[0]), ir.F32Type.get()
     source, target = _element(op.operands[0]), _element(op.results[0])
@@ -64,14 +66,14 @@ def _element(v: ir.Value) -> str:
 
 
 def _as(x: Num, element: ir.Type) -> Num:
-    """A wider or narrower float."""
+    """Converts to a wider or narrower float."""
     if x.element == element:
         return x
     return x.cast("arith.extf" if x.element.width < element.width else "arith.truncf", element)
 
 
 def _narrowed(x: Num, to: Format, name: str) -> Num:
-    """f32 to eight bits."""
+    """Rounds f32 to 8 bits."""
     bits, i8 = x.bits(), ir.IntegerType.get_signless(8)
     sign = bits.shr(24) & 0x80
     size = bits & 0x7FFFFFFF
@@ -86,7 +88,7 @@ def _narrowed(x: Num, to: Format, name: str) -> Num:
 
 
 def _widened(x: Num, of: Format) -> Num:
-    """Eight bits to f32."""
+    """Converts 8 bits to f32."""
     bits = x.cast("arith.bitcast", ir.IntegerType.get_signless(8)).cast("arith.extui", ir.IntegerType.get_signless(32))
     size = bits & 0x7F
     digits = size << of.shift

@@ -1,4 +1,4 @@
-"""`lamina-gpu-to-nvvm`: the code of one thread in a form that upstream's conversion to NVVM lowers whole and well."""
+"""lamina-gpu-to-nvvm: rewrites the code of one thread into a form that upstream's conversion to NVVM lowers whole and well."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ Rewrite = Callable[[ir.Operation], None]
 
 @dataclass(frozen=True)
 class GpuToNvvm(Pass):
-    """Rewrites in gpu.func what upstream's conversion to NVVM does not lower, or lowers badly.
+    """Rewrite in gpu.func what upstream's conversion to NVVM does not lower, or lowers badly.
 
     Before: the distributed level (see lamina-distribute). After: the same dialects, with
 
     - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
     - sums, products and differences marked `contract`, so that they become fused multiply-adds;
     - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
-    - products of i32 with both halves as PTX's wide products;
+    - arith.mului_extended of i32, which has both halves of a product, as PTX's wide product;
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32; pairs of bf16 converted to f32 by
       shifts and masks;
     - arith.remf as an exact loop;
-    - user's indices held within 32 bits where indices will have no more;
+    - the user's i64 indices saturated to 32 bits, where indices will have no more;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,
       `tile.dependent`);
-    - workgroup memory at 16 bytes.
+    - workgroup memory aligned to 16 bytes.
 
     contract    allow fused multiply-adds
-    index_bits  of an index after conversion: 64, or 32 where passes/lower/nvvm/indices.py says that it will do
+    index_bits  of an index after conversion: 64, or 32 where passes/lower/nvvm/indices.py finds these enough
 
         %y = math.exp2 %x fastmath<afn> : vector<2xf32>
     ->  %e = vector.extract %x[0] ... ; llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%e) ... ; vector.from_elements
@@ -47,6 +47,7 @@ class GpuToNvvm(Pass):
     index_bits: int = 64
 
     def run(self, module: ir.Module) -> None:
+        """Rewrites every gpu.func of the module's gpu.modules."""
         with module.context:
             for outer in module.body.operations:
                 if outer.operation.name == "gpu.module":
@@ -72,6 +73,7 @@ class GpuToNvvm(Pass):
 
 
 def _contract(ops: dict[str, list[ir.Operation]]) -> None:
+    """Allows fused multiply-adds: marks sums, differences and products that have no fast-math flags, or `reassoc`."""
     none, alone, tree = (ir.Attribute.parse(f"#arith.fastmath<{names}>") for names in ("none", "contract", "reassoc,contract"))
     for name in ("arith.addf", "arith.subf", "arith.mulf"):
         for op in ops.get(name, ()):
@@ -84,12 +86,12 @@ def _always(_: ir.Operation) -> bool:
 
 
 def _is_word(op: ir.Operation) -> bool:
-    """Whether an op computes numbers of i32."""
+    """Returns whether an op's result is of i32."""
     of = op.results[0].type
     return str(of.element_type if isinstance(of, ir.VectorType) else of) == "i32"
 
 
-# What a step makes, the next one sees: halves become f32, remainders and angles hold divisions and reductions.
+# Each step sees what the ones before it made: f16 and bf16 become f32, remainders and angles hold divisions and reductions.
 STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
     (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
     (halves.holds_pairs, {"arith.extf": halves.lower_pairs}),

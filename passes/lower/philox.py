@@ -1,8 +1,8 @@
-"""Random bits from counters: Philox4x32 of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-(SC 2011).
+"""Random bits from counters: Philox4x32 of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2,
+3" (SC 2011).
 
-A block of four words is a function of a counter and a key, so any element can be computed alone. Seven rounds are the least that
-pass BigCrush there; ten, which others use, are half as much work again.
+A block of four words is a function of a counter and a key, so that any element can be computed alone. Seven rounds are the fewest
+that pass BigCrush there; ten, which others use, are half as much work again.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _STEPS = (0x9E3779B9, 0xBB67AE85)  # of the key: golden ratio and sqrt(3) - 1, i
 
 
 def philox(counter: Sequence[Num], key: Sequence[Num], rounds: int = ROUNDS) -> tuple[Num, ...]:
-    """Four words from a counter of four and a key of two, all i32; or all i64, of which the lower halves count."""
+    """Returns four words from a counter of four words and a key of two, all i32, or all i64 of which the lower halves count."""
     a, b, c, d = counter
     k, m = key
     for i in range(rounds):
@@ -32,7 +32,7 @@ def philox(counter: Sequence[Num], key: Sequence[Num], rounds: int = ROUNDS) -> 
 
 
 def _product(x: Num, factor: int) -> tuple[Num, Num]:
-    """Both halves of a product of unsigned numbers of 32 bits."""
+    """Returns the lower and the upper half of a product of unsigned 32-bit numbers."""
     if x.element.width == 64:
         whole = (x & _LOWER) * factor
         return whole, whole.shr(32)
@@ -42,13 +42,13 @@ def _product(x: Num, factor: int) -> tuple[Num, Num]:
 
 
 def block(seed: Num, number: Num) -> tuple[Num, ...]:
-    """The words of block `number` of what a seed names, from i64 in i32."""
+    """Returns the four words, as i32, of block `number` of the stream that `seed` names; both are i64."""
     zero = seed.at.i32(0)
     return philox((*map(_word, _halves(number)), zero, zero), [*map(_word, _halves(seed))])
 
 
 def wide_block(seed: Num, number: Num) -> tuple[Num, ...]:
-    """The same in lower halves of i64: vectors of these are what x86 multiplies."""
+    """Returns the same words in the lower halves of i64: vectors of these are what x86 multiplies."""
     zero = seed.like(0)
     return philox((*_halves(number), zero, zero), _halves(seed))
 
@@ -62,7 +62,8 @@ def _word(x: Num) -> Num:
 
 
 def element(seed: Num, index: Num, make: Callable[[Num, Num], tuple[Num, ...]]) -> Num:
-    """random.bits where neighbours do not stand together: a block for every element. make: block or wide_block."""
+    """Emits random.bits whose lanes are not neighbors: computes a block for every element and takes one of its words. make: block
+    or wide_block."""
     number = index.cast("arith.index_castui", ir.IntegerType.get_signless(64))
     words, place = make(seed, number.shr(2)), number & 3
     out = words[3]
@@ -72,8 +73,8 @@ def element(seed: Num, index: Num, make: Callable[[Num, Num], tuple[Num, ...]]) 
 
 
 def neighbours(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
-    """The seed, and the index of the first lane, of a random.bits whose lanes are neighbours: its seed is one for all, its index is
-    base + lane."""
+    """Returns the seed and the first lane's index of a random.bits whose lanes are neighbors: it has one seed for all lanes, and
+    its index is base + lane. None for others."""
     seed, index = (v.owner for v in op.operands)
     if isinstance(seed, ir.Block) or isinstance(index, ir.Block):
         return None
@@ -88,7 +89,8 @@ def neighbours(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
 
 
 def expand(op: ir.Operation) -> None:
-    """random.bits on scalars or on a CPU's block of lanes -> arithmetic, one block of words for four neighbours where it may be."""
+    """Replaces random.bits, on scalars or on a CPU's block of lanes, by arithmetic. Four neighbors share one block of words where
+    the first lane's index is known to be a multiple of four."""
     together = neighbours(op)
     if together is not None and op.results[0].type.shape[0] % WORDS == 0 and Divisors().of(together[1]) % WORDS == 0:
         out = _in_order(op, *together)
@@ -100,14 +102,14 @@ def expand(op: ir.Operation) -> None:
 
 
 def _in_order(op: ir.Operation, seed: ir.Value, base: ir.Value) -> ir.Value:
-    """The words of all blocks of the lanes from `base` on."""
+    """Returns the words of all blocks of the lanes from `base` on."""
     count, i64 = op.results[0].type.shape[0] // WORDS, ir.IntegerType.get_signless(64)
     one, many, pairs = (Emit(ir.InsertionPoint(op), op.location, shape) for shape in ((), [count], [2 * count]))
 
     def spread(x: Num) -> Num:
         return many.make("vector.broadcast", many.type(i64), x)
 
-    first = one.wrap(base).cast("arith.index_cast", i64) >> 2  # below 0 where lanes stand before the tensor
+    first = one.wrap(base).cast("arith.index_cast", i64) >> 2  # negative where lanes lie before the tensor
     steps = many.make("vector.step", many.type(ir.IndexType.get())).cast("arith.index_castui", i64)
     a, b, c, d = wide_block(spread(one.wrap(seed)), spread(first) + steps)
     ab, cd = ((x & _LOWER) | (y << 32) for x, y in ((a, b), (c, d)))

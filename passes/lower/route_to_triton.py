@@ -1,4 +1,4 @@
-"""lamina-route-to-triton: tile programs go down through Triton's compiler."""
+"""lamina-route-to-triton: marks tile programs for compilation by Triton."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,13 +22,13 @@ _KNOWN_F64 = _KNOWN - {"math.erf", "math.tanh"}
 class RouteToTriton(Pass):
     """Have tile programs for GPUs printed as Triton kernels and compiled by Triton, not spread over threads by lamina-distribute.
 
-    They are the programs that lamina-tile has made, as text that a person can read, run and change (`--emit=triton`). Products of
-    matrices go that way in any case.
+    They are the programs that lamina-tile has made, as text that a person can read, run and change (`--emit=triton`). Matrix
+    products are routed to Triton in any case.
 
     kernels  names of functions, separated by commas; empty for all
     warps    of a CTA; 0: as many as lamina-tile gave the program
 
-    Math functions that Triton has no words for become formulas, as lamina-expand-math writes them for GPUs.
+    Math functions that Triton lacks are expanded, as lamina-expand-math does for GPUs.
 
     Before: functions with `tile.threads`, `tile.vec`, ... After: they have `tile.triton`, the schedule in Triton's words, and
     `tile.ctas`; one CTA runs each program.
@@ -39,6 +39,7 @@ class RouteToTriton(Pass):
     warps: int = 0
 
     def run(self, module: ir.Module) -> None:
+        """Marks the chosen functions. Raises CompileError for a name that is no tile program for a GPU."""
         programs = {o.attributes["sym_name"].value: o.operation for o in module.body.operations if "tile.threads" in o.attributes}
         wanted = [name for name in self.kernels.split(",") if name] or list(programs)
         for name in wanted:
@@ -50,7 +51,8 @@ class RouteToTriton(Pass):
 
 
 def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
-    """Marks a tile program for Triton. warps: 0 for as many as it has; stages: blocks that its loops have in flight."""
+    """Marks one tile program for Triton and expands the math functions that Triton lacks. warps: 0 for as many as the program
+    has; stages: blocks that its loops have in flight (software pipelining)."""
     i64 = ir.IntegerType.get_signless(64)
     parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
     ctas = sum(_int(p, "tile.grid") for p in parts or [function])
@@ -66,6 +68,7 @@ def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
 
 
 def _expand(function: ir.Operation) -> None:
+    """Expands the math functions that Triton lacks."""
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:

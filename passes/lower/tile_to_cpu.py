@@ -1,4 +1,4 @@
-"""`lamina-tile-to-cpu`: tile programs become functions with the native kernel ABI."""
+"""lamina-tile-to-cpu: lowers tile programs to functions with the native kernel ABI."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ Rewrite = Callable[[ir.Operation], None]
 
 @dataclass(frozen=True)
 class TileToCpu(Pass):
-    """Tile programs to functions `name(bufs, lo, hi)` that run programs lo..hi-1, in upstream dialects only.
+    """Lower tile programs to functions `name(bufs, lo, hi)` that run programs lo..hi-1, in upstream dialects only.
 
-    Before: `func.func @f(%x: memref<..>, ..) attributes {tile.grid = ..}`. After: `@f.body` with the loop over programs and
-    `@f` that loads the pointers; bf16 conversions in integers, divisions that cannot trap, strided transfers as gathers.
-    `tile.alias` (a unit attribute or the numbers of the arguments concerned) says that arguments may share memory.
-    A failed `tile.check` stores its number + 1 in the int64 that the entry after the last operand in `bufs` points at; the
-    module's attribute `cpu.checks` holds the messages by number.
+    Before: `func.func @f(%x: memref<..>, ..) attributes {tile.grid = ..}`. After: `@f.body` with the loop over programs, and `@f`
+    that loads the pointers; bf16 conversions in integers, divisions that cannot trap, strided transfers as gathers. `tile.alias`
+    (a unit attribute or the numbers of the arguments concerned) says that arguments may share memory. A failed `tile.check`
+    stores its number + 1 in the int64 that the entry after the last operand in `bufs` points to; the module's attribute
+    `cpu.checks` holds the messages by number.
 
         func.func @f(%x: memref<8xf32>) attributes {tile.grid = 1 : i64} { ... }
     ->  func.func private @f.body(%x: memref<8xf32> {llvm.noalias}, %lo: index, %hi: index) { scf.for ... }
@@ -34,6 +34,7 @@ class TileToCpu(Pass):
     name: ClassVar[str] = "lamina-tile-to-cpu"
 
     def run(self, module: ir.Module) -> None:
+        """Lowers every function with `tile.grid`, and records the messages of failed checks."""
         messages: list[str] = []
         with module.context:
             for op in list(module.body.operations):
@@ -61,6 +62,7 @@ def _lower(function: ir.Operation, messages: list[str]) -> None:
 
 
 def _check(op: ir.Operation, slot: ir.Value | None, messages: list[str]) -> None:
+    """Lowers a tile.check to a branch that stores the message's number + 1 in the error slot."""
     message = ir.StringAttr(op.attributes["message"]).value
     if message not in messages:
         messages.append(message)
@@ -85,7 +87,7 @@ def _check(op: ir.Operation, slot: ir.Value | None, messages: list[str]) -> None
 
 
 def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
-    """`rewrite` where the operand or the result ("from", "to") has one of the half types."""
+    """Restricts `rewrite` to ops whose operand ("from") or result ("to") has one of the given float types."""
 
     def apply(op: ir.Operation) -> None:
         of = (op.operands[0] if side == "from" else op.results[0]).type

@@ -1,7 +1,7 @@
-"""Offsets in the arena: slots alive at the same time must not overlap, and the arena should be small.
+"""Assigns offsets in the arena: slots live at the same time must not overlap, and the arena should be small.
 
-Finding the least is NP-hard. Greedy placement, largest first, each in the smallest gap it fits, is near the lower bound on
-networks; a few orders are tried, until one reaches the bound.
+Finding the smallest arena is NP-hard. Greedy placement, largest first, each in the smallest gap that holds it, comes near the lower
+bound on networks; a few orders are tried, until one reaches the bound.
 """
 
 from bisect import insort
@@ -18,7 +18,7 @@ _ORDERS: tuple[Callable[[Slot], tuple[int, ...]], ...] = (
 
 
 def place(slots: list[Slot], bound: int) -> int:
-    """Sets every slot's offset; returns the arena's bytes. `bound` is the most bytes alive at once."""
+    """Sets every slot's offset; returns the arena's bytes. `bound`: the most bytes live at once, where the search ends."""
     best: tuple[int, list[int]] | None = None
     for order in _ORDERS:
         peak = _greedy(sorted(slots, key=order))
@@ -33,7 +33,7 @@ def place(slots: list[Slot], bound: int) -> int:
 
 
 def _greedy(slots: list[Slot]) -> int:
-    """Places slots in the order given."""
+    """Places slots in the order given; returns the bytes that they take."""
     placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last), sorted
     peak = 0
     for slot in slots:
@@ -48,7 +48,7 @@ def _greedy(slots: list[Slot]) -> int:
 
 
 def _best_gap(slot: Slot, placed: list[tuple[int, int, int, int]]) -> int:
-    """The start of the smallest gap between neighbours in time that holds the slot, else the end of the last neighbour."""
+    """Returns the start of the smallest gap that holds the slot between those live at the same time, else the end of the last."""
     size, first, last = slot.bytes, slot.first, slot.last
     best, best_gap, top = -1, 0, 0
     for offset, end, begin, until in placed:

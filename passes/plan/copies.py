@@ -1,4 +1,4 @@
-"""Copies, for what no view can express: ordinary groups, or calls for complex values, which kernels do not hold."""
+"""Creates copies where no view will do: ordinary groups, or calls for complex values, which kernels do not support."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from lamina.dialects.graph import Extern, Group, Yield
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
-    """A group with one linalg.generic that yields its input, in front of `before`. It says that it comes from there, or, in
-    front of the return, from where the value does."""
+    """Creates a group with one linalg.generic that yields its input, in front of `before`. It takes the location of `before`,
+    or, if that is the return, of the value's producer."""
     loc = _location(source, before)
     tensor = ir.RankedTensorType(source.type)
     rank = len(tensor.shape)
@@ -47,7 +47,7 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
 
 
 def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[int]) -> ir.Operation:
-    """A call of aten.clone on `source` in front of `before`, located as `copy_group` is, with a result that has these strides."""
+    """Creates a call of aten.clone on `source` in front of `before`, located as in `copy_group`, with a result of these strides."""
     return ir.Operation.create(
         Extern.OPERATION_NAME,
         results=[source.type],

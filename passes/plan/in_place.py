@@ -1,8 +1,8 @@
-"""Which outputs of a kernel may be written over one of its inputs.
+"""Finds outputs of a kernel that may be written over one of its inputs.
 
-Safe is an output of which every element depends on the input's element at the same place and on no other, when nothing else
-that leaves the kernel depends on that input, and when all the kernel's ops walk the same index space, so that each element is
-read, computed and written once. A kernel that computes an element again after writing it (overlapping windows for tails) breaks
+This is safe for an output of which every element depends on the input's element at the same index and on no other, when nothing
+else that leaves the kernel depends on that input, and when all the kernel's ops have the same iteration space, so that each element
+is read, computed and written once. A kernel that computes an element again after writing it (overlapping windows for tails) breaks
 this, so the tiling of a kernel marked `graph.inplace` must not.
 """
 
@@ -14,7 +14,7 @@ _HARMLESS = ("tensor.empty", "arith.constant")
 
 
 def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:
-    """(argument, result) positions of a kernel function on tensors for which the result may take the argument's memory."""
+    """Returns (argument, result) positions of a kernel function on tensors for which the result may take the argument's memory."""
     block = kernel.regions[0].blocks[0]
     *ops, end = [op.operation for op in block.operations]
     yielded = list(end.operands)
@@ -33,7 +33,7 @@ def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:
 
 
 def _is_parallel(op: ir.Operation) -> bool:
-    """A linalg.generic that computes every element of its results once, from elements its maps name."""
+    """Returns whether an op is a linalg.generic that computes each element of its results once, from elements its maps name."""
     if op.name != "linalg.generic" or any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
         return False
     if any(inner.operation.name == "tensor.extract" for inner in op.regions[0].blocks[0].operations):
@@ -42,7 +42,7 @@ def _is_parallel(op: ir.Operation) -> bool:
 
 
 def _reached(generics: list[ir.Operation], argument: ir.Value) -> set[ir.Value]:
-    """Values computed from `argument`, when all of them are element by element; else nothing."""
+    """Returns the values computed from `argument`, when all of them are computed element by element; else the empty set."""
     reached = {argument}
     for op in generics:
         used = [m for value, m in zip(op.operands, _maps(op), strict=True) if value in reached]

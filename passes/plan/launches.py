@@ -1,4 +1,4 @@
-"""How kernels are launched: where their operands lie in memory."""
+"""Collects the layouts and alignments of the operands that kernels are launched with."""
 
 import math
 
@@ -10,7 +10,7 @@ from ..space.schedule import bits
 
 
 def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
-    """The memref types that each kernel is launched with."""
+    """Returns the memref types that each kernel is launched with."""
     found: dict[str, list[ir.MemRefType]] = {}
 
     def look(op: ir.Operation) -> ir.WalkResult:
@@ -24,8 +24,8 @@ def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
 
 
 def alignments(module: ir.Module) -> dict[str, list[int]]:
-    """The bytes that each argument of a kernel starts at a multiple of, in every launch: every buffer starts at a multiple of
-    ALIGNED, but for inputs that say less, and views carry their offset."""
+    """Returns the bytes that each argument of a kernel is aligned to in every launch. Buffers are aligned to ALIGNED, but for
+    inputs that declare less; views add their offset."""
     found: dict[str, list[int]] = {}
 
     def start(v: ir.Value) -> int:

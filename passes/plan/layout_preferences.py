@@ -1,9 +1,9 @@
-"""Which strides a value's users would like it to have, seen through the views and the kernels between.
+"""Propagates the strides that users prefer backwards to the values' producers, through views and kernels.
 
-A collapse of a transposed value needs a copy unless the value was stored transposed in the first place; a result of the call
-must have the strides that eager gives it; a library computes best on one order of dimensions. Walking @main backwards carries such
-wishes from the views to what makes the value, and from a kernel's result to its images: a kernel that writes channels last reads
-best what has them last.
+A collapse of a transposed value needs a copy unless the value was stored transposed in the first place; a result of the call must
+have the strides that eager gives it; a library computes best on one order of dimensions. Walking @main backwards carries such
+wishes from views to the producer of a value, and from a kernel's result to its images: a kernel that writes channels last reads
+channels-last images best.
 """
 
 import math
@@ -23,22 +23,26 @@ from ..space.direct_convolution import WINDOW
 Strides = tuple[int, ...]
 
 _ATTENTION = "aten._scaled_dot_product_cudnn_attention.default"
-_HEADS = "_scaled_dot_product_"  # routines that take heads whose elements are neighbours alone, as eager gives them
+_HEADS = "_scaled_dot_product_"  # routines that need heads whose elements are contiguous, as in eager
 
 
 @dataclass
 class Wants:
-    """Wishes per value: those of the call's results bind, the others count."""
+    """The strides that users want of each value.
+
+    bound   those of the call's results, which must be met
+    wished  those that users prefer, and how many do
+    """
 
     bound: dict[ir.Value, Strides] = field(default_factory=dict)
     wished: dict[ir.Value, Counter[Strides]] = field(default_factory=dict)
 
     def has(self, value: ir.Value) -> bool:
-        """Whether a value's users, or the caller, care how it lies."""
+        """Returns whether users of a value, or the caller, want particular strides."""
         return value in self.bound or bool(self.wished.get(value))
 
     def layout(self, value: ir.Value, default: Layout | None = None) -> Layout:
-        """The layout to make a value in: `default` (row-major) unless its users are better served by another dense one."""
+        """Returns the layout to make a value in: `default` (row-major) unless its users are better served by another dense one."""
         default = default or Layout.row_major(shape_of(value))
         wishes = self.wished.get(value, Counter())
         best = max(wishes, key=lambda s: (wishes[s], s == default.strides), default=default.strides)
@@ -47,7 +51,7 @@ class Wants:
 
 
 def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides | None]]) -> Wants:
-    """`results`: the values returned, with the strides asked for."""
+    """Returns the wanted strides of all values in `ops`. results: the values returned, with the strides asked for."""
     found = Wants()
     for value, strides in results:
         if strides is not None:
@@ -62,9 +66,8 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
-        if (
-            op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out)
-        ):  # what libraries wish lies so, too
+        # a library's wish serves the collapse, too
+        if op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out):
             found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
         if out in found.bound and (strides := _before(op, found.bound[out])) is not None:
             found.bound.setdefault(source, strides)
@@ -75,8 +78,8 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
 
 
 def _images(op: ir.Operation) -> list[ir.Value]:
-    """The image and the weight of a convolution that gives its result with the channels last, and takes them so best (see
-    lamina-layout)."""
+    """Returns the image and the weight of a convolution whose result has channels last, as it computes best if they have, too
+    (see lamina-layout)."""
     if ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS or len(shape_of(op.results[0])) != 4:
         return []
     last = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(shape_of(op.results[0]))
@@ -91,21 +94,21 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     callee = ir.StringAttr(op.attributes["callee"]).value
     if callee != _ATTENTION:
         return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if _HEADS in callee else []
-    # cuDNN's attention gives its result the order of dimensions that the query has: the one that was declared saves a copy.
+    # cuDNN's attention gives its result the query's order of dimensions: a query in the declared order saves a copy.
     order = order_of(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
     return [(operand, in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
 
 
 def _base(value: ir.Value) -> ir.Value:
-    """What a value is a view of."""
+    """Returns the value behind a chain of views."""
     while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
         value = value.owner.operands[0]
     return value
 
 
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
-    """What a kernel's operands should look like: as the largest result that its users care for, where that is transposed and the
-    kernel itself does not. Strips have their channels last."""
+    """Returns the strides that a kernel wants of its operands: in the order of its largest result with wanted strides, where
+    that is transposed and the kernel itself does not transpose. A convolution's group (`graph.window`) wants channels last."""
     if _only_copies(op):
         return []
     if WINDOW in op.attributes:
@@ -119,13 +122,14 @@ def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strid
 
 
 def _only_copies(op: ir.Operation) -> bool:
-    """Whether a kernel yields what it reads: it is there to transpose."""
+    """Returns whether a kernel only yields what it reads: its purpose is to transpose."""
     inner = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name not in ("tensor.empty", "graph.yield")]
     return len(inner) == 1 and inner[0].name == "linalg.generic" and len(list(inner[0].regions[0].blocks[0].operations)) == 1
 
 
 def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
-    """Whether a kernel reduces neighbours in row-major memory, which are none in this order of dimensions: it reads rows best."""
+    """Returns whether a kernel reduces neighbors in row-major memory that are no neighbors in this order of dimensions: it reads
+    rows best."""
     last = len(order) - 1
     if order[-1] == last:
         return False
@@ -141,8 +145,8 @@ def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
 
 
 def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:
-    """The layouts of a kernel's results, those that nobody cares for (None) in the order of dimensions in which most bytes that it
-    reads and writes lie, if the kernel itself does not transpose."""
+    """Returns the layouts of a kernel's results. Those that nobody wants otherwise (None) get the order of dimensions in which
+    most bytes that it reads and writes lie, if the kernel itself does not transpose."""
     return [layout or _like_most(op, result, layouts, operands) for result, layout in zip(op.results, layouts, strict=True)]
 
 
@@ -159,17 +163,17 @@ def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | No
 
 
 def bytes_of(value: ir.Value) -> int:
-    """The bytes of a tensor's elements."""
+    """Returns the bytes of a tensor's elements."""
     return math.prod(shape_of(value)) * max(8, int(getattr(ir.RankedTensorType(value.type).element_type, "width", 64))) // 8
 
 
 def keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Whether a kernel reads tensors of this rank dimension by dimension as it gives its results."""
+    """Returns whether a kernel reads tensors of this rank in the order of dimensions of its results."""
     return all(_keeps_order(o.operation, rank) for o in op.regions[0].blocks[0].operations)
 
 
 def _keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Whether an op of a kernel's body reads tensors of this rank dimension by dimension as it gives its result."""
+    """Returns whether an op of a kernel's body reads tensors of this rank in the order of dimensions of its result."""
     if not any(isinstance(v.type, ir.RankedTensorType) and v.type.rank == rank for v in op.operands):
         return True
     if op.name != "linalg.generic":
@@ -180,12 +184,12 @@ def _keeps_order(op: ir.Operation, rank: int) -> bool:
 
 
 def order_of(strides: Strides) -> tuple[int, ...]:
-    """The dimensions from the outermost in memory to the innermost."""
+    """Returns the dimensions from the outermost in memory to the innermost."""
     return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
 
 def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
-    """The dense strides of a tensor whose dimensions lie in this order in memory."""
+    """Returns the dense strides of a tensor whose dimensions lie in this order in memory."""
     strides, step = [0] * len(shape), 1
     for d in reversed(order):
         strides[d], step = step, step * shape[d]
@@ -193,7 +197,8 @@ def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
 
 
 def _is_free(value: ir.Value) -> bool:
-    """Whether a view of what a kernel makes needs no copy where the kernel makes it row-major: products read it as it lies then."""
+    """Returns whether a view of a kernel's result needs no copy where the kernel makes it row-major, and only products read it,
+    as they read it in those strides."""
     if not _feeds_products(value):
         return False
     views: list[ir.Operation] = []
@@ -209,7 +214,7 @@ def _is_free(value: ir.Value) -> bool:
 
 
 def _feeds_products(value: ir.Value) -> bool:
-    """Whether products alone read a value, or views of it."""
+    """Returns whether only products read a value, or views of it."""
     users = [use.owner.operation for use in value.uses]
     return bool(users) and all(
         _feeds_products(user.results[0])
@@ -220,7 +225,7 @@ def _feeds_products(value: ir.Value) -> bool:
 
 
 def _before(op: ir.Operation, strides: Strides) -> Strides | None:
-    """The strides of a view's source that give its result these strides; None when there are none."""
+    """Returns the strides of a view's source that give its result these strides; None when there are none."""
     shape, source_shape = shape_of(op.results[0]), shape_of(op.operands[0])
     layout = Layout.of(shape, strides)
     if op.name == "tensor.cast":

@@ -1,4 +1,4 @@
-"""When each value is alive, and which values take turns in one stretch of the arena."""
+"""Computes the live range of each value, and which values share a slot of the arena because a kernel writes in place."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ Pairs = Callable[[GroupStep], set[tuple[int, int]]]
 
 
 def lifetimes(model: Model, pairs: Pairs) -> list[Slot]:
-    """Sets first, last and slot of every root; returns the arena's slots. A step's inputs and outputs are alive together,
-    except where the step writes in place: `pairs` says which inputs each output may be written over."""
+    """Sets first, last and slot of every root; returns the arena's slots. A step's inputs and outputs are live together, except
+    where the step writes in place: `pairs` says which inputs each output may be written over."""
     roots = _uses(model)
     slots: list[Slot] = []
     written: dict[int, GroupStep] = {n: step for n, step in enumerate(model.steps) if isinstance(step, GroupStep)}
@@ -36,7 +36,7 @@ def _uses(model: Model) -> list[Root]:
 
 
 def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> Slot | None:
-    """The slot of a dying input that `root`, an output of the step, may be written over."""
+    """Returns the slot of a dying input that `root`, an output of the step, may be written over; None where there is none."""
     if root not in step.outs:
         return None
     out = step.outs.index(root)
@@ -63,7 +63,7 @@ def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> Slot | 
 
 
 def live_bytes(slots: list[Slot]) -> int:
-    """The most bytes alive at one step: a lower bound of the arena."""
+    """Returns the most bytes live at one step: a lower bound of the arena."""
     changes: dict[int, int] = {}
     for slot in slots:
         changes[slot.first] = changes.get(slot.first, 0) + slot.bytes

@@ -1,4 +1,4 @@
-"""What `lamina-plan` knows between reading @main and writing the program: values in memory and the steps that use them."""
+"""The data model of `lamina-plan`: values in memory, and the steps that use them."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,12 +18,17 @@ ALIGN = 64
 class Root:
     """A value with memory of its own.
 
+    kind     whose memory it is
     layout   of the whole; its offset is 0
+    element  its element type in memory
     dtype    name as in core.program.ITEM_BYTES; tells apart what memrefs do not (i8 memory: "bool", "u8", "i8")
+    bytes    of its memory
     index    argument, result or constant number; unused for the rest
-    align    bytes that it is known to start at a multiple of
-    first    the step that makes it, -1 for what exists before; last: the last that uses it
+    align    bytes that it is known to be aligned to
+    first    the step that makes it, -1 for what exists before
+    last     the last step that uses it
     keeps    roots whose memory this one may share (an external view), so that they live as long; `kept` is set on those
+    data     a constant's value
     slot     filled in by `lifetimes`
     """
 
@@ -50,7 +55,7 @@ class Place:
     layout: Layout
 
     def overlaps(self, other: "Place") -> bool:
-        """Whether the stretches of memory that the two span meet."""
+        """Returns whether the memory ranges that the two span overlap."""
         if self.root is not other.root:
             return False
         (a, b), (c, d) = ((p.layout.offset, p.layout.offset + p.layout.span) for p in (self, other))
@@ -59,6 +64,8 @@ class Place:
 
 @dataclass(eq=False)
 class GroupStep:
+    """A kernel launch: the group, its operands and its results."""
+
     op: ir.Operation
     ins: list[Place]
     outs: list[Root]
@@ -68,7 +75,7 @@ class GroupStep:
 
 @dataclass(eq=False)
 class CallStep:
-    """`in_place`: the routine writes into the memory of `outs`; otherwise they are memory it owns."""
+    """A call of a library routine. `in_place`: it writes into the memory of `outs`; otherwise it allocates them."""
 
     op: ir.Operation
     ins: list[Place]
@@ -81,7 +88,7 @@ Step = GroupStep | CallStep
 
 @dataclass(eq=False)
 class Slot:
-    """A stretch of the arena used by one value, or by several in turn where each is written over the one before."""
+    """A live range and a stretch of the arena, of one value, or of several that are written over each other in place."""
 
     first: int
     last: int
@@ -91,6 +98,8 @@ class Slot:
 
 @dataclass
 class Model:
+    """The planned function: inputs and constants, steps in order, and what it returns."""
+
     name: str
     inputs: list[Root]
     constants: list[Root]
@@ -99,4 +108,5 @@ class Model:
 
     @property
     def arena(self) -> list[Root]:
+        """The roots in the arena, in the order in which they are made."""
         return [root for step in self.steps for root in step.outs if root.kind == "arena"]

@@ -1,4 +1,4 @@
-"""Groups become functions; groups that do the same share one."""
+"""Outlines groups as functions; equal groups share one."""
 
 import keyword
 import re
@@ -13,7 +13,7 @@ from .model import GroupStep
 
 @dataclass(frozen=True)
 class Outlined:
-    """How a group is launched: its function, its own name and where its ops come from."""
+    """How a group is launched: its function, its own label and the locations of its ops."""
 
     kernel: ir.Operation
     label: str
@@ -21,16 +21,17 @@ class Outlined:
 
     @property
     def name(self) -> str:
+        """The symbol of the function."""
         return str(self.kernel.attributes["sym_name"].value)
 
 
-# What compiled code may call: a kernel of that name would be called instead.
+# Functions that compiled code may call: a kernel of the same name would be called instead.
 _C_LIBRARY = set(
     """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs floor fma fmax fmin
     fmod frexp ldexp lgamma log log10 log1p log2 memcpy memmove memset nearbyint pow remainder rint round roundeven sin sincos
     sinh sqrt tan tanh tgamma trunc""".split()
 )
-# What the text of Triton kernels has a meaning for: a model's own op may have any name.
+# Names with a meaning in the text of Triton kernels: a model's own op may have any name.
 _TRITON = {*keyword.kwlist, "erf_beside_one", "erf_gelu", "float", "range", "tl", "triton"}
 _ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty")
 _OWN = ("sym_name", "graph.strides")
@@ -60,7 +61,7 @@ def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep
 
 
 def mark_in_place(outlined: Mapping[GroupStep, Outlined]) -> None:
-    """`graph.inplace` on a kernel is the union of what its launches do in place: it must be right for all of them."""
+    """Sets `graph.inplace` on each kernel to the union of its launches' in-place pairs: it must be right for all of them."""
     pairs: dict[ir.Operation, set[tuple[int, int]]] = {}
     for step, how in outlined.items():
         if step.inplace:
@@ -70,11 +71,12 @@ def mark_in_place(outlined: Mapping[GroupStep, Outlined]) -> None:
 
 
 def pairs_attribute(pairs: Sequence[tuple[int, int]]) -> ir.ArrayAttr:
+    """Returns pairs of operand positions as an attribute."""
     return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(pair)) for pair in pairs])
 
 
 def _location(group: ir.Operation) -> ir.Location:
-    """The group's own location when it names ops, else the locations of those inside."""
+    """Returns the group's own location when it names ops, else the locations of those inside."""
     if isinstance(group.location, ir.FusedLoc | ir.NameLoc):
         return group.location
     ops = [op.operation for op in group.regions[0].blocks[0].operations]
@@ -82,7 +84,7 @@ def _location(group: ir.Operation) -> ir.Location:
 
 
 def _label(group: ir.Operation, location: ir.Location) -> str:
-    """The group's name, else one made of the ops it holds: "add_relu_mul"."""
+    """Returns the group's name, else one made of the ops it holds: "add_relu_mul"."""
     if name := group.attributes["sym_name"].value:
         return str(name)
     found = dict.fromkeys(map(op_word, model_ops(location)))
@@ -90,7 +92,7 @@ def _label(group: ir.Operation, location: ir.Location) -> str:
 
 
 def _unique(label: str, taken: set[str]) -> str:
-    """A symbol that C and LLVM accept, and nobody has."""
+    """Returns an unused symbol that C and LLVM accept, and adds it to `taken`."""
     base = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "kernel"
     if base[0].isdigit():
         base = f"k_{base}"
@@ -102,7 +104,7 @@ def _unique(label: str, taken: set[str]) -> str:
 
 
 def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
-    """A function with the group's body and, as yet, no name."""
+    """Returns a function with the group's body and, as yet, no name."""
     block = group.regions[0].blocks[0]
     _arrange(block)
     end = block.operations[len(block.operations) - 1].operation
@@ -129,7 +131,7 @@ def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
 
 
 def _arrange(block: ir.Block) -> None:
-    """Puts constants and what results begin with in front of their first use, as equal groups may have them anywhere."""
+    """Moves constants and initial values in front of their first use, as equal groups may have them anywhere."""
     *ops, end = [op.operation for op in block.operations]
     left = {op for op in ops if op.name in _ANYWHERE}
 

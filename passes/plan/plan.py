@@ -1,4 +1,4 @@
-"""Every value between groups gets a buffer and an offset."""
+"""lamina-plan: assigns every value between groups a buffer and an offset in the arena, and outlines groups as functions."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -20,12 +20,12 @@ from .write import Emitter, step_types
 
 @dataclass(frozen=True)
 class Plan(Pass):
-    """Every value between groups gets a buffer and an offset: @main becomes a plan.program.
+    """Give every value between groups a buffer and an offset: @main becomes a plan.program.
 
     Before: @main on tensors at the graph level, only groups, externs, views, constants and the return. Argument attribute
     `graph.strides` gives strides where an argument is not contiguous; the same on a result asks for strides; `graph.shares = j` on
     a result allows it to be the memory of result j, `graph.fresh` forbids it to be an argument's; `graph.dtype` tells u8 from i8.
-    `graph.align` on an argument: the bytes that it starts at a multiple of, where these are not 16.
+    `graph.align` on an argument: the bytes that it is aligned to, where these are not 16.
 
         func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
           %0 = "graph.group"(%x) ({...}) {sym_name = "relu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -33,8 +33,8 @@ class Plan(Pass):
           return %t
         }
 
-    After: one private function per different group body and layout, and the program. Values not returned share one arena; its
-    bytes stand beside `sum_bytes` (without reuse) and `lower_bound` (the most alive at one step).
+    After: one private function per different group body and layout, and the program. Values not returned share one arena; its bytes
+    stand beside `sum_bytes` (without reuse) and `lower_bound` (the most live at one step).
 
         "plan.program"() ({
           %x = "plan.input"() {index = 0} : () -> memref<4x8xf32>
@@ -51,6 +51,8 @@ class Plan(Pass):
     name: ClassVar[str] = "lamina-plan"
 
     def run(self, module: ir.Module) -> None:
+        """Replaces @main by a plan.program. Raises CompileError where there is no @main, or it holds an op that cannot be
+        planned."""
         with module.context, ir.Location.unknown():
             main = _main(module)
             model = read(main)

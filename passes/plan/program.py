@@ -1,4 +1,4 @@
-"""A planned and tiled module as a `core.program.Program`."""
+"""Converts a planned and tiled module to a `core.program.Program`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,10 +30,12 @@ from .read import DTYPES
 
 
 def program_from(module: ir.Module, device: Device = "cpu") -> Program:
-    """The program of a module whose kernels carry `tile.grid`, `tile.bytes` and `tile.flops` (i64), as lamina-tile leaves them.
+    """Returns the program of a module whose kernels carry `tile.grid`, `tile.bytes` and `tile.flops` (i64), as lamina-tile leaves
+    them.
 
     For a GPU they also carry `tile.threads`, threads of one tile program, and where they are not 1 and 0 `tile.pack`, tile programs
     of a block, `tile.cluster`, blocks that work on one tile program, and `tile.shared`, bytes of dynamic shared memory of a block.
+    Raises CompileError where the module has not been planned and tiled.
     """
     ops = [op.operation for op in module.body.operations]
     programs = [op for op in ops if op.name == "plan.program"]
@@ -103,7 +105,7 @@ class _Program:
                 raise CompileError(f"{op.name} in a plan.program", where=where(op.location))
 
     def _align(self, op: ir.Operation) -> int:
-        """What an input's memory starts at a multiple of, where all that uses it are kernels that were made for that."""
+        """Returns the alignment of an input's memory if only kernels compiled for it use it, else ALIGNED."""
         if "align" not in op.attributes:
             return ALIGNED
         waiting = [op.result]
@@ -186,8 +188,9 @@ class _Program:
 
 
 def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
-    """What a call takes; for a convolution of channels last, its image and weight with the strides that torch knows such by. One
-    image, and a weight of 1x1 pixels, may have others as well, and torch would compute with the channels first, and copy."""
+    """Returns a call's operands; for a channels-last convolution, its image and weight with the strides by which torch
+    recognizes that. A single image, or a weight of 1x1 pixels, may have other strides as well, and torch would compute with
+    channels first, and copy."""
     taken = list(call.operands)[:2]
     if call.attributes["callee"].value not in CONVOLUTIONS or not all(_is_last(v) for v in (*call.results, *taken)):
         return refs
@@ -195,7 +198,7 @@ def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
 
 
 def _is_last(value: ir.Value) -> bool:
-    """Whether a tensor of four dimensions may be read as one with its channels last."""
+    """Returns whether a tensor of four dimensions may be read as a channels-last one."""
     layout = _layout(value)
     if len(layout.shape) != 4:
         return False
@@ -203,7 +206,7 @@ def _is_last(value: ir.Value) -> bool:
 
 
 def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, int]:
-    """Grid, threads, cluster and shared memory of a launch."""
+    """Returns grid, threads, cluster and shared memory of a launch."""
     programs = _int(function, "tile.grid")
     if device == "cpu":
         return programs, 0, 1, 0
@@ -215,7 +218,7 @@ def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, in
 
 
 def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
-    """One argument of a call (see graph.Extern), taking tensors in order."""
+    """Converts one argument of a call (see graph.Extern), taking tensors in order."""
     match attribute:
         case ir.UnitAttr():
             return next(tensors)

@@ -1,4 +1,5 @@
-"""Reads @main at the graph level: gives every value a place in memory and lists the steps. Where no strides serve, it copies."""
+"""Reads @main at the graph level into a `Model`: gives every value memory or a view, lists the steps, and inserts copies where
+no strides will do."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,7 +29,8 @@ DTYPES = {
 
 
 def read(main: ir.Operation) -> Model:
-    """The model of a function on tensors. @main gains copy groups; otherwise it is left as it is."""
+    """Returns the model of a function on tensors. @main gains copy groups; otherwise it is left as it is. Raises CompileError
+    for dynamic shapes, element types without a form in memory, and ops that cannot be planned."""
     return _Reader(main).read()
 
 
@@ -70,7 +72,7 @@ class _Reader:
         return root
 
     def _root(self, kind: Kind, value: ir.Value, layout: Layout, attributes: dict[str, ir.Attribute] | None = None) -> Root:
-        """Memory for a value, which becomes its place."""
+        """Returns new memory for a value, and records it as the value's place."""
         element = ir.RankedTensorType(value.type).element_type
         if str(element) not in DTYPES:
             raise CompileError(f"tensors of {element} have no form in memory", where=where(self.main.location))
@@ -127,7 +129,7 @@ class _Reader:
         self.places[op.results[0]] = Place(source.root, layout)
 
     def _copied(self, value: ir.Value, before: ir.Operation) -> Place:
-        """A row-major copy of a value, made once."""
+        """Returns a row-major copy of a value, made once."""
         if value not in self.copies:
             self.copies[value] = self._copy(value, before, Layout.row_major(shape_of(value)))
         return self.copies[value]
@@ -160,8 +162,8 @@ class _Reader:
         self._step(GroupStep(op, ins, outs))
 
     def _for_product(self, op: ir.Operation, ins: list[Place], outs: list[Layout]) -> tuple[list[Place], list[Layout]]:
-        """What a product with what follows it reads and writes: in layouts that leave its rows one axis, and its columns, as those
-        do that lamina-select-kernels has looked at."""
+        """Returns the layouts of the operands and results of a product with its epilogue. They must leave its rows one axis, and
+        its columns, as the ones that lamina-select-kernels assumed do; other operands are copied."""
         plain = [Layout.row_major(layout.shape) for layout in outs]
         for layouts in (outs, plain):
             with suppress(Unfit, Untraceable):
@@ -191,7 +193,7 @@ class _Reader:
         self._step(CallStep(op, ins, outs, layouts is not None))
 
     def _with_strides(self, value: ir.Value, strides: Sequence[int], user: ir.Operation) -> Place:
-        """A value in a layout that its user counts on, copied if it is in another."""
+        """Returns a value in a layout that its user requires, copied if it is in another."""
         place = self._place(value, user)
         needed = Layout.of(place.layout.shape, tuple(strides))
         if place.layout.strides == needed.strides:
@@ -211,17 +213,17 @@ class _Reader:
         self.steps.append(step)
 
     def _returns(self, op: ir.Operation, attributes: Sequence[dict[str, ir.Attribute]]) -> list[Place]:
-        """Results, each in memory that may leave the call: an argument's unless it has to be fresh (`graph.fresh`), another
-        result's if it may be (`graph.shares`), else its own."""
+        """Returns the results, each in memory that may leave the call: an argument's unless it has to be fresh (`graph.fresh`),
+        another result's if it may be (`graph.shares`), else its own."""
         returned: list[Place] = []
-        groups: list[int] = []  # by result: the first of those whose memory they may share
+        groups: list[int] = []  # for each result: the first result whose memory it may share
         for number, (value, wishes) in enumerate(zip(op.operands, attributes, strict=True)):
             place = self._place(value, op)
             layout = Layout.of(place.layout.shape, _strides(wishes) or place.layout.strides)
             groups.append(groups[wishes["graph.shares"].value] if "graph.shares" in wishes else number)
             if place.root.kind == "input":
                 foreign = "graph.fresh" in wishes
-            else:  # a tensor of the caller's has a storage of its own
+            else:  # each result is a tensor with a storage of its own
                 others = zip(returned, groups, strict=False)
                 taken = any(other.root is place.root and group != groups[-1] for other, group in others)
                 foreign = taken or place.root.kind == "constant" or bool(place.root.keeps)
@@ -235,7 +237,7 @@ class _Reader:
         return returned
 
     def _fresh(self, layout: Layout, wishes: dict[str, ir.Attribute], op: ir.Operation) -> Layout:
-        """The layout of a copy: as asked for, else without gaps."""
+        """Returns the layout of a copy: as asked for, else without gaps."""
         if "graph.strides" not in wishes:
             return layout if layout.is_dense else Layout.row_major(layout.shape)
         if not layout.is_injective:
@@ -244,7 +246,7 @@ class _Reader:
 
 
 def _sink(constant: ir.Operation) -> None:
-    """Gives every group that uses a constant of @main (canonicalisation hoists them) a copy of its own."""
+    """Clones a constant of @main (canonicalization hoists them) into every group that uses it."""
     inside: dict[ir.Operation, list[ir.OpOperand]] = {}
     for use in constant.results[0].uses:
         owner = use.owner.operation

@@ -1,4 +1,4 @@
-"""Writes a planned model as `plan.program`."""
+"""Writes a planned model as a `plan.program`."""
 
 from torch_mlir import ir
 
@@ -11,17 +11,18 @@ from .outline import Outlined, pairs_attribute
 
 
 def memref(root: Root, layout: Layout) -> ir.Type:
-    """The memref type of a tensor in a root's memory; contiguous ones carry no layout, and none an offset."""
+    """Returns the memref type of a tensor in a root's memory; contiguous ones carry no layout, and none an offset."""
     strided = None if layout.is_row_major else ir.StridedLayoutAttr.get(0, list(layout.strides))
     return ir.MemRefType.get(list(layout.shape), root.element, layout=strided)
 
 
 def step_types(step: GroupStep) -> list[ir.Type]:
+    """Returns the memref types of a launch's operands: inputs, then outputs."""
     return [memref(place.root, place.layout) for place in step.ins] + [memref(root, root.layout) for root in step.outs]
 
 
 class Emitter:
-    """Buffers and views appear in front of their first use."""
+    """Writes the ops of a plan.program. Buffers and views appear in front of their first use."""
 
     def __init__(self, model: Model, before: ir.Operation, sizes: dict[str, int]) -> None:
         self.model = model
@@ -38,6 +39,7 @@ class Emitter:
         self.ip = ir.InsertionPoint(ir.Block.create_at_start(program.regions[0]))
 
     def emit(self, outlined: dict[GroupStep, Outlined], end: ir.Location) -> None:
+        """Writes inputs, steps and the return; `end` is the location of inputs and return."""
         for root in self.model.inputs:
             self._root(root, end)
         for step in self.model.steps:
@@ -117,7 +119,7 @@ class Emitter:
 
 
 def _is_named(root: Root) -> bool:
-    """Whether its element type leaves its dtype open."""
+    """Returns whether a root's dtype has to be written, as its element type leaves it open."""
     return str(root.element) == "i8" or root.dtype == "u64"
 
 

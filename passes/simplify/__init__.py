@@ -1,5 +1,5 @@
-"""Passes that make a model smaller without changing its level: linalg on tensors in, linalg on tensors out.
+"""Simplification passes on linalg on tensors: smaller IR at the same level.
 
-Algebraic rules (`rules/`), rewrite patterns written as functions (`patterns/`, matched by `matching/`), constants (`evaluate/`),
-common subexpressions, dead code, f64 that nobody asked for, views that undo each other, and calls that become `graph.extern`.
+Algebraic rules (`rules/`), rewrite patterns written as Python functions (`patterns/`, matched by `matching/`), constant folding
+(`evaluate/`), CSE, DCE, demotion of f64, merging of views, and the conversion of external calls to `graph.extern`.
 """

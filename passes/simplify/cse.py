@@ -1,4 +1,4 @@
-"""Common subexpressions on tensors."""
+"""lamina-cse: common subexpression elimination on tensor ops, by value numbering that also compares bodies of generics."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Key = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class Cse(Pass):
-    """Computes equal things once: ops, generics that say the same differently, and equal external calls.
+    """Compute equal things once: ops, generics that are written differently, and equal external calls.
 
         %a = linalg.generic {...} ins(%x, %y) outs(%e0) { addf %in, %in_0 }
         %b = linalg.generic {...} ins(%y, %x) outs(%e1) { addf %in, %in_0 }
@@ -35,6 +35,7 @@ class Cse(Pass):
     name: ClassVar[str] = "lamina-cse"
 
     def run(self, module: ir.Module) -> None:
+        """Merges equal ops of each block, in program order."""
         externs = external_functions(module)
         names = {name: _callee_key(function) for name, function in externs.items()}
         reader, ids = Reader(), dict[Hashable, int]()
@@ -58,7 +59,7 @@ def _callee_key(function: ir.Operation) -> Key:
 
 
 def _key(reader: Reader, op: ir.Operation, names: dict[str, Key], ids: dict[Hashable, int]) -> Key | None:
-    """What makes this op equal to another, or None when it is not to be merged."""
+    """Returns the key by which equal ops are found, or None for an op that must not be merged."""
     name = op.name
     if name == "linalg.generic":
         return _generic_key(reader, op, ids)
@@ -75,14 +76,14 @@ def _attributes(op: ir.Operation) -> Key:
 
 
 def _regions_key(op: ir.Operation) -> Key:
-    """The region of a named op follows from its name; only tensor.pad's and the like say something of their own."""
+    """Returns the region's text: of named linalg ops it follows from the name, of tensor.pad and the like it does not."""
     if not len(op.regions) or op.name.startswith("linalg."):
         return ()
     return tuple(str(inner) for region in op.regions for block in region.blocks for inner in block.operations)
 
 
 def _generic_key(reader: Reader, op: ir.Operation, ids: dict[Hashable, int]) -> Key:
-    """Merges equal scalars of the body on the way. `ids` numbers expressions, so that a key holds numbers and not trees."""
+    """Numbers the expressions of a body and merges its equal scalars. `ids` numbers expressions, so keys stay flat."""
 
     def number(key: Hashable) -> int:
         return ids.setdefault(key, len(ids))
@@ -120,7 +121,7 @@ def _generic_key(reader: Reader, op: ir.Operation, ids: dict[Hashable, int]) -> 
 
 
 def _outside(value: ir.Value) -> Hashable:
-    """A scalar or tensor used from outside the body; constants by value."""
+    """Returns the key of a scalar or tensor used from outside the body; constants count by value."""
     maker = producer(value)
     if maker is not None and maker.name == "arith.constant":
         return maker.attributes["value"]

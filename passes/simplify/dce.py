@@ -1,4 +1,4 @@
-"""Dead code on tensors."""
+"""lamina-dce: dead code elimination on tensor ops, and on results, operands and inits of generics."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,7 +27,7 @@ _CALLS = ("func.call", "graph.extern")
 
 @dataclass(frozen=True)
 class Dce(Pass):
-    """Removes what no result needs: unused ops, results, operands and initial values of generics, private functions.
+    """Remove what no result needs: unused ops; results, operands and initial values of generics; private functions.
 
     torch-mlir computes amax together with argmax. When only the maximum is used
 
@@ -38,13 +38,14 @@ class Dce(Pass):
         %m = linalg.generic {...} ins(%x) outs(%lowest) { ... linalg.yield %max } -> tensor<3xf32>
 
     External calls with `graph.effect` (they advance a random state) and generics that check indices (cf.assert) stay.
-    Upstream's canonicalize and symbol-dce know none of these three: results of a generic, its inputs that the body does not
+    Upstream's canonicalize and symbol-dce do not handle these three: results of a generic, its inputs that the body does not
     read, and calls of external functions.
     """
 
     name: ClassVar[str] = "lamina-dce"
 
     def run(self, module: ir.Module) -> None:
+        """Erases dead ops bottom-up, trims generics, then runs symbol-dce."""
         externs, reader = external_functions(module), Reader()
         for block in list(tensor_blocks(module)):
             for op in reversed([o.operation for o in block.operations]):
@@ -69,7 +70,7 @@ def _checks(op: ir.Operation) -> bool:
 
 
 def _trim(reader: Reader, op: ir.Operation) -> None:
-    """Drops the parts of a generic that nobody needs."""
+    """Drops unused results, body ops, inputs and inits of a generic."""
     generic = reader.generic(op)
     results = list(range(len(generic.outs)))
     if len(results) > 1:
@@ -86,7 +87,7 @@ def _trim(reader: Reader, op: ir.Operation) -> None:
 
 
 def _needed_results(generic: Generic) -> list[int]:
-    """Positions of the used results, and of those whose accumulator a used one reads."""
+    """Returns the positions of used results, and of results whose accumulator a used one reads."""
     accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
     used = [i for i, result in enumerate(generic.op.results) if next(iter(result.uses), None) is not None]
     kept, seen = set(used), set()

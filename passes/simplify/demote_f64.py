@@ -1,4 +1,7 @@
-"""f64 that the model never asked for becomes f32."""
+"""lamina-demote-f64: demotes f64 that the model never asked for to f32.
+
+A union-find groups the f64 values that flow into each other; each group is demoted as a whole or stays.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +14,7 @@ from ..infra.base import Pass
 from ..ir.rewriting import attributes_of, producer, tensor_blocks
 from .evaluate import array_of, attribute_of
 
-_FREE = ("arith.constant", "tensor.empty")  # made again in f32 for whoever needs that
+_FREE = ("arith.constant", "tensor.empty")  # cloned in f32 for each use that needs it
 _FROM_INT = ("arith.sitofp", "arith.uitofp")
 _TO_INT = ("arith.fptosi", "arith.fptoui", "arith.cmpf", "math.isnan", "math.isinf", "math.isfinite")
 _KNOWN = ("arith.", "math.", "linalg.", "tensor.")
@@ -21,7 +24,7 @@ _TINY, _HUGE = float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np
 
 @dataclass(frozen=True)
 class DemoteF64(Pass):
-    """f64 that the model never asked for becomes f32.
+    """Demote f64 that the model never asked for to f32.
 
     torch-mlir computes variances, some means and the scalars of models in f64:
 
@@ -32,9 +35,9 @@ class DemoteF64(Pass):
     becomes `arith.mulf %in, %cst : f32`, the constant rounded once. The f64 values that flow into each other are demoted
     together, across generics and tensors, or not at all: they stay f64 where one is an argument or a result of the
     function or of an external call, where an integer comes in and an integer or a comparison goes out (floor division
-    has to stay exact), and where a constant has no f32 of its size (1.0e+300).
+    has to stay exact), and where a constant is out of f32's range (1.0e+300).
 
-    What the model makes f64 itself, the importer passes through a call, which pins it and is removed here:
+    For f64 that the model itself creates, the importer inserts a call, which pins it and is removed here:
 
         %1 = call @f64_0(%0) : (tensor<8xf64>) -> tensor<8xf64>
         func.func private @f64_0(tensor<8xf64>) -> tensor<8xf64> attributes {graph.f64}
@@ -43,6 +46,7 @@ class DemoteF64(Pass):
     name: ClassVar[str] = "lamina-demote-f64"
 
     def run(self, module: ir.Module) -> None:
+        """Finds the groups of f64 values, demotes those that may be f32 and removes the pinning calls."""
         with module.context, ir.Location.unknown():
             flow = _Flow()
             for block in tensor_blocks(module):
@@ -57,7 +61,7 @@ class DemoteF64(Pass):
 
 
 def remove_calls(module: ir.Module) -> None:
-    """Replaces the calls of functions marked ASKED by their operands."""
+    """Replaces the calls of functions marked ASKED by their operands, and erases the functions."""
     asked = {f.attributes["sym_name"].value: f for f in module.body.operations if ASKED in f.operation.attributes}
     for block in tensor_blocks(module) if asked else ():
         for op in list(block.operations):
@@ -70,7 +74,7 @@ def remove_calls(module: ir.Module) -> None:
 
 @dataclass
 class _Flow:
-    """Which f64 values flow into each other (a union-find), and which of these sets have to stay."""
+    """Groups f64 values that flow into each other (a union-find), and tells which groups have to stay f64."""
 
     parent: dict[ir.Value, ir.Value] = field(default_factory=dict)
     pinned: set[ir.Value] = field(default_factory=set)
@@ -102,7 +106,7 @@ class _Flow:
         return root
 
     def join(self, values: Iterable[ir.Value]) -> ir.Value | None:
-        """Puts values into one set; its name."""
+        """Merges values into one group and returns its root."""
         first: ir.Value | None = None
         for value in values:
             root = self.find(value)
@@ -170,7 +174,7 @@ class _Flow:
                 self.pinned.add(root)
 
     def staying(self) -> set[ir.Value]:
-        """The sets (by their names) that stay f64."""
+        """Returns the roots of the groups that stay f64."""
         exact = {self.find(v) for v in self.from_int} & {self.find(v) for v in self.to_int}
         return {self.find(v) for v in self.pinned} | exact
 
@@ -181,7 +185,7 @@ def _is_free(value: ir.Value) -> bool:
 
 
 def _fits(value: ir.Value) -> bool:
-    """Has this constant an f32 of its size?"""
+    """Whether a constant's values are in f32's range."""
     maker = producer(value)
     if maker is None or maker.name != "arith.constant":
         return True
@@ -197,7 +201,7 @@ def _bits(type_: ir.Type) -> int:
 
 
 class _Rewrite:
-    """Changes the types of the demoted sets in place, and gives their ops constants in f32."""
+    """Changes the types of the demoted groups in place, and gives their ops f32 constants."""
 
     def __init__(self, flow: _Flow) -> None:
         self.flow, self.staying = flow, flow.staying()
@@ -229,7 +233,7 @@ class _Rewrite:
         return ir.RankedTensorType.get(type_.shape, self.f32) if isinstance(type_, ir.RankedTensorType) else self.f32
 
     def single(self, value: ir.Value) -> ir.Value:
-        """The f32 twin of a constant or of a tensor.empty, made once, in front of it."""
+        """Returns the f32 copy of a constant or tensor.empty, created once, in front of it."""
         if value not in self.made:
             op, type_ = producer(value), self.demoted(value.type)
             assert op is not None

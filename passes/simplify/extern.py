@@ -1,4 +1,4 @@
-"""Calls of external functions become graph.extern."""
+"""lamina-extern: converts calls of private functions that declare external routines to graph.extern."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +16,7 @@ _FIELDS = ("callee", "reason", "args", "kwargs", "strides")
 
 @dataclass(frozen=True)
 class ExternPass(Pass):
-    """Calls of external functions become graph.extern.
+    """Turn calls of external functions into graph.extern.
 
     Before, the importer's form, which survives torch-mlir's pipelines:
 
@@ -28,12 +28,13 @@ class ExternPass(Pass):
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {},
                                      strides = [array<i64: 8, 1>]} : ...
 
-    A routine with side effects (random numbers) keeps its attribute `graph.effect`, and its place among its kind.
+    A routine with side effects (random numbers) keeps its attribute `graph.effect`, and its order among others like it.
     """
 
     name: ClassVar[str] = "lamina-extern"
 
     def run(self, module: ir.Module) -> None:
+        """Replaces the calls and erases the functions. Raises CompileError for a call without the attributes it needs."""
         functions = {f.attributes["sym_name"].value: f for f in module.body.operations if f.operation.name == "func.func"}
         calls: list[ir.Operation] = []
 

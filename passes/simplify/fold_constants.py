@@ -1,4 +1,4 @@
-"""Constant subgraphs become constants."""
+"""lamina-fold-constants: constant folding of tensor ops, evaluated with numpy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ _FOLDED = ("linalg.", "tensor.", "arith.", "math.")
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Constant subgraphs become constants: aranges, fills, masks, scalars, small tensors through any known op.
+    """Fold constant subgraphs: aranges, fills, masks, scalars, small tensors through any known op.
 
-    A tensor larger than max-bytes stays computed, and so does what needs it. A splat of any size
+    A tensor larger than max-bytes stays computed, and so do its users. A splat of any size
     folds to a splat: `linalg.fill` where it is large, a dense splat where it is small. An arange stays computed, being
     cheaper than the memory it would be read from.
 
@@ -29,7 +29,7 @@ class FoldConstants(Pass):
 
     becomes `arith.constant dense<[[true, false, false], [true, true, false]]> : tensor<2x3xi1>`.
 
-    An argument of @main with the attribute `graph.constant = dense<...>` takes part as that value; what is computed from
+    An argument of @main with the attribute `graph.constant = dense<...>` counts as that value; results computed from
     it may be as large as it is. Values are those of IEEE arithmetic in the ops' own types; transcendental functions are
     rounded once from f64. Ops that would trap or are undefined on these values stay.
 
@@ -40,6 +40,7 @@ class FoldConstants(Pass):
     max_bytes: int = 16384
 
     def run(self, module: ir.Module) -> None:
+        """Folds the blocks of functions; groups are left alone."""
         with module.context, ir.Location.unknown():
             for block in tensor_blocks(module):
                 if block.owner.operation.name == "func.func":
@@ -48,7 +49,12 @@ class FoldConstants(Pass):
 
 @dataclass
 class _Folder:
-    """known: values of constants, None where undefined (tensor.empty); allowed: bytes of dense data behind a value."""
+    """Folds the ops of one block.
+
+    known    values of constants, None where undefined (tensor.empty)
+    allowed  bytes of dense data that a value was computed from
+    folded   ops whose results are known
+    """
 
     max_bytes: int
     known: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
@@ -105,7 +111,7 @@ class _Folder:
             try:
                 return [_spread(x, r) for x, r in zip(evaluate_splat(op, xs, self.captured), op.results, strict=True)]
             except NotEvaluable:
-                pass  # not the same everywhere: by element, if it is small
+                pass  # not a splat: element by element, if it is small
         if op.name not in ("arith.constant", "tensor.empty") and any(_bytes(r) > bound for r in op.results):
             raise NotEvaluable("larger than max-bytes")
         return evaluate_op(op, xs, self.captured)
@@ -116,7 +122,7 @@ class _Folder:
         return self.known[value]
 
     def materialise(self, op: ir.Operation, result: ir.Value) -> None:
-        """Puts the value of `result` where it was computed, unless computing it is the better way."""
+        """Replaces `result` by its value, unless computing it is cheaper than reading it."""
         x, type_ = self.known[result], result.type
         if x is None:
             return
@@ -143,7 +149,7 @@ def _bytes(value: ir.Value) -> int:
 
 
 def _is_splat(x: np.ndarray) -> bool:
-    """One value without memory behind it (`array_of` and np.broadcast_to make such arrays)."""
+    """Whether an array is one value without memory behind it (`array_of` and np.broadcast_to make such arrays)."""
     return x.size == 1 or (x.size > 0 and all(s == 0 or n == 1 for s, n in zip(x.strides, x.shape, strict=True)))
 
 
@@ -152,7 +158,7 @@ def _spread(x: np.ndarray, like: ir.Value) -> np.ndarray:
 
 
 def _is_arange(x: np.ndarray) -> bool:
-    """start + step * i along one axis, the same along the others."""
+    """Whether an array is start + step * i along one axis, and constant along the others."""
     axes = [d for d, n in enumerate(x.shape) if n > 1]
     for axis in axes:
         line = x[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]

@@ -1,4 +1,4 @@
-"""lamina-merge-views: reshapes and transposes in a row that merge dimensions only to split them again."""
+"""lamina-merge-views: simplifies chains of reshapes and transposes that merge dimensions only to split them again."""
 
 import itertools
 import math
@@ -20,22 +20,23 @@ _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose")
 
 @dataclass(frozen=True)
 class MergeViews(Pass):
-    """Replaces reshapes and transposes in a row by one split, one transpose and one merge, where these merge fewer dimensions.
+    """Replace a chain of reshapes and transposes by one split, one transpose and one merge where that merges fewer dimensions.
 
-    Heads of attention are often merged with the batch, transposed and split again, as nn.MultiheadAttention does. No strides
-    express the merged tensor, so that it would be copied:
+    Attention heads are often merged with the batch, transposed and split again, as nn.MultiheadAttention does. No strides
+    express the merged tensor, so it would be copied:
 
         %m = tensor.collapse_shape %x [[0, 1], [2], [3]] : tensor<32x12x197x64xf32> into tensor<384x197x64xf32>
         %t = linalg.transpose ins(%m) outs(%e) permutation = [1, 0, 2]
         %r = tensor.expand_shape %t [[0], [1, 2], [3]] output_shape [197, 32, 12, 64]
      -> %r = linalg.transpose ins(%x) outs(%f) permutation = [2, 0, 1, 3]
 
-    Each dimension is followed as the factors that reshapes split it into. Chains whose reshapes cut through factors stay.
+    Each dimension is tracked as the factors that reshapes split it into. Chains whose reshapes cut through factors stay.
     """
 
     name: ClassVar[str] = "lamina-merge-views"
 
     def run(self, module: ir.Module) -> None:
+        """Rewrites the chains of each block and erases the views that are then unused."""
         for block in list(tensor_blocks(module)):
             ops = [o.operation for o in block.operations]
             for op in ops:
@@ -47,11 +48,11 @@ class MergeViews(Pass):
 
 
 class _Uneven(Exception):
-    """A reshape splits a dimension where none of its factors ends."""
+    """Raised where a reshape splits a dimension at a place where none of its factors ends."""
 
 
 class _Factors:
-    """The factors of the dimensions of a tensor, by number, and where they went."""
+    """The factors of a tensor's dimensions, by number, and their current grouping into dimensions."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.sizes = list(shape)
@@ -60,7 +61,7 @@ class _Factors:
         self.merges = 0
 
     def apply(self, op: ir.Operation) -> None:
-        """Follows one op. Raises _Uneven."""
+        """Applies one view op. Raises _Uneven."""
         if op.name == "linalg.transpose":
             self.dims = [self.dims[i] for i in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
         elif op.name == "tensor.collapse_shape":
@@ -87,7 +88,7 @@ class _Factors:
         return parts
 
     def _cut(self, factor: int, n: int) -> int:
-        """Makes a factor its first `n` and another of what is left of it, which is returned."""
+        """Splits a factor into its first `n` and the remaining factor, which is returned."""
         new = len(self.sizes)
         self.sizes.append(self.sizes[factor] // n)
         self.sizes[factor] = n
@@ -98,7 +99,7 @@ class _Factors:
         return new
 
     def join(self) -> None:
-        """Makes factors one that stayed side by side."""
+        """Joins factors that stayed adjacent."""
         behind = {a: b for part in self.base for a, b in itertools.pairwise(part)}
         for part in self.dims:
             for a, b in reversed(list(itertools.pairwise(part))):
@@ -161,7 +162,7 @@ def _without_ones(v: ir.Value) -> ir.Value:
 
 
 def _collapsed(v: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """`v` with neighbouring dimensions merged to `shape`."""
+    """Merges adjacent dimensions of `v` to get `shape`."""
     if tuple(shape) == shape_of(v):
         return v
     type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(v.type).element_type)
@@ -170,7 +171,7 @@ def _collapsed(v: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def _expanded(v: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """`v` with dimensions split to `shape`, which may have ones in it."""
+    """Splits dimensions of `v` to get `shape`, which may contain ones."""
     if tuple(shape) == shape_of(v):
         return v
     type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(v.type).element_type)
@@ -179,7 +180,7 @@ def _expanded(v: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def _reassociation(fine: Sequence[int], coarse: Sequence[int]) -> list[list[int]]:
-    """The dimensions of `fine` that each of `coarse`, which has no ones, is made of. Ones go with what is before them."""
+    """Groups the dimensions of `fine` by those of `coarse`, which has no ones. Ones join the group before them."""
     found: list[list[int]] = []
     at = 0
     for n in coarse:

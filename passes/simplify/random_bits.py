@@ -1,4 +1,4 @@
-"""Random numbers of our own become generics."""
+"""lamina-random-bits: converts calls that draw random bits to linalg.generic ops."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,12 +9,12 @@ from lamina.dialects.random import Bits
 
 from ..infra.base import Pass
 
-RANDOM = "graph.random"  # on a private function: its calls are no external calls, but random.bits
+RANDOM = "graph.random"  # on a private function: calls of it are random.bits, not external calls
 
 
 @dataclass(frozen=True)
 class RandomBits(Pass):
-    """Calls that draw random bits from a seed become generics, which fuse like others.
+    """Turn calls that draw random bits from a seed into generics, which fuse like others.
 
     Before, the importer's form:
 
@@ -34,6 +34,7 @@ class RandomBits(Pass):
     name: ClassVar[str] = "lamina-random-bits"
 
     def run(self, module: ir.Module) -> None:
+        """Replaces the calls and erases the private functions."""
         drawn = {f.attributes["sym_name"].value: f for f in module.body.operations if RANDOM in f.operation.attributes}
         calls: list[ir.Operation] = []
 
@@ -75,7 +76,7 @@ def _generic(seed: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 
 
 def _position(shape: list[int]) -> ir.Value:
-    """The row-major number of the element that a generic's body stands at."""
+    """Builds the row-major position of the current element of a generic's body."""
     index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
 
     def number(n: int) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Patterns of scalar ops are replaced by better ones."""
+"""lamina-rewrite-patterns: replaces patterns of scalar ops, such as GELU written out by hand, by better forms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Rule:
 
     Parameters are f32 tensors of two dimensions, rows and columns; one annotated `float` also matches numbers. Where
     nothing is reduced, the tensors may have any rank and broadcast; sums over the last dimension match sums over the last
-    dimension, with any number of dimensions before it. Without a replacement a rule only names what it finds.
+    dimension, with any number of dimensions before it. A rule without a replacement only labels its matches.
     """
 
     pattern: Callable[..., Any]
@@ -33,19 +33,19 @@ class Rule:
 
 @dataclass(frozen=True)
 class RewritePatterns(Pass):
-    """Patterns of scalar ops are replaced by better ones: GELU in both forms, SiLU, RMSNorm, and rules of your own.
+    """Replace patterns of scalar ops by better ones: GELU in both forms, SiLU, RMSNorm, and user-defined rules.
 
     The pieces of x * 0.5 * (1 + erf(x / sqrt(2))), each a generic as torch-mlir leaves it, become
 
         %0 = linalg.generic {..., graph.pattern = "gelu_erf"} ins(%x) { ... math.erf ... } loc(fused[...])
 
-    A match looks through generics, casts between floats, transposes and broadcasts; the order of factors and terms does
+    Matching sees through generics, casts between floats, transposes and broadcasts; the order of factors and terms does
     not matter, nor whether a constant divides or multiplies, nor pow(x, 3) against x*x*x; constants may differ by 5e-5
-    (0.8% where the program computes in bf16). A result used outside the pattern keeps it from matching when it is costly
-    to compute twice. The new generic carries `graph.pattern`, the rule's name, and the locations of what it replaces.
+    (0.8% where the program computes in bf16). Where a result that is costly to compute twice is used outside the pattern, the
+    pattern does not match. The new generic carries `graph.pattern`, the rule's name, and the locations of the ops it replaces.
 
     rules  names of the library's rules to use, all by default
-    extra  rules of your own (from Python), tried first
+    extra  user-defined rules (from Python), tried first
     """
 
     name: ClassVar[str] = "lamina-rewrite-patterns"
@@ -53,6 +53,7 @@ class RewritePatterns(Pass):
     extra: tuple[Rule, ...] = ()
 
     def run(self, module: ir.Module) -> None:
+        """Applies the user's rules, then the library's. Raises CompileError for an unknown rule name."""
         with module.context, ir.Location.unknown():
             sets = []
             if self.extra:

@@ -1,4 +1,4 @@
-"""Scalars seen through generics: which expression makes an element, whatever tensors it passes on its way."""
+"""Use-def chains of scalars across generics: finds the op that computes an element, whatever tensors it passes through."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Ref:
     """One scalar inside the loops of a root generic.
 
     value  a scalar of some generic's body (`index[i]` is the root loop, or ZERO, that its loop i runs at), a tensor
-           (`index[j]` is its position along dimension j) or a scalar from outside of all bodies (`index` is ())
+           (`index[j]` is its position along dimension j) or a scalar from outside all bodies (`index` is ())
     """
 
     value: ir.Value
@@ -21,7 +21,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Node:
-    """The op that makes a scalar, and its operands in the same root loops."""
+    """The op that computes a scalar, and its operands in the same root loops."""
 
     op: ir.Operation
     name: str
@@ -29,15 +29,15 @@ class Node:
 
 
 class Scalars:
-    """Follows scalars from a body through block arguments, views and parallel generics to the op that makes them."""
+    """Follows scalars from a body through block arguments, views and parallel generics to the op that computes them."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.intervals: dict[ir.Value, tuple[int, int] | None] = {}  # of constant tensors of integers, as rules have found them
-        self.twins: dict[ir.Value, ir.Value] = {}  # constant tensors with elements of fewer bits
+        self.intervals: dict[ir.Value, tuple[int, int] | None] = {}  # constant integer tensors: cached value ranges
+        self.twins: dict[ir.Value, ir.Value] = {}  # constant tensor -> its copy with narrower elements
 
     def step(self, ref: Ref) -> Ref | None:
-        """One hop towards the op that computes `ref`; None at an op of a body, a constant, an input or a reduction."""
+        """Makes one hop towards the op that computes `ref`; None at a body's op, a constant, an input or a reduction."""
         value, owner = ref.value, ref.value.owner
         if isinstance(owner, ir.Block):
             op = owner.owner.operation
@@ -46,12 +46,13 @@ class Scalars:
         return None if hop is None else hop(self, owner.operation, ref)
 
     def resolve(self, ref: Ref) -> Ref:
+        """Follows `ref` as far as `step` goes."""
         while (further := self.step(ref)) is not None:
             ref = further
         return ref
 
     def node(self, ref: Ref) -> Node | None:
-        """The op of a body that computes `ref`, seen through everything; None for constants, inputs and reductions."""
+        """Returns the body op that computes `ref`, through all hops; None for constants, inputs and reductions."""
         ref = self.resolve(ref)
         op = ref.value.owner
         if isinstance(op, ir.Block):
@@ -62,10 +63,11 @@ class Scalars:
         return None
 
     def number(self, ref: Ref) -> float | int | None:
-        """The value of `ref` when it is a constant: a scalar, a splat or a fill."""
+        """Returns the value of `ref` when it is a constant: a scalar, a splat or a fill."""
         return _number(self.resolve(ref).value)
 
     def same(self, a: Ref, b: Ref) -> bool:
+        """Whether two refs are the same scalar."""
         return a == b or self.resolve(a) == self.resolve(b)
 
     def _operand(self, generic: Generic, position: int, ref: Ref) -> Ref | None:

@@ -1,4 +1,4 @@
-"""Where a rewrite rule works: the body of one generic, with a view through its operands."""
+"""The context of a rewrite rule: the body of one generic, with a view through its operands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ _DEAR = ("arith.div", "arith.rem", "arith.floordiv", "arith.ceildiv")
 
 @dataclass
 class Scope:
-    """The body of `generic`, being rewritten. Rules read `Ref`s and return values of this body."""
+    """The body of `generic` while it is rewritten. Rules read `Ref`s and return values of this body."""
 
     scalars: Scalars
     generic: Generic
     fast_math: frozenset[str]
-    present: set[str]  # names of ops that the module's bodies hold: what is not there need not be looked for
+    present: set[str]  # names of ops in the module's bodies, to skip lookups of absent ones
     loops: Map = field(init=False)
 
     def __post_init__(self) -> None:
@@ -27,24 +27,26 @@ class Scope:
         self.context = self.generic.op.context
 
     def args(self, op: ir.Operation) -> list[Ref]:
+        """Returns the operands of a body op as refs."""
         return [Ref(v, self.loops) for v in op.operands]
 
     def node(self, ref: Ref, *names: str) -> Node | None:
-        """The op that makes `ref`, if it is one of `names` (default: any)."""
+        """Returns the op that computes `ref`, if it is one of `names` (default: any)."""
         if names and self.present.isdisjoint(names):
             return None
         found = self.scalars.node(ref)
         return found if found is not None and (not names or found.name in names) else None
 
     def number(self, ref: Ref) -> float | int | None:
-        """The value of a constant. Constants have come into the bodies before any rule runs (simplify._forward)."""
+        """Returns the value of a constant. simplify._forward has moved constants into the bodies before any rule runs."""
         return None if isinstance(ref.value.owner, ir.Block) else self.scalars.number(ref)
 
     def same(self, a: Ref, b: Ref) -> bool:
+        """Whether two refs are the same scalar."""
         return self.scalars.same(a, b)
 
     def use(self, ref: Ref, at: ir.Operation, budget: int = 3) -> ir.Value | None:
-        """`ref` as a value in front of `at`: as it is, read from a tensor, or computed again when that is cheap.
+        """Returns `ref` as a value in front of `at`: as it is, read from a tensor, or recomputed when that is cheap.
 
         None when it would take more than `budget` cheap ops.
         """
@@ -66,7 +68,7 @@ class Scope:
         return self.read(held) if held is not None else self._again(op, ref.index, at, budget)
 
     def yielded(self, ref: Ref) -> Ref | None:
-        """The tensor that holds `ref`, a value of a parallel generic's body, when the generic yields it."""
+        """Returns the tensor that holds `ref`, a value of a parallel generic's body, when the generic yields it."""
         for use in ref.value.uses:
             user = use.owner.operation
             if user.name == "linalg.yield":
@@ -94,12 +96,13 @@ class Scope:
         return new.results[0]
 
     def position(self, loop: int, at: ir.Operation) -> ir.Value:
+        """Emits a linalg.index."""
         index = ir.IndexType.get(self.context)
         dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, self.context), loop)
         return self.build("linalg.index", index, [], at, dim=dim)
 
     def read(self, ref: Ref | None) -> ir.Value | None:
-        """The block argument that reads a tensor at these loops: one that is there, or a new input."""
+        """Returns the block argument that reads a tensor at these loops, an existing one or a new input."""
         if ref is None:
             return None
         generic = self.generic
@@ -114,7 +117,7 @@ class Scope:
         return arg
 
     def constant(self, number: float | int, type_: ir.Type, at: ir.Operation) -> ir.Value:
-        """A scalar constant in front of the generic, where canonical bodies keep them."""
+        """Emits a scalar constant in front of the generic, where canonical bodies keep them."""
         if isinstance(type_, ir.FloatType):
             attribute: ir.Attribute = ir.FloatAttr.get(type_, float(number))
         else:
@@ -124,7 +127,7 @@ class Scope:
     def build(
         self, name: str, type_: ir.Type, operands: Sequence[ir.Value | None], at: ir.Operation, **attributes: ir.Attribute
     ) -> ir.Value | None:
-        """An op in front of `at`, at its source location; None when an operand is None."""
+        """Emits an op in front of `at`, with its source location; None when an operand is None."""
         if any(v is None for v in operands):
             return None
         self.present.add(name)
@@ -132,7 +135,7 @@ class Scope:
         return ir.Operation.create(name, [type_], list(operands), attributes, loc=at.location, ip=ip).results[0]
 
     def close(self, loc: ir.Location | None = None) -> ir.Operation:
-        """Erases what became dead in the body, and rebuilds the generic when its inputs changed (or with a new location)."""
+        """Erases dead body ops, and rebuilds the generic when its inputs changed or `loc` is given."""
         generic = self.generic
         erase_dead(generic.block)
         n_in = len(generic.ins)

@@ -1,4 +1,4 @@
-"""Algebraic simplification of scalars, within bodies and across generics, and of copies."""
+"""lamina-simplify: algebraic simplification of scalars, within bodies and across generics, and of copies."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,25 +23,25 @@ _NO_ZERO = "unimplemented: tensor with zero element"
 
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Algebraic simplification of scalars, within bodies and across generics, and of copies and views.
+    """Simplify scalar arithmetic, within bodies and across generics, and copies and views.
 
         %1 = linalg.generic {...} ins(%x) { negf }
         %2 = linalg.generic {...} ins(%1, %ones) { mulf (negf %in), %in_0 }
 
-    leaves %x where %2 was. A rule sees the op that makes an operand through block arguments, transposes, broadcasts,
+    leaves %x where %2 was. A rule sees the op that computes an operand through block arguments, transposes, broadcasts,
     reshapes that only move unit dimensions, fills and splats, whatever other uses these have.
 
     By default a rule fires only where the result is equal for every input: x*1, x-0, x/1, x + -0.0, -(-x), x/2^k, relu of
     relu, casts there and back, selects on constants, checks that hold. x + 0.0 turns -0.0 into 0.0, in eager too, so it
     goes only where x cannot be -0.0 or no consumer can tell. Powers and x/sqrt(y) take the forms of eager's kernels,
     within 2 ulp.
-    What constants, tables of them, positions and clamps can be decides comparisons: a gather whose indices are known to be inside
+    Intervals of constants, constant tables, positions and clamps decide comparisons: a gather whose indices are known to be inside
     loses its checks and is marked `graph.checked`, and its table of i64 becomes one of i32 where the numbers fit.
     Generics read through transposes, broadcasts and copies (their maps compose), take constants into their bodies and
     positions (aranges) as linalg.index; a generic that copies is its source, one that yields a constant is a fill.
     Upstream's canonicalize follows, for slices, pads, reshapes and transposes of each other.
 
-    fast_math  what may go further: exp-log (exp(log x)), mul-zero (x*0), div-self (x/x), add-zero (x + 0.0 always)
+    fast_math  inexact rules to allow: exp-log (exp(log x)), mul-zero (x*0), div-self (x/x), add-zero (x + 0.0 always)
     """
 
     name: ClassVar[str] = "lamina-simplify"
@@ -51,6 +51,7 @@ class Simplify(Pass):
         check_fast_math(self.fast_math)
 
     def run(self, module: ir.Module) -> None:
+        """Sweeps every block, then runs upstream's canonicalize."""
         with module.context, ir.Location.unknown():
             for block in list(tensor_blocks(module)):
                 _Sweep(block, frozenset(self.fast_math)).run()
@@ -100,7 +101,7 @@ def _adds_zero(op: ir.Operation) -> bool:
 
 
 def _apply_rules(s: Scope) -> bool:
-    """Applies the rules to the body until none fires; did any?"""
+    """Applies the rules to the body until none fires, at most _ROUNDS times; returns whether any fired."""
     for count in range(_ROUNDS):
         fired = False
         for view in list(s.generic.block.operations):
@@ -124,14 +125,14 @@ def _apply_rules(s: Scope) -> bool:
 
 
 def _idle(check: ir.Operation) -> bool:
-    """Checks that always hold, and torch-mlir's against 1/0, which is an infinity in eager."""
+    """Whether a check always holds, or is torch-mlir's against 1/0, which is an infinity in eager."""
     maker = producer(check.operands[0])
     holds = maker is not None and maker.name == "arith.constant" and bool(maker.attributes["value"].value)
     return holds or check.attributes["msg"].value == _NO_ZERO
 
 
 def _forward(s: Scope) -> bool:
-    """Reads inputs from behind views and copies; constants and positions come into the body."""
+    """Reads inputs from behind views and copies, and moves constants and positions into the body."""
     generic, changed = s.generic, False
     read: dict[tuple[ir.Value, Map], ir.Value] = {}
     for arg, tensor, map_ in zip(generic.args, list(generic.ins), generic.maps, strict=False):
@@ -160,7 +161,7 @@ def _forward(s: Scope) -> bool:
 
 
 def _worth(s: Scope, maker: ir.Operation, tensor: ir.Value) -> bool:
-    """May there be something behind this producer? Most are generics that compute."""
+    """Whether there may be something behind this producer: most are generics that compute."""
     if maker.name != "linalg.generic":
         return True
     owner = s.scalars.reader.generic(maker).yielded[tensor.result_number].owner
@@ -175,7 +176,7 @@ def _is_position(s: Scope, ref: Ref) -> bool:
 
 
 def _behind_views(s: Scope, ref: Ref) -> Ref:
-    """The tensor behind views and copies that `ref` (a block argument) reads."""
+    """Returns the tensor, behind views and copies, that `ref` (a block argument) reads."""
     found = s.scalars.step(ref)
     assert found is not None
     while True:
@@ -194,7 +195,7 @@ def _behind_views(s: Scope, ref: Ref) -> Ref:
 
 
 def _copies(s: Scope, op: ir.Operation) -> bool:
-    """Results of a parallel generic that are an input as it is, or one constant everywhere."""
+    """Replaces results of a parallel generic that are an unchanged input, or one constant everywhere."""
     generic = s.scalars.reader.generic(op)
     if not generic.parallel:
         return False

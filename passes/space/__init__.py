@@ -1,6 +1,6 @@
-"""Iteration spaces: the loops of one kernel, what they read and write, and how they are scheduled.
+"""Iteration spaces and schedules: the loops of one kernel, what they read and write, and how they map to the machine.
 
-In: a group and the expressions of its results. Out: rows and columns with their axes (`space`), the special forms that kernels have
+In: a group and the expressions of its results. Out: rows and columns with their axes (`space`), the special forms that have kernels
 of their own (`contraction`, `implicit_gemm`, `direct_convolution`, `planes`, `scans`, `concatenations`), and a schedule of vectors,
 threads and grid (`schedule` for CPUs, `schedule_gpu`, `vector_width`).
 """

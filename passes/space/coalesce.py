@@ -1,4 +1,4 @@
-"""Fewer, longer loops: neighbouring axes that every access steps through alike become one."""
+"""Coalesces loops: adjacent axes become one where every access has a single stride over both."""
 
 from dataclasses import dataclass, field
 
@@ -8,8 +8,13 @@ from ..ir.expressions import Expr
 
 @dataclass(frozen=True)
 class Merged:
-    """Axes after merging. `rename` turns an index over the old axes into one over the new. quotients: terms of such indices that
-    are an axis divided by a number (see flatten.py), and that number."""
+    """Axes after merging.
+
+    rows, columns  the merged axes
+    rename         turns an index over the old axes into one over the new
+    axis_of        the new axis of each old one that was merged
+    quotients      terms of indices that are an axis divided by a number (see flatten.py), and that number
+    """
 
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
@@ -19,7 +24,7 @@ class Merged:
 
 
 def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Affine]) -> Merged:
-    """Merges neighbours within rows and within columns. Axes of one iteration are dropped."""
+    """Merges adjacent axes within rows and within columns. Axes of one iteration are dropped."""
     rename: dict[Axis, Affine] = {}
     axis_of: dict[Axis, Axis] = {}
 

@@ -1,4 +1,4 @@
-"""Concatenations along the axis that programs take blocks of: where the parts begin and end."""
+"""Finds where the parts of concatenations begin and end along the axis that programs take blocks of."""
 
 import math
 
@@ -10,8 +10,8 @@ from .space import Space
 
 
 def part_extent(space: Space, merged: Merged, vector: Axis) -> int:
-    """Returns the greatest number of neighbours along `vector` whose blocks all lie within a part of every concatenation along it;
-    0 where there are none, or where no part takes more than one load, which costs less than a branch."""
+    """Returns the largest block extent along `vector` with which every block lies within one part of every concatenation along it.
+    Returns 0 where there are no concatenations, or where no part has more than two loads, which cost less than a branch."""
     choices = [c for r in space.results for e in walk(r.expr) if (c := choice_of(e))]
     found = [(ends, yes, no) for bound, yes, no in choices if (ends := ends_along(bound, merged, vector))]
     loads = [
@@ -23,7 +23,7 @@ def part_extent(space: Space, merged: Merged, vector: Axis) -> int:
 
 
 def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
-    """The bound that says which of two expressions `e` is, and these."""
+    """Returns the bound that selects between two expressions, and these, where `e` is such a select; else None."""
     if not isinstance(e, Apply) or e.op != "arith.select" or not isinstance(e.operands[0], InBounds):
         return None
     guard = e.operands[0].guard

@@ -1,4 +1,4 @@
-"""Products of matrices in a space: which of its axes are batch, rows, columns and the inner one."""
+"""Finds matrix products in a space: which of its axes are batch, m, n and k."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,19 +10,22 @@ from .coalesce import Merged, coalesce
 from .space import Result, Space
 
 FLOAT8 = "f8E4M3FN"
-FACTORS = ("f16", "bf16", FLOAT8)  # element types in memory that tensor cores multiply as they are
-MOST = 2  # products whose sums a block holds at a time
+FACTORS = ("f16", "bf16", FLOAT8)  # element types in memory that tensor cores multiply without conversion
+MOST = 2  # products that a block accumulates at a time
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """Sums over `inner` of a * b, for one a and one b or more, and what is computed of them.
+    """Sums over `inner` of a * b, for one a and one b or more, with their epilogue.
 
+    merged    the space's axes after coalescing
     batch     axes that all factors vary over, from 0
     m, n      the axis that a varies over, and that each b does; None where it has one element
-    a, bs     what is multiplied: elements of memory, or what is computed of them
+    inner     the axis of k
+    a, bs     the factors: loads, or prologues computed of them
     factors   the element type that these are rounded to: of FACTORS, or tf32
     products  the sums themselves, one of each b, among the expressions of `results`
+    results   what the epilogue stores
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
     parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
     centred   of each result: whether that is the sum of the squared distances from the mean of these columns
@@ -46,25 +49,26 @@ class Contraction:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """m, n, k."""
+        """The extents of m, n and k."""
         return extent(self.m), extent(self.n), extent(self.inner)
 
     @property
     def batches(self) -> int:
+        """The number of products in the batch."""
         out = 1
         for axis in self.batch:
             out *= axis.extent
         return out
 
     def is_whole(self, at: Affine) -> bool:
-        """Whether an index of the space is that of a matrix of the product's rows and columns, one row after the other."""
+        """Returns whether an index of the space is that of a row-major m x n matrix."""
         if self.batch or self.m is None or self.n is None:
             return False
         at = at.rename(self.merged.rename)
         return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
 
     def is_even(self, at: Affine) -> bool:
-        """Whether an index of the space grows evenly along axes of several parts."""
+        """Returns whether an index of the space has a single stride along each axis of several parts."""
         for of in self.parts.values():
             step = at.coefficient(of[-1])
             for x in reversed(of):
@@ -75,12 +79,16 @@ class Contraction:
 
 
 def extent(axis: Axis | None) -> int:
+    """Returns the extent of an axis, 1 for None."""
     return 1 if axis is None else axis.extent
 
 
 def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contraction:
-    """The products of a space that has them; Unfit says why it has none that blocks can compute. factors: their element type, f32
-    where they are rounded to tf32."""
+    """Returns the products of a space. Raises Unfit where it has none that blocks can compute.
+
+    factors  their element type, f32 where they are rounded to tf32
+    summed   see Contraction
+    """
     if not 1 <= len(space.reductions) <= MOST:
         raise Unfit(f"{len(space.reductions)} reductions, not one product or two")
     check_surroundings(space)
@@ -103,7 +111,7 @@ def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contrac
 
 
 def before_rounding(e: Expr) -> Expr:
-    """What is rounded to tf32 and taken as f32 again, or f8 that is taken as f32, as tensor cores do by themselves; another
+    """Returns the operand of a rounding to tf32, or of a widening of f8 to f32, which tensor cores do by themselves; another
     expression as it is."""
     narrow = e.operands[0] if isinstance(e, Apply) and e.op == "arith.extf" else e
     if isinstance(narrow, Apply) and narrow.dtype == "tf32":
@@ -112,7 +120,7 @@ def before_rounding(e: Expr) -> Expr:
 
 
 class _Factors(NamedTuple):
-    """Of one product; see Contraction."""
+    """The factors of one product; see Contraction."""
 
     a: Expr
     b: Expr
@@ -147,11 +155,11 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
 
 
 class Unfit(Exception):
-    """Why a space is no product that blocks can compute."""
+    """Raised where a space is no product that blocks can compute; the message says why."""
 
 
 def check_surroundings(space: Space) -> None:
-    """Unfit where blocks cannot compute what follows products."""
+    """Raises Unfit where blocks cannot compute the epilogue."""
     for result in space.results:
         if result.at.opaque:
             raise Unfit("a result that is stored where other values say")
@@ -161,7 +169,7 @@ def check_surroundings(space: Space) -> None:
 
 
 def _check(expressions: Iterable[Expr], place: str) -> None:
-    """Unfit for what blocks know nothing of."""
+    """Raises Unfit for expressions that blocks do not support."""
     for e in expressions:
         if isinstance(e, Position | InBounds | Scan | Reduce) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
             raise Unfit(f"{place} that reads by position, or under bounds")
@@ -170,7 +178,7 @@ def _check(expressions: Iterable[Expr], place: str) -> None:
 
 
 def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
-    """The expressions under `root` that the products are not made of, each once."""
+    """Returns the expressions under `root` but for the products and their operands, each once."""
     seen: dict[Expr, None] = {}
     stack = [root]
     while stack:
@@ -186,4 +194,4 @@ EPILOGUE = frozenset(
     for op in """addf subf mulf divf negf maximumf minimumf maxnumf minnumf cmpf select extf truncf andi ori xori addi subi muli
     cmpi extui extsi sitofp uitofp""".split()
 ) | frozenset(f"math.{op}" for op in "exp exp2 log log2 sqrt rsqrt erf tanh absf sin cos floor ceil".split())
-"""Operations that the blocks of a product know (targets/triton/printer.py)."""
+"""Operations that a product's epilogue supports (targets/triton/printer.py)."""

@@ -1,4 +1,4 @@
-"""Sums over windows of images as strips: which axes are rows, columns and channels, and what one program computes."""
+"""Schedules direct convolutions on GPUs: one program computes a strip of neighboring columns of a row for a block of channels."""
 
 import math
 from dataclasses import dataclass
@@ -17,29 +17,31 @@ from .schedule import bits
 from .space import Space
 from .vector_width import Aligned
 
-WINDOW = "graph.window"  # on a group that sums over windows of images: in strips, or, with graph.choice, as a product
+WINDOW = "graph.window"  # on a convolution's group: computed directly, or, with graph.choice, as implicit GEMM
 
 
 class Unfit(Exception):
-    """What strips cannot compute, and why."""
+    """Raised where a space is no convolution that this scheme can compute; the message says why."""
 
 
 @dataclass(frozen=True)
 class Strips:
-    """A program computes `length` neighbouring columns of a row, for as many channels as it has lanes.
+    """A program computes `length` neighboring columns of a row, for as many channels as it has lanes.
 
-    batch, row, column, channel  axes of the results; of groups, all their features are channels
-    down, across, depth          axes of what is summed: the window, and the image's channels of a group
+    batch, row, column, channel  axes of the results; of a grouped convolution, all features of the groups are channels
+    down, across, depth          reduced axes: the window, and the image's channels of a group
     length                       columns of a strip
-    step, spread                 how far windows of neighbouring columns are apart in memory, and columns of a window, in one unit
+    step, spread                 strides in memory between windows of neighboring columns, and between columns of a window, in one
+                                 unit
     tall                         rows of the image between rows of a window
     strips                       the axis of strips of a row
-    first                        of where they begin, where their length does not divide a row: the last one ends with it
-    inner                        blocks of channels that are neighbours in the grid, within the rows of `outer` blocks
+    first                        the axis of where strips begin, if their length does not divide a row: the last one ends with the
+                                 row
+    inner                        blocks of channels that are neighbors in the grid, within the rows of `outer` blocks
     product                      the sum over the window
     height                       bounds on the row of the image; None where no row of a window is outside of it
-    features                     neighbouring channels that sum over the same ones of the image; 0 where each has its own
-    chunk                        of the image's channels, that are read together
+    features                     neighboring channels that sum over the same channels of the image; 0 where each has its own
+    chunk                        how many of the image's channels are read together
     """
 
     config: nvvm.Config
@@ -65,22 +67,25 @@ class Strips:
 
     @property
     def products(self) -> int:
-        """Of a sum."""
+        """The products of one sum."""
         return self.down.extent * self.across.extent * self.depth.extent
 
     @property
     def outer(self) -> int:
-        """Groups of `inner` blocks of channels."""
+        """The number of groups of `inner` blocks of channels."""
         return self.channel.extent // (self.config.lanes * self.inner)
 
     @property
     def grid(self) -> int:
+        """The number of programs."""
         return self.batch.extent * self.outer * self.row.extent * self.strips.extent * self.inner
 
 
 def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
-    """The strips of a space; Unfit where it has none. aligned, results: bytes that the memory of arguments, and of results, starts
-    at a multiple of."""
+    """Returns the schedule of a space that is a convolution. Raises Unfit where this scheme cannot compute it.
+
+    aligned, results  bytes that the memory of arguments, and of results, is aligned to
+    """
     if len(space.reductions) != 1:
         raise Unfit("not one sum over a window of images")
     (product,) = space.reductions
@@ -119,8 +124,8 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
 
 
 def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
-    """batch, channel (or group and feature), row, column, and what is summed: down, across, depth. An axis of its own where the sum
-    has a dimension of 1, or none; Unfit where what follows divides one."""
+    """Returns the axes batch, channel (or group and feature), row, column, and the reduced ones: down, across, depth. A dimension
+    of 1, or a missing one, gets an axis of its own. Raises Unfit where the epilogue splits a dimension of the sum."""
     generics = (Generic.read(o.operation) for o in block.operations if o.operation.name == "linalg.generic")
     extents = next(g.extents for g in generics if any(g.reduced))
     left = [a for a in (*space.rows, *space.columns) if a.extent != 1]
@@ -133,7 +138,7 @@ def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
 
 
 def _check(space: Space, merged: Merged, channel: Axis) -> None:
-    """Unfit where something is no plain function of the axes."""
+    """Raises Unfit where an access is no plain function of the axes."""
 
     def along(at: Affine) -> int:
         at = at.rename(merged.rename)
@@ -153,12 +158,12 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
 
 
 def _by_group(at: Affine, merged: Merged) -> bool:
-    """Whether an index differs from group to group."""
+    """Returns whether an index differs from group to group."""
     return any(t in merged.quotients for t, _ in at.rename(merged.rename).terms)
 
 
 def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
-    """Channels of a thread, at most `width`, all of one group."""
+    """Returns the channels of a thread, at most `width`, all of one group."""
     accesses = [(e.at, bits(_stored(e)), aligned[e.tensor]) for r in space.results for e in walk(r.expr) if isinstance(e, Load)]
     accesses += [(r.at, bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
     places = [(at.rename(merged.rename), size, start) for at, size, start in accesses]
@@ -185,7 +190,8 @@ def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool
 
 
 def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
-    """How far apart in memory the windows of neighbouring columns are, and columns of a window, by their common divisor."""
+    """Returns the distances in memory between the windows of neighboring columns, and between columns of a window, divided by their
+    greatest common divisor."""
     for e in walk(product.arg):
         if isinstance(e, Load) and (step := e.at.coefficient(column)) > 0:
             spread = e.at.coefficient(across)
@@ -195,7 +201,7 @@ def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
 
 
 def _height(product: Reduce, down: Axis) -> Bound | None:
-    """The bound that the rows of windows have, of all that is read for the sum."""
+    """Returns the bound on the image's row that all loads of the sum share; None without one."""
     found: dict[Bound, None] = {}
     for e in walk(product.arg):
         if isinstance(e, Load | InBounds):
@@ -210,7 +216,7 @@ def _height(product: Reduce, down: Axis) -> Bound | None:
 
 
 def _is_zero_outside(product: Reduce) -> bool:
-    """Whether the product is nothing where the image is not: one of its factors is a load under the bounds."""
+    """Returns whether the product is 0 outside of the image: one of its factors is a load under the bounds."""
     arg = product.arg
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
 

@@ -1,8 +1,8 @@
-"""One axis for all columns of a program, though not every access steps through them alike.
+"""Flattens several axes of a program into one, though not every access has one stride over them.
 
-GroupNorm's columns are the channels of a group and their pixels: the input runs through both without a gap, the weights stay where
-they are for all pixels of a channel. Over the one axis f, the channel is f // pixels and the pixel f - pixels * (f // pixels); what
-is contiguous over both keeps the index f, since the quotients cancel.
+GroupNorm's columns are the channels of a group and their pixels. The input is contiguous over both; the weights are constant over
+the pixels of a channel. Over the one axis f, the channel is f // pixels and the pixel f - pixels * (f // pixels). What is
+contiguous over both keeps the index f, since the quotients cancel.
 """
 
 from ..ir.affine import Affine, Axis
@@ -11,7 +11,8 @@ from .coalesce import Merged
 
 
 def flatten(merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis]:
-    """`merged` with `axes`, neighbours among its columns or among its rows, the slowest first, as one axis; and that axis."""
+    """Returns `merged` with `axes` as one axis, and that axis. They must be adjacent among its columns or among its rows, the
+    slowest first."""
     extent = 1
     for a in axes:
         extent *= a.extent

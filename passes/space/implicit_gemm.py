@@ -1,8 +1,8 @@
-"""Convolutions in a space, as products: pixels of all images are rows, features columns, and windows the inner dimension.
+"""Maps convolutions to implicit GEMMs: m is the pixels of all images, n the features, and k the windows with their channels.
 
-Each of these is several axes of the space taken as one. Where a place in memory grows evenly along it, as that of a result with its
-channels last does from pixel to pixel, blocks read and write it as those of any product; what does not, as an image under windows
-that overlap, is gathered (emit_convolution.py).
+Each of m, n and k is several axes of the space taken as one. Where an index grows evenly along it, as that of a channels-last
+result does from pixel to pixel, blocks read and write it as in any GEMM. Where it does not, as for an image under windows that
+overlap, blocks are gathered (passes/tile/emit/convolution.py).
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from .coalesce import Merged
 from .contraction import Contraction, Unfit, before_rounding, check_surroundings
 from .space import Space
 
-WIDE = 1 << 31  # elements from which on a place needs 64 bits
+WIDE = 1 << 31  # elements from which on an index needs 64 bits
 
 
 def windows_of(space: Space, factors: str) -> Contraction:
-    """The convolution that a space computes, by passes/families/conv/products.py; Unfit says why blocks cannot.
+    """Returns the convolution of a space, built by passes/families/conv/products.py. Raises Unfit where blocks cannot compute it.
 
-    factors  the element type of image and weight, f32 where they are rounded to tf32
+    factors  the element type of image and weight; f32 where they are rounded to tf32
     """
     if len(space.reductions) != 1 or factors not in (*HALF, "f32"):
         raise Unfit(f"{len(space.reductions)} reductions on {factors}, not one on {', '.join(HALF)} or tf32")
@@ -50,7 +50,8 @@ def windows_of(space: Space, factors: str) -> Contraction:
 
 
 def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tuple[Axis, ...]]:
-    """One axis that runs over several, the last the fastest, and these. rename: gets what stands for them where places are even."""
+    """Returns one axis that runs over several, the last the fastest, and these. Adds to `rename` what replaces them where indices
+    are even."""
     if len(axes) == 1:
         return axes[0], tuple(axes)
     extent = 1
@@ -63,7 +64,7 @@ def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tup
 
 
 def _check_places(space: Space) -> None:
-    """Unfit where a place is none that an index of 32 bits reaches."""
+    """Raises Unfit where an index does not fit in 32 bits."""
     for at in space.places():
         if at.opaque or at.bounds()[1] >= WIDE:
             raise Unfit(f"a tensor of {WIDE} elements or more, or one that is read where other values say")

@@ -1,4 +1,4 @@
-"""Which loops over the columns a program has, and what is worth keeping from one for the next."""
+"""Splits a program into loop nests over the columns, and chooses the values to keep from one nest for the next."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,11 @@ from .space import Result, Space
 class Nest:
     """One loop nest over columns: reductions of one level, or full results, each with the memory it goes to.
 
-    online  maxima of x with the sums of exp(x - max x), found together
+    axes        its loops
+    reductions  accumulated in it
+    results     full results stored in it, each with its memory
+    scans       computed in it
+    online      pairs of a maximum of x and a sum of exp(x - max x), found together (online softmax)
     """
 
     axes: tuple[Axis, ...]
@@ -26,17 +30,22 @@ class Nest:
 
     @property
     def carried(self) -> list[Reduce | Scan]:
+        """The reductions and scans, whose values loops carry."""
         return [*self.reductions, *self.scans]
 
     def roots(self) -> list[Expr]:
+        """Returns the expressions that the nest computes of each element."""
         pairs = [largest.arg for largest, _ in self.online]
         return [r.arg for r in self.carried] + pairs + [r.expr for r, _ in self.results]
 
 
 def nests_of(space: Space, columns: tuple[Axis, ...], results: Sequence[tuple[Result, Any]], online: bool = False) -> list[Nest]:
-    """One nest per level of reductions, and one for the full results, which is the last of those where no result waits for what
-    that one reduces. columns: the merged axes of the space's columns; online: sums of exp(x - max x) need no loop after that of the
-    maximum."""
+    """Returns one nest per level of reductions, and one for the full results: the last of the others, if no result waits for its
+    reductions.
+
+    columns  the merged axes of the space's columns
+    online   sums of exp(x - max x) need no loop after that of the maximum
+    """
     pairs = {total: largest for total in space.reductions if (largest := _exponent_base(total))} if online else {}
     level: dict[Reduce, int] = {}
     for r in space.reductions:
@@ -66,7 +75,7 @@ def _wait(full: Sequence[tuple[Result, Any]], reductions: Sequence[Reduce]) -> b
 
 
 def _exponent_base(total: Reduce) -> Reduce | None:
-    """max x, of a sum of exp(x - max x) over the same elements."""
+    """Returns max x, of a sum of exp(x - max x) over the same elements."""
     power = total.arg
     if total.op != "arith.addf" or not (isinstance(power, Apply) and power.op == "math.exp" and power.dtype == "f32"):
         return None
@@ -81,7 +90,8 @@ def _exponent_base(total: Reduce) -> Reduce | None:
 def worth_keeping(
     nests: list[Nest], columns: tuple[Axis, ...], on_columns: Callable[[Expr], bool], costs: Callable[[Expr], bool]
 ) -> dict[Expr, int]:
-    """Values that two loops over the columns need, and that cost more than to keep them: by the first loop to compute them."""
+    """Returns the values that two nests over the columns need, and that cost more to compute than to keep, each with the index
+    of the first nest that computes it."""
     first: dict[Expr, int] = {}
     chosen: dict[Expr, int] = {}
     for i, nest in enumerate(nests):
@@ -105,7 +115,7 @@ def worth_keeping(
 
 
 def cost(e: Expr) -> int:
-    """Operations under `e` down to loads and reductions."""
+    """Returns the cost of the operations under `e`, down to loads and reductions."""
     total, stack, seen = 0, [e], set()
     while stack:
         x = stack.pop()

@@ -1,4 +1,4 @@
-"""Sums over windows of single channels as planes: what one CPU program of a depthwise convolution computes, and how."""
+"""Schedules depthwise convolutions on CPUs: one program computes rows of one channel from a padded copy of its image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .coalesce import Merged
 from .direct_convolution import Unfit, axes_of_windows
 from .space import Space
 
-PLANES = "graph.planes"  # on a group that sums over windows of single channels on a CPU: stride, padding and dilation
+PLANES = "graph.planes"  # on a depthwise convolution's group for a CPU: stride, padding and dilation
 
 
 @dataclass(frozen=True)
 class Window:
-    """The window of a convolution. stride, padding, dilation: of height, width."""
+    """The window of a convolution: stride, padding and dilation of (height, width)."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -29,11 +29,12 @@ class Window:
 
     @staticmethod
     def read(attribute: ir.Attribute) -> Window:
-        """Reads `graph.planes` of a group for a CPU."""
+        """Reads the attribute `graph.planes` of a group."""
         a, b, c, d, e, f = ir.DenseI64ArrayAttr(attribute)
         return Window((a, b), (c, d), (e, f))
 
     def attribute(self) -> ir.Attribute:
+        """Returns the window as the attribute `graph.planes`."""
         return ir.DenseI64ArrayAttr.get([*self.stride, *self.padding, *self.dilation])
 
 
@@ -48,7 +49,7 @@ class Planes:
     origin                       index of the image's first element of a channel
     pitch                        elements from a row of the image to the next
     size                         rows and columns of the image
-    lanes, rows                  sums that are in registers at the same time: columns, and rows of them
+    lanes, rows                  the register tile: columns, and rows of them
     chunks                       the axis of chunks of rows
     width                        elements of a row of the padded copy of the image, of each phase: columns j, j + stride, ...
     height                       rows of the copy
@@ -77,16 +78,17 @@ class Planes:
 
     @property
     def grid(self) -> int:
+        """The number of programs."""
         return self.batch.extent * self.channel.extent * self.chunks.extent
 
     @property
     def products(self) -> int:
-        """Of a sum."""
+        """The products of one sum."""
         return self.down.extent * self.across.extent
 
 
 def planes_of(space: Space, window: Window, block: ir.Block) -> Planes:
-    """Returns the planes of a space; raises Unfit where it has none."""
+    """Returns the schedule of a space that is a depthwise convolution. Raises Unfit where this scheme cannot compute it."""
     if len(space.reductions) != 1 or any(r.full for r in space.results):
         raise Unfit("not one sum over a window of images")
     (product,) = space.reductions
@@ -125,7 +127,7 @@ def planes_of(space: Space, window: Window, block: ir.Block) -> Planes:
 
 
 def _factors(product: Reduce, row: Axis, column: Axis) -> tuple[Load, Load]:
-    """The image and the weight, of f32."""
+    """Returns the image and the weight, both of f32."""
     arg = product.arg
     if product.op != "arith.addf" or not (isinstance(arg, Apply) and arg.op == "arith.mulf" and product.dtype == "f32"):
         raise Unfit("not a sum of products")
@@ -139,7 +141,7 @@ def _factors(product: Reduce, row: Axis, column: Axis) -> tuple[Load, Load]:
 
 
 def _pitch(at: Affine, window: Window, vertical: tuple[Axis, Axis], horizontal: tuple[Axis, Axis]) -> int:
-    """Elements between rows of the image."""
+    """Returns the elements between rows of the image."""
     for axis, step in zip(horizontal, (window.stride[1], window.dilation[1]), strict=True):
         if axis.extent > 1 and at.coefficient(axis) != step:
             raise Unfit("an image whose columns are not neighbours in memory")

@@ -1,4 +1,4 @@
-"""The axis that scans step along."""
+"""Finds the axis that scans run along."""
 
 from ..ir.affine import Axis
 from ..ir.expressions import Scan
@@ -8,7 +8,7 @@ from .space import Space
 
 
 def scanned_axis(space: Space, merged: Merged) -> Axis | None:
-    """The axis that scans step along, where results are neighbours along it and nothing else is a column."""
+    """Returns the axis that scans run along, where results are contiguous along it and no other axis is a column; else None."""
     scans = {merged.axis_of.get(e.axis, e.axis) for r in space.results for e in walk(r.expr) if isinstance(e, Scan)}
     if len(scans) != 1 or set(merged.columns) != scans:
         return None
@@ -17,4 +17,5 @@ def scanned_axis(space: Space, merged: Merged) -> Axis | None:
 
 
 def has_scans(space: Space) -> bool:
+    """Returns whether a space computes a scan."""
     return any(isinstance(e, Scan) for r in space.results for e in walk(r.expr))

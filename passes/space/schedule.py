@@ -1,4 +1,4 @@
-"""From a space to loops on a CPU: which axis is vectorised, which axes a program runs over itself and which make the grid."""
+"""Schedules a space on a CPU: the axes that are vectorized, looped over or make the grid. Defines what GPU schedules share."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,16 +17,17 @@ from .space import Space
 
 BITS = {"index": 64, "i1": 8, "f8E4M3FN": 8, "f8E5M2": 8}
 ACCESS_BITS = 128  # the widest access of a GPU's thread
-SECTOR = 8  # f32 elements that memory delivers at once
+SECTOR = 8  # f32 elements: the unit in which memory is read
 
 
 def bits(dtype: str) -> int:
+    """Returns the bits of an element type; of an index 64, of a bool 8."""
     return BITS.get(dtype) or int("".join(c for c in dtype if c.isdigit()))
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Rows that start anywhere in memory, in blocks that start where whole accesses do: lane l is column l - base % width.
+    """Rows that start anywhere in memory, read in blocks that start at whole accesses: lane l is column l - base % width.
 
     base   the first element of a row, over the merged axes
     width  elements of the widest accesses
@@ -36,21 +37,27 @@ class Shift:
     width: int
 
     def step(self, width_bits: int) -> int:
-        """Elements of one access."""
+        """Returns the elements of one access to elements of `width_bits` bits."""
         return min(self.width, ACCESS_BITS // width_bits)
 
     def meets(self, at: Affine, vector: Axis, step: int) -> bool:
-        """Whether an index along `vector` starts whole accesses of `step` elements where blocks start."""
+        """Returns whether an index along `vector` starts whole accesses of `step` elements where blocks start."""
         rest = at + self.base * -1 + Affine.of(vector, -1)
         return rest.constant % step == 0 and all(c % step == 0 for _, c in rest.terms)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """vector: the axis whose neighbours share a block (None: scalar code). outer: row axes of the grid; chunked: a row axis of
-    which one program takes `chunk` iterations; inner: row axes that a program runs over whole. crossed: the axis that is
-    contiguous in memory read across the vector axis; squares of it are transposed through scratch memory. shift: where rows start
-    amid accesses. by_parts: every block lies in one part of what is concatenated."""
+    """How a space maps to programs.
+
+    vector    the axis whose neighbors share a block (None: scalar code)
+    outer     row axes of the grid
+    chunked   a row axis of which one program takes `chunk` iterations
+    inner     row axes that a program loops over in full
+    crossed   the axis that is contiguous in memory read across the vector axis; tiles of it are transposed through scratch memory
+    shift     where rows start in the middle of accesses
+    by_parts  whether every block lies in one part of a concatenation
+    """
 
     config: BlockConfig
     merged: Merged
@@ -75,15 +82,17 @@ class Schedule:
 
     @property
     def grid(self) -> int:
+        """The number of programs."""
         return math.prod(-(-a.extent // chunk) for a, chunk in self.grid_axes)
 
     @property
     def column_vector(self) -> bool:
+        """Whether the vector axis is a column."""
         return self.vector in self.merged.columns
 
 
 def operations(space: Space) -> int:
-    """Cost per element of all results, shared values counted once; of reductions alone, per element that they reduce."""
+    """Returns the cost per element of all results, shared values counted once; of reductions alone, per reduced element."""
     roots = [r.expr for r in space.results]
     if space.reductions and not any(r.full for r in space.results):
         roots = [r.arg for r in space.reductions]
@@ -92,7 +101,8 @@ def operations(space: Space) -> int:
 
 
 def per_element(space: Space) -> list[Expr]:
-    """What is computed of each element, but for reductions and what makes an element as wide as the sum that it joins."""
+    """Returns the expressions computed for each element, without reductions and the widening of elements to the type of their
+    sum."""
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
     joins = {e.arg for e in seen if isinstance(e, Reduce) and isinstance(e.arg, Apply) and e.arg.op == "arith.extf"}
     columns = set(space.columns)
@@ -100,12 +110,12 @@ def per_element(space: Space) -> list[Expr]:
 
 
 def accumulators(space: Space, merged: Merged) -> int:
-    """The most reductions that one loop has."""
+    """Returns the most reductions that one loop has."""
     return max((len(nest.reductions) for nest in nests_of(space, merged.columns, [])), default=0)
 
 
 def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    """Rows and columns in the order in which memory is laid out: of the results, and of what is read."""
+    """Returns rows and columns from the largest stride to the smallest: in the results, or, where these have none, in the loads."""
     loads = [e.at for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
     stores = [r.at for r in space.results]
 
@@ -116,6 +126,8 @@ def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 
 
 def vector_axis(space: Space, merged: Merged) -> Axis | None:
+    """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores must have
+    a stride of 0 or 1 along it. None where there is no such axis."""
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
     loads = [e.at.rename(merged.rename) for e in seen if isinstance(e, Load)]
     stores = [r.at.rename(merged.rename) for r in space.results]
@@ -128,7 +140,8 @@ def vector_axis(space: Space, merged: Merged) -> Axis | None:
         def step(at: Affine, k: float) -> float:
             c = abs(at.coefficient(a))
             touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))  # a row result is stored rarely
-            used = 1 / min(c, SECTOR) if c else 0.625  # of the memory that neighbours fetch; one element serves them all
+            # share used of the memory fetched for neighbors; with stride 0 one element serves them all
+            used = 1 / min(c, SECTOR) if c else 0.625
             return k * (2 * used - 1) * touched / max(total, 1)
 
         return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if a.extent < 8 else 0)
@@ -141,7 +154,7 @@ def vector_axis(space: Space, merged: Merged) -> Axis | None:
 
 
 def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
-    """The row axis along which loads that stride along `vector` are contiguous, where squares are worth it."""
+    """Returns the row axis along which loads with a stride along `vector` are contiguous, where transposing tiles is worth it."""
     if vector is None or merged.columns or vector.extent < 8:
         return None
     for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
@@ -154,7 +167,7 @@ def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | No
 
 
 def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
-    """What a program that has `crossed` reads across its vector axis, by squares."""
+    """Returns the loads across the vector axis that a program with `crossed` transposes in tiles."""
     found = []
     for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
         at = e.at.rename(plan.merged.rename)
@@ -164,11 +177,12 @@ def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
 
 
 def crosses(e: Load, at: Affine, vector: Axis) -> bool:
+    """Returns whether an unguarded load at `at` has a stride along `vector`."""
     return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque
 
 
 def schedule(space: Space, config: Config | None = None) -> Schedule:
-    """The schedule of a space; `config` overrides the first choice."""
+    """Returns the schedule of a space; `config` overrides the cost model's choice."""
     merged = coalesce(*by_stride(space), space.places())
     scanned = scanned_axis(space, merged)
     vector = scanned if scanned is not None and scanned.extent >= SCAN_LANES else vector_axis(space, merged)

@@ -1,4 +1,4 @@
-"""From a space to programs on a GPU: which axis is spread over threads, how wide their accesses are, what makes the grid."""
+"""Schedules a space on a GPU: which axis is spread over threads, how wide their accesses are, and what makes the grid."""
 
 import math
 
@@ -33,11 +33,11 @@ from .vector_width import (
     whole_inputs,
 )
 
-ROWS = "graph.rows"  # on a function that reduces rows: its schedule, in the place of the cost model's
+ROWS = "graph.rows"  # on a function that reduces rows: its schedule, which replaces the cost model's choice
 
 
 def chosen_rows(kernel: ir.Operation) -> Rows | None:
-    """What `graph.rows` says of a kernel function, if it is there. CompileError where that is no schedule."""
+    """Returns the schedule in `graph.rows` of a kernel function, or None. Raises CompileError where it cannot be parsed."""
     if ROWS not in kernel.attributes:
         return None
     try:
@@ -47,8 +47,14 @@ def chosen_rows(kernel: ir.Operation) -> Rows | None:
 
 
 def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None = None) -> Schedule:
-    """The schedule of a space. results: alignment of each result's memory, in bytes; chosen: what is taken in the place of the cost
-    model's first, where rows are reduced. CompileError where they are not, or the GPU cannot."""
+    """Returns the schedule of a space.
+
+    aligned  bytes that the memory of each argument is aligned to
+    results  bytes that the memory of each result is aligned to
+    chosen   a schedule of row reductions that replaces the cost model's choice
+
+    Raises Unfit where `chosen` is given for a space that does not reduce rows, or asks for clusters that the GPU lacks.
+    """
     merged = coalesce(*by_stride(space), space.places())
     vector = scanned_axis(space, merged) or vector_axis(space, merged)
     if chosen is not None and vector not in merged.columns:
@@ -110,8 +116,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
 def _pointwise(
     space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, vec: int, device: Gpu, apart: int = 0
 ) -> tuple[nvvm.Config, float]:
-    """How `vector` is spread where nothing is reduced, by accesses of `vec` elements or what is whole in part; and what an element
-    costs if they are narrow, else 0. apart: see flat_width."""
+    """Returns the schedule along `vector` of a space that reduces nothing, by accesses of `vec` elements or those of `split_width`;
+    and, if accesses are narrow, the cost of an element, else 0. apart: see flat_width."""
     vec = max(vec, split_width(space, accesses, vector, merged.quotients))
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
     rows, of = math.prod(a.extent for a in merged.rows if a is not vector), traffic_of(space, merged, vector, apart)
@@ -121,7 +127,7 @@ def _pointwise(
 
 
 def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
-    """Bytes of the narrowest element, where accesses of `vec` elements are narrow; else 0."""
+    """Returns the bytes of the narrowest element, where accesses of `vec` elements are narrow; else 0."""
     of = traffic_of(space, merged, vector)
     return of.item if of.narrow(vec) else 0
 
@@ -134,5 +140,5 @@ def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, i
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:
-    """CTAs that one program may have: those of a portable cluster, where a row is one run of memory."""
+    """Returns the CTAs that one program may have: those of a portable cluster, where a row is contiguous in memory."""
     return CLUSTER if device.capability >= 90 and len(merged.columns) == 1 else 1

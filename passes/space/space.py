@@ -1,7 +1,7 @@
-"""The iteration space of a group: rows, columns and the expressions of its results over them.
+"""Finds the iteration space of a group: rows, columns and the expressions of its results over them.
 
-Rows are the axes that every result and every reduction varies over; columns are those that reductions run over (and full
-results vary over). Without reductions every axis is a row axis.
+Rows are the axes that every result and every reduction varies over; columns are those that reductions run over (and full results
+vary over). Without reductions every axis is a row axis.
 """
 
 import math
@@ -20,7 +20,7 @@ Strides = dict[ir.Value, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Result:
-    """One result of a group: its expression and where it is stored. `full`: varies over rows and columns."""
+    """One result of a group: its expression, and `at`, where it is stored. `full`: varies over rows and columns."""
 
     expr: Expr
     at: Affine
@@ -30,13 +30,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Space:
+    """The iteration space of a kernel: its axes, the stored results, and the reductions that these need."""
+
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     results: tuple[Result, ...]
     reductions: tuple[Reduce, ...]  # operands first
 
     def places(self) -> list[Affine]:
-        """Every index expression of the group."""
+        """Returns every index expression of the group."""
         out = [r.at for r in self.results]
         for r in self.results:
             for e in walk(r.expr):
@@ -56,8 +58,13 @@ def find_space(
     divide: bool = False,
     round_half: bool = False,
 ) -> Space:
-    """The space of a kernel function's block. strides: of the block arguments; result_strides: of the results; outs: these, where
-    they are other values of it than what it returns; divide, round_half: see Tracer."""
+    """Returns the iteration space of a kernel function's block. Raises Untraceable where it has none.
+
+    strides             of the block arguments
+    result_strides      of the results
+    outs                the results, where these are other values of the block than those it returns
+    divide, round_half  see Tracer
+    """
     outs = list(list(block.operations)[-1].operands) if outs is None else outs
     generics = _reductions(block)
     scans = [o.operation for o in block.operations if o.operation.name == "tm_tensor.scan"]
@@ -84,7 +91,7 @@ def _reductions(block: ir.Block) -> list[Generic]:
 
 
 def _full_shape(outs: list[ir.Value], generics: list[Generic]) -> tuple[tuple[int, ...], list[bool]]:
-    """The finest common factorisation of all full shapes, and which factors are reduced."""
+    """Returns the coarsest common refinement of all full shapes, and which of its factors are reduced."""
     shapes = [shape_of(v) for v in outs]
     if not generics:
         common = refine(shapes)
@@ -108,7 +115,7 @@ def _full_shape(outs: list[ir.Value], generics: list[Generic]) -> tuple[tuple[in
 
 
 def _flags(factors: tuple[int, ...], g: Generic) -> list[bool]:
-    """Which factors of the loops' space are reduced."""
+    """Returns which factors of the loops' space are reduced."""
     flags, left = [], [[n, r] for n, r in zip(g.extents, g.reduced, strict=True)]
     for f in factors:
         while left and left[0][0] == 1 and f != 1:
@@ -122,7 +129,7 @@ def _flags(factors: tuple[int, ...], g: Generic) -> list[bool]:
 
 
 def _merge(common: tuple[int, ...], reduced: list[bool], rows: tuple[int, ...]) -> tuple[tuple[int, ...], list[bool]]:
-    """`common` with its row factors replaced by the finer `rows`."""
+    """Returns `common` with its row factors replaced by the finer `rows`, and which factors are reduced."""
     out: list[int] = []
     flags: list[bool] = []
     fine = list(rows)
@@ -144,7 +151,7 @@ def _merge(common: tuple[int, ...], reduced: list[bool], rows: tuple[int, ...]) 
 
 
 def spread(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, ...] | None:
-    """The index of a row-major space of `shape` that runs over `axes` in order; None where an axis spans dimensions."""
+    """Returns the index of a row-major space of `shape` that runs over `axes` in order; None where an axis spans dimensions."""
     out, rest = [], [a for a in axes if a.extent != 1]
     for n in shape:
         at, left = Affine(), n

@@ -1,4 +1,4 @@
-"""How many neighbouring elements a thread of a GPU reads and writes at a time."""
+"""Chooses how many neighboring elements a GPU thread reads and writes at a time."""
 
 import math
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from .space import Space
 
 MOST = 8  # elements
 HALF_ACCESS_BITS = 64  # accesses that still move memory at full speed
-LEAST_ACCESS_BITS = 32  # below which most of a request of a warp is empty
-CACHED = 16  # times fewer elements than the largest tensor has, below which a tensor is near a thread after its first reads
-RAGGED = 1 << 18  # elements from which on a program reads and writes whole accesses though the last one is cut
+LEAST_ACCESS_BITS = 32  # below which most of a warp's request is empty
+CACHED = 16  # a tensor of more than this many times fewer elements than the largest is in a cache after its first reads
+RAGGED = 1 << 18  # elements from which on accesses are whole though the last one is cut
 SHIFTED = 256  # elements of a row from which on whole accesses are worth masks at its ends
 
 Aligned = dict[ir.Value, int]
@@ -29,8 +29,13 @@ Aligned = dict[ir.Value, int]
 
 @dataclass(frozen=True)
 class Access:
-    """at: index over the merged axes; bits: of an element; aligned: bytes that the memory starts at a multiple of; touched:
-    elements of all programs together."""
+    """A load or store.
+
+    at       index over the merged axes
+    bits     of an element
+    aligned  bytes that the memory starts at a multiple of
+    touched  elements of all programs together
+    """
 
     at: Affine
     bits: int
@@ -39,19 +44,19 @@ class Access:
 
     @staticmethod
     def of(at: Affine, bits: int, aligned: int, merged: Merged) -> "Access":
-        """at: over the axes before they were merged."""
+        """Returns the access at `at`, an index over the axes before they were merged."""
         touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))
         return Access(at.rename(merged.rename), bits, aligned, touched)
 
 
 def accesses_of(space: Space, merged: Merged, aligned: Aligned, results: list[int]) -> list[Access]:
-    """All that is read without a guard, and all that is written. results: alignments of their memory."""
+    """Returns all unguarded loads, then all stores. results: alignments of the results' memory, in bytes."""
     accesses = [Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in _loads(space) if not e.guard]
     return accesses + [Access.of(r.at, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
 
 
 def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:
-    """The most neighbouring elements that are whole accesses: a power of two up to MOST. ragged: the last access may be cut."""
+    """Returns the most neighboring elements that are whole accesses: a power of two up to MOST. ragged: the last may be cut."""
     along = [a for a in accesses if a.at.coefficient(vector) == 1]
     if not along:
         return 1
@@ -61,14 +66,18 @@ def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int
     runs = {quotients[t] for a in accesses for t, _ in a.at.terms if t in quotients}
     half = width // 2
     if any(n % width for n in runs) and not any(n % half for n in runs) and half * min(a.bits for a in along) >= HALF_ACCESS_BITS:
-        return half  # what differs from run to run alone is read once for each access
+        return half  # loads that vary only from run to run are done once per access
     return width
 
 
 @dataclass(frozen=True)
 class Flat:
-    """All rows as one axis. width: of accesses along it, 0 where there can be none; single: how many inputs are read element by
-    element for it, as a bias is, which comes from a cache; apart: those of them that are large, whose rows lie apart in memory."""
+    """All rows as one axis.
+
+    width   of accesses along it, 0 where there can be none
+    single  how many inputs are then read element by element, as a bias is, which comes from a cache
+    apart   those of them that are large, whose rows lie apart in memory
+    """
 
     width: int
     single: int = 0
@@ -76,7 +85,7 @@ class Flat:
 
 
 def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict[Expr, int]) -> Flat:
-    """The accesses along all rows as one axis, which `axis` is."""
+    """Returns the accesses along `axis`, which is all rows as one axis."""
     results = accesses[len(accesses) - len(space.results) :]
     if any(e.guard for e in _loads(space)) or has_scans(space) or any(_runs(a, quotients) for a in results):
         return Flat(0)
@@ -94,28 +103,28 @@ def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
 
 
 def ragged(axis: Axis) -> bool:
-    """Whether the last access along the only axis of a program may be cut: it takes registers and code of every thread, which pays
-    where memory is what takes time."""
+    """Returns whether the last access along the only axis of a program may be cut. This takes registers and code of every thread,
+    and pays where memory bandwidth is the limit."""
     return axis.extent >= RAGGED
 
 
 def _widest(along: list[Access]) -> int:
-    """Of what moves most bytes, the largest type has accesses of 16 bytes: two of one thread would leave gaps between those of its
-    neighbours. The smallest has no tiny ones."""
+    """Returns the width to start from. Of the accesses that move most bytes, the largest type gets accesses of 16 bytes: two per
+    thread would leave gaps between those of neighboring threads. The smallest type gets no tiny ones."""
     most = max(a.touched for a in along)
     heavy = [a.bits for a in along if a.touched * 2 >= most]
     return min(max(ACCESS_BITS // max(heavy), LEAST_ACCESS_BITS // min(heavy)), MOST)
 
 
 def narrow_width(accesses: list[Access], vector: Axis) -> int:
-    """Where elements are read one by one, neighbouring threads should read neighbours."""
+    """Returns the width for elements read one by one, where neighboring threads should read neighboring elements."""
     along = [a.bits for a in accesses if a.at.coefficient(vector) == 1]
     return max(LEAST_ACCESS_BITS // max(along, default=LEAST_ACCESS_BITS), 1)
 
 
 def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: dict[Expr, int]) -> int:
-    """The width of accesses that are whole where results are written, if not all are where elements are read. The others are read
-    element by element: neighbours by neighbouring threads, or what is small, from a cache. 1 where there are none."""
+    """Returns the width of accesses that are whole for stores, if not for all loads; 1 where all loads are whole. The other loads
+    are read element by element: neighboring elements by neighboring threads, or small tensors from a cache."""
     at, most = len(accesses) - len(space.results), max(a.touched for a in accesses)
     width = access_width(accesses[at:], vector, quotients)
     single = [a for a in accesses[:at] if a.at.coefficient(vector) == 1 and not _whole(a, width, vector, quotients)]
@@ -126,7 +135,7 @@ def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: d
 
 
 def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
-    """What is read and written, guarded or not. apart: large inputs that are read element by element along all rows as one axis."""
+    """Returns what is read and written, guarded or not. apart: see Flat."""
     varying = [e for e in _loads(space) if vector in {merged.axis_of.get(a, a) for a in e.free}]
     loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in varying]
     results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]
@@ -137,8 +146,8 @@ def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nv
 
 
 def uncrossed_width(space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, width: int) -> int:
-    """The most neighbouring elements, `width` at most, of which none are read element by element; those of narrow accesses where
-    some always are."""
+    """Returns the largest width, `width` at most, at which nothing is read element by element; that of narrow accesses where
+    something always is."""
     least = min(width, narrow_width(accesses, vector))
     while width > least and _crossing(space, merged, aligned, vector, width):
         width //= 2
@@ -146,8 +155,8 @@ def uncrossed_width(space: Space, merged: Merged, aligned: Aligned, accesses: li
 
 
 def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, width: int) -> bool:
-    """Whether something is read element by element: in steps, backwards, at computed places, across the bounds of a guard, or
-    within them at places that are not aligned."""
+    """Returns whether something is read element by element: with a stride, backwards, at computed indices, across the bounds of a
+    guard, or within them at indices that are not aligned."""
     for e in _loads(space):
         at = e.at.rename(merged.rename)
         own = {
@@ -169,8 +178,10 @@ def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, widt
 
 
 def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
-    """How whole accesses fit to rows that end or start amid them; None where they do so anyway at `width`, or cannot."""
-    along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]  # what all rows share comes from a cache
+    """Returns how whole accesses fit rows that end or start in the middle of them; None where rows fit at `width` anyway, or
+    cannot."""
+    # loads that all rows share come from a cache
+    along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]
     if vector.extent < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
         return None
     shift = Shift(along[0].at + Affine.of(vector, -1), _widest(along))
@@ -184,7 +195,7 @@ def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
 
 
 def whole_inputs(accesses: list[Access], results: int) -> int:
-    """How many of what is read, which comes before the results, are as large as the largest."""
+    """Returns how many of the loads, which come before the `results` stores, are as large as the largest access."""
     most = max((a.touched for a in accesses), default=0)
     return sum(a.touched * 2 >= most for a in accesses[: len(accesses) - results])
 
@@ -194,15 +205,15 @@ def _loads(space: Space) -> list[Load]:
 
 
 def _whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> bool:
-    """Whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, but for one that may
-    be ragged, or run ends amid one."""
+    """Returns whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, but for one
+    that may be ragged, or run ends in the middle of one."""
     if (vector.extent % width and not ragged) or any(quotients[t] % width for t in _runs(a, quotients)):
         return False
     return _starts(a, width, vector)
 
 
 def _starts(a: Access, width: int, vector: Axis) -> bool:
-    """Whether every multiple of `width` along `vector` is the start of an aligned access."""
+    """Returns whether every multiple of `width` along `vector` is the start of an aligned access."""
     step = min(width, max(ACCESS_BITS // a.bits, 1))  # elements of one access
     if a.aligned * 8 % (step * a.bits):
         return False

@@ -1,1 +1,1 @@
-"""lamina-tile: kernel functions become tile programs, one block of the result each (`emit/` writes the body)."""
+"""lamina-tile: lowers kernel functions to tile programs, each computing one block of the results (`emit/` writes the body)."""

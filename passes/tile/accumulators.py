@@ -1,4 +1,4 @@
-"""What loops of a tile program carry from one iteration to the next: partial results of reductions and of scans."""
+"""Accumulators that the loops of a tile program carry: partial results of reductions and of scans."""
 
 import math
 
@@ -12,23 +12,24 @@ from ..space.schedule import Schedule
 from .emit.elements import Blocks
 from .emit.scopes import element
 
-LONG = 256  # elements of a sum from which on adding up its lanes in f64 takes little of its time
+LONG = 256  # elements of a sum from which on adding up its lanes in f64 costs little
 FEW = 16  # lanes
 _KINDS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and", "xori": "xor"}
 
 
 class Accumulators:
-    """Accumulators are scalars or blocks (vectors of `lanes` elements), of the types that `accumulated` says."""
+    """Emits operations on accumulators: scalars or blocks (vectors of `lanes` elements), of the types that `accumulated` gives."""
 
     def __init__(self, b: Blocks, plan: Schedule) -> None:
         self.b, self.plan = b, plan
 
     def neutral(self, r: Reduce | Scan, total: bool = False) -> ir.Value:
-        """What an accumulator starts with. total: of sums of runs."""
+        """Returns the initial value of an accumulator. total: of one that adds up sums of runs."""
         value, type_ = neutral(r.op, r.dtype), element(self._total_dtype(r) if total else accumulated(r))
         return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
 
     def combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
+        """Adds the current element or block to an accumulator. Masked lanes count as the neutral element."""
         b = self.b
         wide = isinstance(acc.type, ir.VectorType)
         x = b.block(r.arg) if wide else b.value(r.arg)
@@ -41,7 +42,7 @@ class Accumulators:
             return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
 
     def step(self, scan: Scan, acc: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """A scan's results here, and what it carries on."""
+        """Returns a scan's results at this step, in the accumulator's type, and what it carries on."""
         b = self.b
         if not self._along(scan):
             total = self.combine(scan, acc)
@@ -58,7 +59,7 @@ class Accumulators:
             return out.results[0], out.results[1]
 
     def narrow(self, scan: Scan, acc: ir.Value) -> ir.Value:
-        """The scan's result at this step."""
+        """Rounds a scan's result at this step to the scan's own type."""
         if accumulated(scan) == scan.dtype:
             return acc
         type_ = element(scan.dtype)
@@ -68,11 +69,11 @@ class Accumulators:
             return arith.truncf(type_, acc)
 
     def joined(self, r: Reduce, total: ir.Value, part: ir.Value) -> ir.Value:
-        """The sum of one more run joins those of the runs before it."""
+        """Adds the sum of one more run to the total of the runs before it."""
         return ir.Operation.create(r.op, results=[total.type], operands=[total, _cast(total.type, part)]).results[0]
 
     def total(self, r: Reduce, acc: ir.Value) -> ir.Value:
-        """A block of partial results along a column axis becomes one scalar; the sum is rounded to its own type."""
+        """Reduces a block of partial results along a column axis to one scalar, and rounds the result to its own type."""
         if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
             return _cast(_like(acc, r.dtype), acc)
         if math.prod(a.extent for a in self._axes(r)) >= LONG:
@@ -87,8 +88,8 @@ class Accumulators:
         return _cast(element(r.dtype), sum_)
 
     def _joining(self, r: Reduce, acc: ir.Value) -> ir.Value:
-        """A block in the type that its lanes are added up in, where that is wider. So many lanes join in their own type first that
-        few are converted, whose roundings still average out."""
+        """Converts a block to the wider type that its lanes are added up in, if there is one. Lanes first join in their own type
+        until few are left to convert; their roundings still average out."""
         wide = element(self._total_dtype(r))
         while ir.VectorType(acc.type).element_type != wide and (lanes := ir.VectorType(acc.type).shape[0]) > FEW and lanes % 2 == 0:
             low, high = (vector.extract_strided_slice(_part(acc), acc, [at], [lanes // 2], [1]) for at in (0, lanes // 2))
@@ -96,12 +97,12 @@ class Accumulators:
         return _cast(_like(acc, str(wide)), acc)
 
     def _total_dtype(self, r: Reduce | Scan) -> str:
-        """The type of sums of runs and of lanes."""
+        """Returns the type in which sums of runs and of lanes are added up."""
         wide = self.plan.config.wide_sums and r.op == "arith.addf" and r.dtype == "f32"
         return "f64" if wide else accumulated(r)
 
     def _wide(self, r: Reduce | Scan) -> bool:
-        """Whether the accumulator is a block: blocks of columns are summed lane by lane, or every lane is a row."""
+        """Returns whether the accumulator is a block: columns are summed lane by lane, or every lane is a row."""
         v = self.b.vector
         if isinstance(r, Scan) and self._along(r):
             return False
@@ -109,7 +110,7 @@ class Accumulators:
         return v is not None and (v in over or self.b.is_block(r))
 
     def _along(self, scan: Scan) -> bool:
-        """Whether the lanes of a block are steps of the scan."""
+        """Returns whether the lanes of a block are steps of the scan."""
         return self.b.vector is not None and self.plan.merged.axis_of.get(scan.axis, scan.axis) is self.b.vector
 
     def _axes(self, r: Reduce) -> set[Axis]:
@@ -117,22 +118,22 @@ class Accumulators:
 
 
 def _part(v: ir.Value) -> ir.Type:
-    """The type of half of a block."""
+    """Returns the vector type of half of a block."""
     return ir.VectorType.get([ir.VectorType(v.type).shape[0] // 2], ir.VectorType(v.type).element_type)
 
 
 def _like(v: ir.Value, dtype: str) -> ir.Type:
-    """The type of `v` with elements of another."""
+    """Returns the type of `v` with elements of type `dtype`."""
     return ir.VectorType.get(ir.VectorType(v.type).shape, element(dtype)) if isinstance(v.type, ir.VectorType) else element(dtype)
 
 
 def _cast(type_: ir.Type, v: ir.Value) -> ir.Value:
-    """A float or a block of them in another type of f32 and f64; any other value as it is."""
+    """Converts between f32 and f64, scalar or block; any other value stays as it is."""
     if v.type == type_:
         return v
     return arith.extf(type_, v) if "f64" in str(type_) else arith.truncf(type_, v)
 
 
 def accumulated(r: Reduce | Scan) -> str:
-    """The type of an accumulator. A scan has no tree to sum by: in f32 its error would grow with its length."""
+    """Returns the type of an accumulator. A scan has no tree to sum by: in f32 its error would grow with its length."""
     return "f64" if isinstance(r, Scan) and r.dtype == "f32" and r.op in ("arith.addf", "arith.mulf") else r.dtype

@@ -1,4 +1,4 @@
-"""Cascaded summation: a long sum is made of short runs, whose sums are added up in a wider type where the target has one."""
+"""Cascaded summation: cuts a long sum into short runs, whose sums are added up in a wider type where the target has one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from ..space.nests import Nest
 if TYPE_CHECKING:
     from .emit.loops import Body, Loops
 
-RUN = 16  # iterations whose sum is rounded to the type of what is summed, where sums of runs are of a wider type
+RUN = 16  # iterations summed in the operand's own type, where sums of runs are of a wider type
 PLAIN_RUN = 32  # likewise, where they are not
 
 
 @dataclass(frozen=True)
 class Cut:
-    """axis  the loop that is cut into runs: it and the loops inside it make a run
-    count    iterations of it in a run
+    """Where a loop nest is cut into runs.
+
+    axis   the loop that is cut: it and the loops inside it make a run
+    count  its iterations in a run
     """
 
     axis: Axis
@@ -30,8 +32,8 @@ class Cut:
 
 
 def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> Cut | None:
-    """Where the loops of a nest, the outermost first, are cut into runs; None where they are one run. shared: the loop of which
-    teams of threads take turns, which starts sums of its own."""
+    """Returns where the loops of a nest, given outermost first, are cut into runs; None where they are one run. shared: the loop
+    that teams of threads share, which is not cut: each team starts sums of its own in it."""
     config, vector = loops.plan.config, loops.b.vector
     if nest.scans or nest.online or not any(r.op == "arith.addf" for r in nest.reductions):
         return None
@@ -46,8 +48,8 @@ def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> 
 
 
 def cascade(loops: Loops, at: Cut, nest: Nest, inits: list[ir.Value], body: Body) -> list[ir.Value]:
-    """The loop of `at` as a loop over runs. inits: sums of runs so far. The error grows with the length of a run and with the
-    number of runs, not with their product; not with the latter where sums of runs are of a wider type."""
+    """Emits the loop of `at` as a loop over runs. inits: sums of the runs so far. The error grows with the length of a run and
+    with the number of runs, not with their product; where sums of runs are of a wider type, not with the number of runs either."""
     b, sums, axis = loops.b, loops.sums, at.axis
     step = loops.plan.config.lanes if axis is b.vector else 1
     whole = axis.extent // step * step

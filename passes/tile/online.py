@@ -1,4 +1,5 @@
-"""Sums of exp(x - max x) in the same loop as the maximum: what a tile program says of them."""
+"""Online softmax in tile programs: emits the sum of exp(x - max x) in the same loop as the maximum (tile.exp_sum,
+tile.exp_total)."""
 
 import math
 from typing import Any
@@ -13,13 +14,13 @@ from .emit.elements import Blocks
 
 
 def start(b: Blocks, config: BlockConfig) -> list[ir.Value]:
-    """Before the first block: for each thread of the program."""
+    """Returns the state before the first block: -inf and 0 for each thread of the program."""
     type_ = ir.VectorType.get([config.groups], ir.F32Type.get())
     return [arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, _f32(v))) for v in (-math.inf, 0.0)]
 
 
 def step(b: Blocks, largest: Reduce, state: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
-    """A block of x joins: its powers, and the new state."""
+    """Adds a block of x to the state; returns the block's exponentials and the new state."""
     x = b.block(largest.arg)
     with b.point():
         mask = b.stack[-1].mask
@@ -30,7 +31,7 @@ def step(b: Blocks, largest: Reduce, state: list[ir.Value]) -> tuple[ir.Value, l
 
 
 def total(state: list[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The maximum, the sum, and each thread's factor."""
+    """Returns the maximum, the sum, and the factor by which each thread's exponentials are rescaled."""
     f32 = ir.F32Type.get()
     largest, sum_, scale = ir.Operation.create("tile.exp_total", results=[f32, f32, state[0].type], operands=state).results
     return largest, sum_, scale
@@ -39,8 +40,9 @@ def total(state: list[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
 def reuse(
     powers: ir.Value, sum_: ir.Value, scale: ir.Value, pair: tuple[Reduce, Reduce], wanted: list[Expr], memo: dict[Any, ir.Value]
 ) -> None:
-    """Where one block held the whole row, its powers serve again: exp(x - max x) is one product, and so is its quotient by the sum,
-    which is at least 1, so that its inverse loses nothing."""
+    """Computes exp(x - max x) from the exponentials of the loop, where one block held the whole row: it takes one multiplication,
+    and so does its quotient by the sum, which is at least 1, so that its reciprocal loses nothing. pair: the maximum and the sum;
+    wanted: expressions used later, which are put into `memo`."""
     power = pair[1].arg
     for e in wanted:
         if e is power:

@@ -1,4 +1,4 @@
-"""What a CPU program asks memory for some time before it reads it."""
+"""Chooses what a CPU program prefetches, and how far ahead."""
 
 from torch_mlir import ir
 
@@ -9,18 +9,18 @@ from ..space.space import Result, Space
 from ..trace.grouping import walk
 from .emit.elements import Blocks
 
-ROW_BYTES = (4096, 524288)  # rows that are worth fetching early and stay in the cache until they are used
-STREAM_BYTES = 1 << 22  # inputs from which on fetching early pays
-AHEAD_BYTES = 2048  # measured: from 4096 on sums of what lies in the last cache, and of two large inputs, take half as long again
+ROW_BYTES = (4096, 524288)  # rows that are worth prefetching and stay in the cache until they are used
+STREAM_BYTES = 1 << 22  # inputs from which on prefetching pays
+AHEAD_BYTES = 2048  # measured: from 4096 on, sums of data in the last-level cache or of two large inputs take 1.5x
 
 
 def streams(b: Blocks, plan: Schedule, space: Space, results: list[tuple[Result, ir.Value]]) -> dict[Load, int]:
-    """Large inputs that a kernel walks through once, and how many elements ahead to ask for them: the processor's own prefetching
-    stops at each page and leaves memory idle while values are computed."""
+    """Returns large inputs that a kernel reads once in order, and how many elements ahead to prefetch them: the processor's own
+    prefetching stops at each page and leaves memory idle while values are computed."""
     out: dict[Load, int] = {}
     if not plan.config.prefetch:
         return out
-    if space.columns and not plan.column_vector:  # rows far apart: measured, fetching them early only costs
+    if space.columns and not plan.column_vector:  # rows are far apart: as measured, prefetching them only costs
         return out
     for e in dict.fromkeys(e for r, _ in results for e in walk(r.expr) if isinstance(e, Load)):
         flat, dtype = b.memory[e.tensor]
@@ -31,8 +31,8 @@ def streams(b: Blocks, plan: Schedule, space: Space, results: list[tuple[Result,
 
 
 def next_row(b: Blocks, plan: Schedule, first: Nest, nest: Nest) -> dict[Load, int]:
-    """What the first loop over a row reads from memory and this one finds in the cache: while it computes, memory is idle, so it
-    fetches the next row."""
+    """Returns loads of this loop whose next row is worth prefetching, and how many elements away it is: those that the first loop
+    over the row read from memory and this one finds in the cache. Memory is idle while this loop computes."""
     rows = [*plan.outer, *([plan.chunked] if plan.chunked else []), *plan.inner]
     if not rows or not plan.config.prefetch or not plan.column_vector:
         return {}

@@ -1,4 +1,4 @@
-"""Groups that lamina-select-kernels has made of products, as block programs."""
+"""Lowers groups that lamina-select-kernels has formed around a matrix product or convolution to GEMM block programs."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,12 @@ from .emit.dot import Dot, squares
 
 @dataclass(frozen=True)
 class Lowered:
-    """A tile function, its programs, the bytes that have to move at least once, and the operations of its products."""
+    """A tile function with its cost.
+
+    grid   programs
+    bytes  that must move at least once
+    flops  of its products
+    """
 
     function: ir.Operation
     grid: int
@@ -29,7 +34,8 @@ class Lowered:
 
 
 def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config: Config, round_half: bool) -> Lowered:
-    """types: of the function's arguments, inputs then outputs. Unfit where blocks cannot compute it."""
+    """Emits the GEMM program of the kernel function `f` by the schedule `config`. types: of its arguments, inputs then outputs.
+    Raises Unfit where blocks cannot compute it."""
     block = f.regions[0].blocks[0]
     count = len(block.arguments)
     strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
@@ -44,7 +50,7 @@ def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config
         with ir.InsertionPoint(body):
             program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
             memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, body.arguments, strict=False)}
-            around = isinstance(product.a, Load) and bool(product.a.guard)  # zeros around an image
+            around = isinstance(product.a, Load) and bool(product.a.guard)  # an image with padding
             kind = WindowDot if product.parts or around else Dot
             kind(body, product, config, memory, list(body.arguments)[count:]).emit(program)
             func.ReturnOp([])
@@ -53,6 +59,7 @@ def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config
 
 
 def _moved(product: Contraction, outs: list[ir.MemRefType]) -> int:
+    """Returns the bytes that must move at least once: elements read, and results."""
     loads = [e for r in product.results for e in walk(r.expr) if isinstance(e, Load)]
     read: dict[ir.Value, int] = {}
     for e in loads:

@@ -1,4 +1,4 @@
-"""Kernel functions that reduce along rows: what tuning asks about, before lamina-tile makes programs of them."""
+"""Describes kernel functions that reduce along rows to tuning, before lamina-tile lowers them."""
 
 import math
 
@@ -19,8 +19,8 @@ from .tile import ALIGNED, CHOICE, traffic
 
 
 def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> Work | None:
-    """Of a kernel function that is launched on such memory; None where it is no row program, too small to matter, or
-    something was chosen for it."""
+    """Returns the work of a kernel function that is launched on memrefs of `types`. None where it is no row program, is too small
+    to matter, or has a schedule already."""
     block = kernel.regions[0].blocks[0]
     *ops, end = [op.operation for op in block.operations]
     results = list(end.operands)
@@ -28,7 +28,7 @@ def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_ha
         return None
     moved = sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types)
     if moved < LEAST_BYTES or any(0 in t.shape for t in types):
-        return None  # what follows takes milliseconds
+        return None  # the analysis below takes milliseconds
     strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
     given = dict(zip(block.arguments, strides, strict=False))
     try:

@@ -1,4 +1,8 @@
-"""lamina-tile: every kernel function becomes a tile program."""
+"""lamina-tile: lowers kernel functions on tensors to tile programs, which are block programs on memrefs.
+
+For each function: reads its iteration space (space/space.py), picks a schedule for the target, and writes the body with the
+emitter of its kind: loops over rows and columns, GEMM, direct convolution, or depthwise convolution by planes.
+"""
 
 import math
 from collections.abc import Callable
@@ -34,8 +38,8 @@ from .emit.loops import Loops
 from .emit.planes import PlaneProgram
 from .products import lower_product
 
-CHOICE = "graph.choice"  # on what lamina-select-kernels has decided
-THREADS = 2048  # of a multiprocessor
+CHOICE = "graph.choice"  # on a group that lamina-select-kernels has decided about: its schedule
+THREADS = 2048  # that an SM holds
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
 Emitter = Loops | StripProgram | PlaneProgram
 Scheduler = Callable[[Space, dict[ir.Value, int], list[int], Rows | None], Schedule]
@@ -45,24 +49,23 @@ Scheduler = Callable[[Space, dict[ir.Value, int], list[int], Rows | None], Sched
 class Tile(Pass):
     """Turn every kernel function into a block program on memrefs.
 
-    Before: `func.func private @k(tensors) -> tensors` with `graph.kernel`, launched by plan.launch, whose operand types
-    give the layouts. After: `func.func @k(memrefs)` with `tile.grid` (programs), `tile.bytes` (moved in all) and
-    `tile.flops`, in vector, arith, math, scf and memref, with tile.program_id. `tile.alias` lists the arguments that
-    some launch writes in place.
+    Before: `func.func private @k(tensors) -> tensors` with `graph.kernel`, launched by plan.launch, whose operand types give the
+    layouts. After: `func.func @k(memrefs)` with `tile.grid` (programs), `tile.bytes` (moved in all) and `tile.flops`, in vector,
+    arith, math, scf and memref, with tile.program_id. `tile.alias` lists the arguments that some launch writes in place.
 
         func.func private @relu(%x: tensor<1000xf32>) -> tensor<1000xf32>
      -> func.func @relu(%x: memref<1000xf32>, %o: memref<1000xf32>) attributes {tile.grid = 1} { vector.transfer_read ... }
 
-    A program for a GPU also says how it is spread: `tile.threads` of one program, `tile.vec` neighbouring elements of each,
-    `tile.pack` programs of one CTA, `tile.teams` of threads that share loops marked tile.shared, `tile.cluster` CTAs of one
-    program, and `tile.align`, the bytes that each argument is aligned to. With `tile.dependent` it waits by itself for the work
-    before it (sm_90 and newer), so that it may be launched before that has ended.
+    A program for a GPU also says how it is spread: `tile.threads` of one program, `tile.vec` neighboring elements of each,
+    `tile.pack` programs of one CTA, `tile.teams` of threads that share the iterations of loops marked tile.shared, `tile.cluster`
+    CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
+    for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
-    A function that reduces rows has the schedule that its `graph.rows` says (schedules/rows.py), in the place of the cost model's:
+    A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton would mark it.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
-    round_intermediates  values of half types are rounded where eager stores them, not only where they are stored here
+    round_intermediates  f16 and bf16 values are rounded wherever eager stores them, not only where Lamina stores them
     """
 
     name: ClassVar[str] = "lamina-tile"
@@ -70,6 +73,7 @@ class Tile(Pass):
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
+        """Lowers every function with `graph.kernel`. Raises CompileError for one that has no body or cannot be tiled."""
         early = _early(self.target)
         launched, starts = layouts(module), alignments(module)
         for op in list(module.body.operations):
@@ -88,7 +92,7 @@ class Tile(Pass):
 
 
 def _scheduler(target: Target) -> Scheduler:
-    """Returns what schedules a space for a target, given the alignments of its arguments and of its results."""
+    """Returns the function that schedules a space for a target, given the alignments in bytes of its arguments and results."""
     if not target.is_gpu:
         return _on_cpu
     return lambda space, inputs, results, chosen: schedule_gpu(space, inputs, results, target.gpu, chosen)
@@ -101,8 +105,9 @@ def _on_cpu(space: Space, inputs: dict[ir.Value, int], results: list[int], chose
 
 
 def _early(target: Target) -> Callable[[ir.Operation], bool]:
-    """Which kernels wait by themselves for the work before them (Hopper's programmatic dependent launch): those that run all at
-    once. Where CTAs follow each other each of them would pay for the wait: 43 us for 36 with 32768 of them on an H200."""
+    """Returns a predicate for kernels that start early and wait by themselves for the work before them (Hopper's programmatic
+    dependent launch). These are the kernels whose CTAs all run at once. Where CTAs follow each other, each of them would pay for
+    the wait: 32768 of them take 43 us instead of 36 on an H200."""
     if not target.is_gpu:
         return lambda kernel: False
     gpu = target.gpu
@@ -117,7 +122,7 @@ def _early(target: Target) -> Callable[[ir.Operation], bool]:
 
 
 def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
-    """Contiguous layouts, for a kernel that nothing launches."""
+    """Returns contiguous layouts, for a kernel that nothing launches."""
     block = f.regions[0].blocks[0]
     values = [*block.arguments, *list(block.operations)[-1].operands]
     byte = ir.IntegerType.get_signless(8)
@@ -127,6 +132,7 @@ def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
 def _lower(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
+    """Emits the tile program of a kernel function. types, aligned: layout and alignment of its arguments, inputs then outputs."""
     block = f.regions[0].blocks[0]
     outs = list(list(block.operations)[-1].operands)
     n_in = len(block.arguments)
@@ -159,7 +165,7 @@ def _lower(
 def _lower_product(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
-    """The program of a group that lamina-select-kernels has made of a product and what follows it."""
+    """Emits the program of a group that lamina-select-kernels has formed around a matrix product and its epilogue."""
     if not target.is_gpu:
         remedy = "they are for GPUs: nvvm:sm_90a"
         raise CompileError(f"{target} has no schedules of products", where=where(f.location), remedy=remedy)
@@ -185,7 +191,7 @@ def _program(
     plan: Any,
     emitter: type[Loops | StripProgram | PlaneProgram],
 ) -> ir.Operation:
-    """The function of a program, beside the kernel's."""
+    """Creates the tile function beside the kernel function, and has `emitter` write its body."""
     block = f.regions[0].blocks[0]
     n_in = len(block.arguments)
     with ir.InsertionPoint(f):
@@ -203,7 +209,7 @@ def _program(
 def _lower_strips(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: Target
 ) -> ir.Operation:
-    """The program of a group that lamina-depthwise has made of a sum over windows and what follows it."""
+    """Emits the program of a group that lamina-depthwise has formed around a direct convolution and its epilogue."""
     block = f.regions[0].blocks[0]
     n_in = len(block.arguments)
     try:
@@ -215,7 +221,7 @@ def _lower_strips(
 
 
 def _lower_planes(f: ir.Operation, name: str, types: list[ir.MemRefType], space: Space) -> ir.Operation | None:
-    """The program of a depthwise convolution on a CPU and what follows it; None where memory does not lie as planes need it."""
+    """Emits the program of a depthwise convolution on a CPU and its epilogue; None where the memory layout does not suit planes."""
     try:
         plan = planes_of(space, Window.read(f.attributes[PLANES]), f.regions[0].blocks[0])
     except NoStrips:
@@ -233,7 +239,7 @@ def _describe_windows(
 
 
 def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> ir.Operation:
-    """The kernel of a group whose results are empty."""
+    """Emits an empty program with a grid of 0, for a group whose results have no elements."""
     with ir.InsertionPoint(f):
         new = func.FuncOp(name, (list(types), []))
         with ir.InsertionPoint(new.add_entry_block()):
@@ -257,7 +263,7 @@ def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **nu
 
 
 def _flat(m: ir.Value, type_: ir.MemRefType, strides: tuple[int, ...]) -> ir.Value:
-    """The memory of `m` as one row of elements."""
+    """Returns `m` as a contiguous memref of rank 1 from its first to its last element."""
     span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True)) if 0 not in type_.shape else 1
     if type_.rank == 1 and strides == (1,):
         return m
@@ -266,7 +272,7 @@ def _flat(m: ir.Value, type_: ir.MemRefType, strides: tuple[int, ...]) -> ir.Val
 
 
 def traffic(space: Space, outs: list[ir.Value]) -> tuple[int, int]:
-    """Bytes that have to move at least once, and operations, of one launch."""
+    """Returns the bytes that one launch must move at least once, and the operations that it computes."""
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
     points = math.prod(a.extent for a in (*space.rows, *space.columns))
     read: dict[ir.Value, int] = {}

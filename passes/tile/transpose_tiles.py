@@ -1,4 +1,4 @@
-"""Reads across the vector axis: squares are transposed in registers into scratch memory, and read from there row by row."""
+"""Reads across the vector axis: transposes tiles in registers into scratch memory, from which they are read row by row."""
 
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,12 @@ from .emit.elements import Blocks
 if TYPE_CHECKING:
     from .emit.loops import Loops
 
-EARLY = 1 << 20  # elements from which on the next square is fetched while this one is transposed
-SIDE = 16  # of a square that is transposed in registers
+EARLY = 1 << 20  # elements of an input from which on the next tile is prefetched while this one is transposed
+SIDE = 16  # of a tile that is transposed in registers
 
 
 class Squares:
-    """The body of a program that has `crossed`: SQUARE rows of it, by blocks of as many lanes, or of fewer."""
+    """Emits the body of a program that has `crossed`: SQUARE rows along it, by blocks of as many lanes or fewer."""
 
     def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
         assert plan.crossed is not None and plan.vector is not None
@@ -41,7 +41,7 @@ class Squares:
         return e.at.rename(self.plan.merged.rename)
 
     def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
-        """chunks: the rows of this program along `crossed`."""
+        """Emits the program: for each block of lanes, transposes and then rows. chunks: the program's rows along `crossed`."""
         b = self.b
         first, count = chunks[self.crossed]
         b.vector = self.vector
@@ -73,7 +73,7 @@ class Squares:
         return memref.AllocaOp(ir.MemRefType.get([self.rows, self.lanes], stored), [], [], alignment=64).result
 
     def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value) -> None:
-        """Fills `scratch` with rows first.. of `crossed` and the block's lanes."""
+        """Fills `scratch` with the rows from `first` on along `crossed`, and the block's lanes."""
         b, at = self.b, self._at(e)
         flat, _ = b.memory[e.tensor]
         stored = ir.MemRefType(flat.type).element_type
@@ -97,7 +97,7 @@ class Squares:
             with ir.InsertionPoint(columns.body):
                 i, j = rows.induction_variable, columns.induction_variable
                 where = [arith.addi(lanes, j), arith.addi(first, i)]
-                for step in ahead:  # the next square's lines, one a row
+                for step in ahead:  # the next tile's cache lines, one a row
                     memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
                 read = vector.transfer_read(square, view, where, swap, pad, in_bounds=inside)
                 ir.Operation.create(

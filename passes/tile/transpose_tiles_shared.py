@@ -1,4 +1,4 @@
-"""Reads across the vector axis on a GPU: a program transposes one square through memory that its threads share."""
+"""Reads across the vector axis on a GPU: a program transposes one tile through shared memory."""
 
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from .emit.loops import Loops
 
 MOST_BYTES = 40 << 10
-"""Bounds the squares of a block: CUDA lets it have 48 KB of static shared memory, some of which its threads exchange by."""
+"""Bounds the transpose tiles of a CTA: CUDA allows it 48 KB of static shared memory, some of it for exchanges among threads."""
 
 
 class SharedSquares:
-    """The body of a program that has `crossed`: SQUARE rows of it, and one block of lanes.
+    """Emits the body of a program that has `crossed`: SQUARE rows along it, and one block of lanes.
 
-    What is read across the vector axis is transposed as long as there is shared memory for it; the rest is read where it lies.
+    Loads across the vector axis go through transpose tiles as long as there is shared memory for them; the rest read memory
+    directly.
     """
 
     def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
@@ -36,6 +37,7 @@ class SharedSquares:
         self.loads = self._fitting(crossing_loads(space, plan))
 
     def _fitting(self, loads: list[Load]) -> list[Load]:
+        """Returns the loads whose padded tiles fit into MOST_BYTES together."""
         fitting, left = [], MOST_BYTES
         for e in loads:
             item = max(1, bits(str(self._stored(e))) // 8)
@@ -49,6 +51,7 @@ class SharedSquares:
         return ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
 
     def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        """Emits the program: fills the tiles, then computes rows. chunks: its rows and lanes (first, count), by axis."""
         b = self.b
         b.vector = self.vector
         (row, rows), (lane, lanes) = chunks[self.crossed], chunks[self.vector]
@@ -75,7 +78,7 @@ class SharedSquares:
         loops.blocks(self.vector, lane, lanes, exact, [], block)
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
-        """The square of `e` in scratch memory, row by row of `crossed`."""
+        """Fills a tile of scratch memory with `e`, row by row along `crossed`."""
         b, at = self.b, e.at.rename(self.plan.merged.rename)
         flat, _ = b.memory[e.tensor]
         step = at.coefficient(self.vector)

@@ -1,7 +1,6 @@
-"""What an element of a tensor is, and which tensors get memory.
+"""Traces tensors to scalar expressions, decides which tensors get memory, and groups those into kernels.
 
 In: linalg on tensors. Out: for each result the scalar expression of one element (`trace`), the values that are materialized in
 memory (`materialize`, with its reasons `gathered`, `mixed_orders` and `windows_apart`), and groups of these that one kernel
-computes
-(`grouping`).
+computes (`grouping`).
 """

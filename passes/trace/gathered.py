@@ -1,7 +1,7 @@
-"""Images that are gathered from, or concatenated, on the way to a library that takes its images with their channels last.
+"""Copies images to channels last before they are gathered or concatenated for a library call that takes channels last.
 
-A gather that writes channels last from an image whose rows are last in memory reads a whole sector for each element. The image is
-no larger than what is gathered from it: stored once with its channels last, threads read channels side by side.
+A gather that writes channels last from an image whose rows are innermost reads a whole sector for each element. The image is no
+larger than the gathered result: stored once with channels last, neighboring threads read neighboring channels.
 """
 
 import math
@@ -13,12 +13,12 @@ from ..ir.generics import empty, generic, with_body
 from ..ir.reading import producer, shape_of
 from .orders import Read, Strides, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
 
-_SECTOR = 256  # bits that memory delivers at once
+_SECTOR = 256  # bits: the unit in which memory is read
 
 
 def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
-    """Inserts a copy of each argument or result of a call that is gathered from, where it lies in another order than the gather's
-    result will, for the gather alone: a value that `orders_of` can store in the gather's order, in its narrowest type."""
+    """Inserts a copy of each argument or call result that is gathered from in another order than the gather's result has, for the
+    gather alone. The copy is a value that `orders_of` can store in the gather's order, in its narrowest type."""
     ops = [o.operation for o in block.operations]
     copies: dict[ir.Value, ir.Value] = {}
     for v, dim in gathered(ops, read).items():
@@ -40,9 +40,9 @@ def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
 
 
 def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
-    """Returns the values that are gathered from and no larger than what is gathered, and parts of concatenations, with the
-    dimension that the library which takes the result wants innermost, of a sector at least. Between these may be others, and what
-    is computed element by element."""
+    """Returns the sources of gathers that are no larger than the result, and the parts of concatenations, each with the dimension
+    that the library call behind them wants innermost. That dimension fills a sector at least. Elementwise ops and other gathers may
+    stand between."""
     wanted: dict[ir.Value, int] = {}
     found: dict[ir.Value, int] = {}
     for op in reversed(ops):
@@ -66,8 +66,8 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
 
 
 def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
-    """Returns the value in the narrowest type that `v` is computed of by gathers alone, where it is computed, not stored yet, and
-    takes no more than half the memory that `v` would; None where there is none, or more than one."""
+    """Returns the value, in its narrowest type, that `v` is computed from by gathers alone. It must be computed, not stored yet,
+    and take at most half of the memory of `v`. Returns None where there is no such value, or more than one."""
     sources: dict[ir.Value, None] = {}
     stack, seen = [v], {v}
     while stack:
@@ -92,7 +92,7 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
 
 
 def _gathers(v: ir.Value, read: Read) -> bool:
-    """Whether a value is mapped from what is gathered."""
+    """Returns whether a value is mapped from the result of a gather."""
     stack, seen = [v], {v}
     while stack:
         op = producer(stack.pop())
@@ -107,8 +107,8 @@ def _gathers(v: ir.Value, read: Read) -> bool:
 
 
 def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
-    """Returns the tensor that a generic gathers from, and the loop that is the index of each dimension of it: None where that is
-    computed otherwise."""
+    """Returns the tensor that a generic gathers from, and for each of its dimensions the loop that indexes it, or None where the
+    index is computed. Returns None for any other op."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     inner = [o.operation for o in op.regions[0].blocks[0].operations]
@@ -121,12 +121,12 @@ def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
 
 
 def _moves(op: ir.Operation, v: ir.Value) -> bool:
-    """Whether an op gathers from a value, or concatenates it."""
+    """Returns whether an op gathers from a value, or concatenates it."""
     return (op.name == "tensor.concat" and v in list(op.operands)) or ((taken := extracted(op)) is not None and taken[0] == v)
 
 
 def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
-    """A generic that yields the elements of `source`, behind what makes it."""
+    """Returns a linalg.generic that copies `source`, inserted behind its producer."""
     type_ = ir.RankedTensorType(source.type)
     given = isinstance(source, ir.BlockArgument)
     point = ir.InsertionPoint.at_block_begin(block) if given else ir.InsertionPoint.after(source.owner)
@@ -137,7 +137,7 @@ def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Valu
 
 
 def _replace(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
-    """Lets an op, and what its body extracts, read the copy."""
+    """Makes an op, and the extracts in its body, read the copy."""
     for op in (user, *(o.operation for region in user.regions for o in region.blocks[0].operations)):
         for i, operand in enumerate(op.operands):
             if operand == source:

@@ -1,7 +1,7 @@
-"""Groups of materialized values that one kernel computes together.
+"""Groups materialized values that one kernel computes together.
 
 A node is one materialized value with its expression. Two groups merge when they run over the same rows and columns, read each
-other's values only where they are at hand, when nothing outside has to run in between, and when that saves bytes.
+other's values only in the iteration that computes them, have no dependence through anything outside, and when merging saves bytes.
 """
 
 import math
@@ -16,7 +16,7 @@ from ..ir.reading import Generic, Untraceable, producer, shape_of
 from .materialize import COST, Materialized, bytes_of
 from .trace import Tracer
 
-Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbours of a kind merged
+Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbors of a kind merged
 
 
 @dataclass(eq=False)
@@ -37,19 +37,24 @@ class Node:
 
     @property
     def extents(self) -> tuple[int, ...]:
+        """The extents of its axes."""
         return tuple(a.extent for a in self.axes)
 
 
 @dataclass(eq=False)
 class Group:
+    """Nodes that one kernel computes, in program order."""
+
     nodes: list[Node] = field(default_factory=list)
 
     @property
     def runs(self) -> Runs | None:
+        """The rows and columns of its first reduction; None without reductions."""
         return next((n.runs for n in self.nodes if n.runs is not None), None)
 
 
 def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
+    """Returns the loops' (reduced, extent) pairs, without those of extent 1, neighbors of a kind merged."""
     out: list[tuple[bool, int]] = []
     for n, r in zip(extents, reduced, strict=True):
         if n == 1:
@@ -62,7 +67,7 @@ def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
 
 
 def trace_node(real: Materialized, value: ir.Value, position: int) -> Node:
-    """Raises Untraceable with a value that has to be materialized first."""
+    """Traces one materialized value. Raises Untraceable with a value that has to be materialized first."""
     op = producer(value)
     assert op is not None
     rows = Axes(shape_of(value), "r")
@@ -100,7 +105,7 @@ def _cost(e: Expr) -> int:
 
 
 def _loop_order(g: Generic, rows: Axes, inner: Axes) -> tuple[list[Axis], list[bool]]:
-    """The axes of rows and columns in the order of the generic's loops."""
+    """Returns the axes of rows and columns in the order of the generic's loops, and which of them are reduced."""
     by_loop: dict[int, list[Axis]] = {}
     out_map = g.maps[g.inputs]
     for dim, (_, terms) in enumerate(out_map):
@@ -116,7 +121,7 @@ def _loop_order(g: Generic, rows: Axes, inner: Axes) -> tuple[list[Axis], list[b
 
 
 def walk(root: Expr) -> list[Expr]:
-    """Every expression under `root`, each once, operands first."""
+    """Returns every expression under `root`, each once, operands first."""
     seen: dict[Expr, None] = {}
     stack = [(root, False)]
     while stack:
@@ -137,7 +142,7 @@ def _linear(axes: list[Axis]) -> Affine:
 
 
 class Grouping:
-    """Merges nodes in program order, largest saving first."""
+    """Merges nodes in program order, each with the group that saves most bytes first."""
 
     def __init__(self, real: Materialized, nodes: list[Node], max_ops: int, max_cost: int) -> None:
         self.max_ops, self.max_cost = max_ops, max_cost
@@ -155,6 +160,7 @@ class Grouping:
                 readers.setdefault(v, []).append(n)
 
     def groups(self) -> list[Group]:
+        """Returns the groups, in the order of their first values."""
         return list(dict.fromkeys(self.of.values()))
 
     def _place(self, n: Node, readers: dict[ir.Value, list[Node]]) -> None:
@@ -197,7 +203,7 @@ class Grouping:
         return not self._between(a, b) and not self._between(b, a)
 
     def _between(self, first: Group, last: Group) -> bool:
-        """Whether something outside of both depends on `first` and is needed by `last`."""
+        """Returns whether something outside of both depends on `first` and is needed by `last`."""
         earliest = min(n.position for n in first.nodes)
         inside = {n.value for n in first.nodes} | {n.value for n in last.nodes}
         targets = {n.value for n in first.nodes}
@@ -219,7 +225,7 @@ class Grouping:
         return False
 
     def _reaches(self, v: ir.Value, earliest: int) -> bool:
-        """Whether `v` (with its group) can depend on something as late as `earliest`."""
+        """Returns whether `v` (with its group) can depend on something as late as `earliest`."""
         if v in self.of:
             return max(n.position for n in self.of[v].nodes) > earliest
         op = producer(v)
@@ -227,7 +233,7 @@ class Grouping:
 
 
 def _dependencies(real: Materialized, nodes: list[Node]) -> dict[ir.Value, list[ir.Value]]:
-    """The memory values that each memory value is computed from."""
+    """Returns the memory values that each memory value is computed from."""
     before: dict[ir.Value, list[ir.Value]] = {n.value: list(n.reads) for n in nodes}
     for op in real.ops:
         if op.name in ("graph.extern", "func.call"):
@@ -238,7 +244,7 @@ def _dependencies(real: Materialized, nodes: list[Node]) -> dict[ir.Value, list[
 
 
 def _fits(n: Node, nodes: list[Node], runs: Runs | None) -> bool:
-    """Whether `n` runs over the rows and columns of the group, or over its rows alone."""
+    """Returns whether `n` runs over the rows and columns of the group, or over its rows alone."""
     if runs is None:
         return math.prod(n.extents) == math.prod(nodes[0].extents) and refine([n.extents, nodes[0].extents]) is not None
     if n.runs is not None:
@@ -247,7 +253,7 @@ def _fits(n: Node, nodes: list[Node], runs: Runs | None) -> bool:
 
 
 def _role(n: Node, runs: Runs) -> str | None:
-    """ "full" or "row"."""
+    """Returns "full" or "row": whether `n` runs over the whole space or over its rows; None where neither."""
     full, rows = tuple(e for _, e in runs), tuple(e for r, e in runs if not r)
     size = math.prod(n.extents)
     if size == math.prod(full):
@@ -258,7 +264,7 @@ def _role(n: Node, runs: Runs) -> str | None:
 
 
 def _row_axes(n: Node, runs: Runs) -> list[Axis] | None:
-    """The row axes among a full node's axes; None where an axis spans rows and columns."""
+    """Returns the row axes among a full node's axes; None where an axis spans rows and columns."""
     if n.runs is not None:
         return [a for a, r in zip(n.axes, n.reduced, strict=True) if not r]
     left = [[r, e] for r, e in runs]
@@ -277,7 +283,7 @@ def _row_axes(n: Node, runs: Runs) -> list[Axis] | None:
 
 
 def _at_hand(reader: Node, made: Node, at: Affine, runs: Runs | None) -> bool:
-    """Whether the element that `reader` wants of `made` is the one computed in the same iteration (or row)."""
+    """Returns whether the element of `made` that `reader` loads is the one computed in the same iteration (or row)."""
     if runs is None:
         return at == _linear(reader.axes)
     made_is_row = made.runs is not None or _role(made, runs) == "row"

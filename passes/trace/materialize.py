@@ -1,7 +1,7 @@
-"""Which values of a function get memory, and what each of them costs to compute.
+"""Decides which values of a function get memory, by what each of them costs to compute.
 
-A value is materialized when something outside our kernels needs it (an external call, the return), when it is the result of
-a reduction or scan, when it is reduced and computed of tensors in different orders, or when storing it moves fewer bytes than
+A value is materialized when something outside Lamina's kernels needs it (an external call, the return), when it is the result of a
+reduction or scan, when it is reduced and computed from tensors in different orders, or when storing it moves fewer bytes than
 computing it again for each of its users. Everything else is recomputed where it is used.
 """
 
@@ -31,29 +31,30 @@ LARGEST = 160  # operations that are inlined into one expression at most
 
 
 def bytes_of(value: ir.Value) -> int:
+    """Returns the bytes of a tensor's elements in memory."""
     dtype = element_type(value)
     bits = 64 if dtype == "index" else int("".join(c for c in dtype if c.isdigit()) or 32)
     return math.prod(shape_of(value)) * max(bits // 8, 1)
 
 
 def _one_stride(at: Affine, index: Affine) -> bool:
-    """Whether memory is stepped through evenly by a dimension that was split into the axes of `index`."""
+    """Returns whether a dimension that was split into the axes of `index` has a single stride in memory."""
     steps = [(at.coefficient(axis), place) for axis, place in index.terms]
     return all(c * steps[0][1] == steps[0][0] * place for c, place in steps)
 
 
 @dataclass
 class Use:
-    """How one value is used: by operations of ours (with repetition) and from outside."""
+    """The users of a value: the ops inside kernels (with repetition), and whether anything outside of them reads it."""
 
     inside: list[ir.Operation] = field(default_factory=list)
     outside: bool = False
 
 
 class Materialized:
-    """`values`: computed values that get memory, in program order. `base(v)`: the memory a view of it reads. `balance`: operations
-    that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another order than
-    what they are computed of, and the dimension that is innermost then (see mixed_orders)."""
+    """The values of a block that get memory: `values`, in program order. `base(v)`: the memory a view of it reads. `balance`:
+    operations that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another
+    order than their sources, and the dimension that is innermost then (see mixed_orders)."""
 
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int, apart: dict[ir.Value, int]) -> None:
         self.balance = balance
@@ -70,15 +71,18 @@ class Materialized:
         self._inside()
 
     def is_memory(self, value: ir.Value) -> bool:
+        """Returns whether a value is in memory: a materialized one, an argument, a call's result or a constant that is no splat."""
         op = producer(value)
         if value in self.values or op is None or op.name in OUTSIDE:
             return True
         return op.name == "arith.constant" and not _is_splat(op)
 
     def add(self, value: ir.Value) -> None:
+        """Materializes a value."""
         self.values[value] = None
 
     def generic(self, op: ir.Operation) -> Generic | None:
+        """Reads a linalg.generic, once; None where a map is not affine."""
         if op not in self.generics:
             if (read := Generic.read_affine(op)) is None:
                 return None
@@ -96,7 +100,7 @@ class Materialized:
         return uses
 
     def base(self, value: ir.Value) -> ir.Value:
-        """The deepest value behind a chain of views whose memory `value` can share with other strides."""
+        """Returns the deepest value behind a chain of views whose memory `value` can share with other strides."""
         chain = [value]
         while (op := producer(chain[-1])) is not None and op.name in VIEWS:
             chain.append(op.operands[0])
@@ -118,7 +122,7 @@ class Materialized:
         return isinstance(e, Load) and not e.guard and all(_one_stride(e.at, i) for i in axes.index)
 
     def strides_of(self, value: ir.Value) -> tuple[int, ...]:
-        """Of a memory value, in elements: calls and arguments may have their own, the rest is contiguous."""
+        """Returns the strides of a memory value, in elements: calls and arguments may have their own, the rest is contiguous."""
         return memory_strides(value, self._given)
 
     def _outside(self) -> None:
@@ -149,7 +153,7 @@ class Materialized:
         self.values = {v: None for op in self.ops for v in op.results if v in self.values}
 
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
-        """(operations per element, bytes read) of computing `op` from memory."""
+        """Returns (operations per element, bytes read) of computing `op` from memory."""
         cost, read = _own_cost(op), 0
         for v in dict.fromkeys(_reads(op)):
             if self.is_memory(v):
@@ -183,7 +187,7 @@ class Materialized:
         return source is None or self._worth_storing_still(op, v, source)
 
     def _worth_storing_still(self, op: ir.Operation, v: ir.Value, source: ir.Value) -> bool:
-        """Stores what `v` is gathered from, and returns whether `v` is then worth it, too."""
+        """Stores the source that `v` is gathered from, and returns whether `v` is then still worth storing."""
         self.add(source)
         for between in self.ops[self.position[source.owner] + 1 : self.position[op] + 1]:
             costs = self._cost(between) if any(w in self._inlined for w in between.results) else (0, 0)
@@ -191,7 +195,7 @@ class Materialized:
         return self._worth_storing(op, v)
 
     def _waits(self, user: ir.Operation, first: ir.Operation) -> bool:
-        """Whether `user` waits for a library's call that waits for `first`, so that they are never one kernel."""
+        """Returns whether `user` depends on `first` through a library call, so that they are never in one kernel."""
         start = self.position[first]
         stack = [(user, False)]
         seen = set(stack)
@@ -207,8 +211,8 @@ class Materialized:
         return False
 
     def _drop(self, v: ir.Value) -> bool:
-        """Lets two kernels compute `v`, with all that is computed for it alone, where that takes less time than writing it for the
-        second: a channel's mean and what it gates (squeeze and excitation). False where it does not."""
+        """Makes two kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing it
+        for the second: a channel's mean and the gate (squeeze and excitation). Returns False where it does not."""
         inner: dict[ir.Value, ir.Operation] = {}
         heap = [-self.position[v.owner]]
         while heap:
@@ -227,20 +231,20 @@ class Materialized:
         return True
 
     def _is_only_for(self, w: ir.Value, inner: dict[ir.Value, ir.Operation]) -> bool:
-        """Whether `w` is in memory for what is computed for `inner` alone, and its place there can be forgotten."""
+        """Returns whether `w` is materialized only for values in `inner`, and need not be."""
         g = self.generic(w.owner) if w in self.values and w.owner.name == "linalg.generic" else None
         use = self.uses[w]
         return g is not None and not any(g.reduced) and not use.outside and all(r in inner for u in use.inside for r in u.results)
 
     def _worth_storing_for_taps(self, v: ir.Value, cost: int) -> bool:
-        """Whether the taps of a window had better read `v` from memory: bytes written and read, against operations that are done
-        again. The taps are one kernel, whose reads of the inputs meet in its cache."""
+        """Returns whether the taps of a window should read `v` from memory: bytes written and read, against operations that are
+        repeated. The taps are one kernel, whose reads of the inputs meet in its cache."""
         taps = sum(math.prod(shape_of(u.results[0])) for u in self.uses[v].inside)
         return cost * (taps - math.prod(shape_of(v))) > self.balance * 2 * bytes_of(v)
 
     @staticmethod
     def _is_tap(user: ir.Operation, v: ir.Value) -> bool:
-        """Whether this is a slice across most of `v`, as the taps of a window are and the parts of a split are not."""
+        """Returns whether this is a slice across most of `v`, as the taps of a window are and the parts of a split are not."""
         if user.name != "tensor.extract_slice":
             return False
         strides = list(ir.DenseI64ArrayAttr(user.attributes["static_strides"]))
@@ -248,7 +252,7 @@ class Materialized:
         return 2 * math.prod(spans) > math.prod(shape_of(v))
 
     def _users(self, v: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
-        """The operations that read `v`, also through views, and the value they read."""
+        """Returns the operations that read `v`, also through views, and the value they read."""
         out: list[tuple[ir.Operation, ir.Value]] = []
         for u in self.uses[v].inside:
             if u.name in VIEWS:
@@ -258,7 +262,7 @@ class Materialized:
         return out
 
     def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
-        """Whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""
+        """Returns whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""
         g = self.generic(user) if user.name == "linalg.generic" else None
         if g is None:
             return False
@@ -280,7 +284,7 @@ def _is_splat(op: ir.Operation) -> bool:
 
 
 def _reads(op: ir.Operation) -> list[ir.Value]:
-    """Tensors that `op` reads: its operands, and those that its body extracts elements of."""
+    """Returns the tensors that `op` reads: its operands, and those that its body extracts elements of."""
     out = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
     if op.name == "linalg.generic":
         for o in op.regions[0].blocks[0].operations:

@@ -1,7 +1,7 @@
-"""Values that are computed, element by element, of tensors whose dimensions lie in different orders in memory, and then reduced.
+"""Finds values that are computed element by element from tensors of different dimension orders in memory, and then reduced.
 
-A kernel that only maps such tensors transposes blocks of them on the way (see squares); one that reduces them as well would read
-one of them with gaps, a whole sector for each element. So what lies in one of these orders is stored once in the other, and reduced
+A kernel that only maps such tensors transposes them in tiles (passes/tile/transpose_tiles.py). One that reduces them as well would
+read one of them with gaps, a whole sector for each element. So the operand in one order is stored once in the other, and reduced
 from there.
 """
 
@@ -32,10 +32,10 @@ from .trace import VIEWS
 
 @dataclass(frozen=True)
 class Orders:
-    """How values of a function lie in memory, or would where they are stored.
+    """How a function's values lie in memory, or would if they were stored.
 
-    innermost  of what is given, or mapped of that, the dimension along which neighbours lie; None where that is open
-    stored     what is to be stored before it is reduced, and in which order
+    innermost  for values with memory, and those mapped from them, the dimension that is contiguous in memory; None if undetermined
+    stored     values to store before they are reduced, with the dimension that is innermost there
     """
 
     innermost: dict[ir.Value, int | None]
@@ -43,15 +43,15 @@ class Orders:
 
 
 def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> Orders:
-    """Return the orders of a function's values.
+    """Returns the orders of a function's values.
 
-    What a library takes with its channels last, and is mapped of something else, is stored so by a kernel that reduces nothing.
-    Where an op maps tensors of two orders, one is stored in the other's: in that of memory that is not row-major (a library's
-    images with their channels last), else in the one nearest to row-major. What is stored is what the op's operand is computed of
-    where that is no memory yet, in its narrowest type, else the result. What is gathered from, for a library that takes its images
-    with the channels last, is stored so (see gathered).
+    A value that a library takes with channels last, and that is mapped from another order, is stored channels last by a kernel that
+    reduces nothing. Where an op maps tensors of two orders, one is stored in the order of the other: in that of memory that is not
+    row-major (a library's images with channels last), else in the one nearest to row-major. What is stored is the computed value
+    behind the op's operand, in its narrowest type, if that is not in memory yet; else the result. The source of a gather in front
+    of a library call that takes channels last is stored channels last (see gathered).
 
-    ops         in order
+    ops         in program order
     strides_of  of arguments and results of external calls
     """
     reduced = _reduced(ops, read)
@@ -100,12 +100,12 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
 
 
 def last_of(v: ir.Value) -> int:
-    """Return the last dimension of more than one element."""
+    """Returns the last dimension of more than one element."""
     return max((i for i, n in enumerate(shape_of(v)) if n > 1), default=0)
 
 
 def with_innermost(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:
-    """Return strides without gaps, row-major but for one dimension that is innermost."""
+    """Returns dense strides, row-major but for dimension `dim`, which is innermost."""
     strides, step = [0] * len(shape), 1
     for d in sorted(range(len(shape)), key=lambda d: (d == dim, d), reverse=True):
         strides[d], step = step, step * shape[d]
@@ -113,7 +113,7 @@ def with_innermost(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:
 
 
 def _reduced(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:
-    """Return the values that a reduction reads, and those that these are computed of element by element."""
+    """Returns the values that a reduction reads, and those that these are computed from element by element."""
     found: set[ir.Value] = set()
     for op in reversed(ops):
         g = read(op) if op.name == "linalg.generic" else None

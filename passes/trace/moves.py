@@ -1,6 +1,6 @@
-"""Elements of ops that place tensors inside others: slices inserted, pads, concatenations; and of scans.
+"""Traces elements of ops that place tensors inside others (insert_slice, pad, concat) and of scans.
 
-Each takes the tracer, the op, the index of the element that is asked for and the guard under which it is.
+Each function takes the tracer, the op, the index of the element and the guard under which it is read.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
-    """`yes` where every bound of `inside` holds, `no` elsewhere, as far as that is open where `guard` holds."""
+    """Returns `yes` where every bound of `inside` holds and `no` elsewhere; a branch that `guard` already excludes is not built."""
     if any(b.excluded_by(guard) for b in inside):
         return no()
     needed = tuple(b for b in inside if not b.implied_by(guard))
@@ -31,6 +31,7 @@ def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no:
 
 
 def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    """Traces an element of a tensor.insert_slice. Raises Untraceable where its strides are not 1."""
     if any(s != 1 for s in static(op, "static_strides")):
         raise Untraceable(op.results[0], "tensor.insert_slice with steps")
     starts, sizes = static(op, "static_offsets"), static(op, "static_sizes")
@@ -50,6 +51,8 @@ def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 
 
 def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    """Traces an element of a tm_tensor.scan. Raises Untraceable unless the scan is inclusive, with one associative operation that
+    starts from its neutral value."""
     if not ir.BoolAttr(op.attributes["inclusive"]).value:
         raise Untraceable(op.results[0], "an exclusive scan")
     dim = ir.IntegerAttr(op.attributes["dimension"]).value
@@ -64,6 +67,7 @@ def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 
 
 def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    """Traces an element of a tensor.pad: the source inside its bounds, the padding value elsewhere."""
     low, shape = static(op, "static_low"), shape_of(op.operands[0])
     inside = tuple(Bound(at, lo, lo + n) for at, lo, n in zip(index, low, shape, strict=True))
     filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
@@ -77,6 +81,7 @@ def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 
 
 def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+    """Traces an element of a tensor.concat: a chain of selects over the parts that `guard` leaves possible."""
     d, begin = ir.IntegerAttr(op.attributes["dim"]).value, 0
     wanted: list[tuple[Bound, Index, ir.Value]] = []
     for part in op.operands:

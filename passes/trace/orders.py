@@ -1,5 +1,4 @@
-"""How values relate to the memory that they are computed of: what is mapped element by element, in which order it lies, and what
-libraries want innermost."""
+"""Finds dimension orders of values in memory: elementwise sources, innermost dimensions, and those that libraries prefer."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ from ..ir.reading import Generic, producer, shape_of
 from ..ir.views import view_layout
 from .trace import VIEWS
 
-LARGE = 1 << 16  # elements; less stays in caches
+LARGE = 1 << 16  # elements; smaller tensors stay in caches
 
 _WIDENING = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
 
@@ -23,7 +22,7 @@ Strides = Callable[[ir.Value], tuple[int, ...]]
 
 
 def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
-    """Return the images that a library's call takes with their channels last, as it gives an image."""
+    """Maps to dimension 1 each large image of a library call that gives channels last, as it then takes them so, too."""
     if op.name != "graph.extern":
         return {}
     strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
@@ -34,20 +33,20 @@ def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
 
 
 def is_given(v: ir.Value) -> bool:
-    """Return whether a value is an argument, or an external call's result."""
+    """Returns whether a value is an argument, or an external call's result."""
     op = producer(v)
     return op is None or op.name == "graph.extern"
 
 
 def width(v: ir.Value) -> int:
-    """Return the bits of an element, those of a truth value in memory."""
+    """Returns the bits of an element in memory, where a bool takes 8."""
     element = ir.RankedTensorType(v.type).element_type
     bits = getattr(element, "width", 64)
     return max(8, int(bits))
 
 
 def narrowest(v: ir.Value) -> ir.Value:
-    """Return what a value is but a cast of to a wider type: it holds as much, and takes less memory."""
+    """Returns the source of `v` behind widening casts: it holds the same values in less memory."""
     op = producer(v)
     while op is not None and op.name == "linalg.generic" and len(op.operands) == 2 and shape_of(op.operands[0]) == shape_of(v):
         body = [o.operation for o in op.regions[0].blocks[0].operations]
@@ -62,7 +61,7 @@ def narrowest(v: ir.Value) -> ir.Value:
 
 
 def chain_of(v: ir.Value, read: Read) -> list[ir.Value]:
-    """Return `v`, and what it is mapped from as long as that is one tensor of its shape, of what is computed."""
+    """Returns `v` and the computed values that it is mapped from, as long as each has a single source of the same shape."""
     found: list[ir.Value] = []
     while (op := producer(v)) is not None and (mapped := map_of(op, read)):
         found.append(v)
@@ -74,8 +73,8 @@ def chain_of(v: ir.Value, read: Read) -> list[ir.Value]:
 
 
 def map_of(op: ir.Operation, read: Read) -> dict[ir.Value, list[int]] | None:
-    """Return the operands that an op maps element by element, and for each dimension of them that of the result; None for an op of
-    another kind."""
+    """Returns the operands that an op maps element by element, and for each of their dimensions that of the result; None for an op
+    of another kind."""
     g = read(op) if op.name == "linalg.generic" and len(op.results) == 1 else None
     if g is None or any(g.reduced) or g.maps[g.inputs] != tuple((0, ((i, 1),)) for i in range(len(g.extents))):
         return None
@@ -88,24 +87,27 @@ def map_of(op: ir.Operation, read: Read) -> dict[ir.Value, list[int]] | None:
 
 
 def tensors(values: Iterable[ir.Value]) -> list[ir.Value]:
+    """Returns the values that are ranked tensors."""
     return [v for v in values if isinstance(v.type, ir.RankedTensorType)]
 
 
 def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
-    """Return the dimension along which neighbours in memory lie; None where there is but one, or elements are repeated."""
+    """Returns the dimension that is contiguous in memory; None where fewer than two have more than one element, or elements are
+    repeated."""
     sides = [(s, -i) for i, (s, n) in enumerate(zip(strides, shape, strict=True)) if n > 1]
     return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
 
 
 def viewed(v: ir.Value) -> ir.Value:
-    """Return the value that views of it make this one."""
+    """Returns the value behind a chain of views."""
     while (op := producer(v)) is not None and op.name in VIEWS:
         v = op.operands[0]
     return v
 
 
 def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[int, ...] | None]) -> tuple[int, ...] | None:
-    """Return the strides of a value as views show them; None where those of what they show are not known, or show no strides."""
+    """Returns the strides of a value seen through its views; None where those of its source are unknown, or a view cannot be
+    expressed as strides."""
     views: list[ir.Operation] = []
     while (op := producer(v)) is not None and op.name in VIEWS:
         views.append(op)
@@ -118,7 +120,7 @@ def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[in
 
 
 def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
-    """What the function says of its arguments' layouts: `graph.strides`."""
+    """Returns the strides of a function's arguments that carry `graph.strides`."""
     function = block.owner.operation
     if "arg_attrs" not in function.attributes:
         return {}
@@ -130,7 +132,7 @@ def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
 
 
 def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
+    """Returns the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
     op = producer(value)
     if value in given:
         return given[value]

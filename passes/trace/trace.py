@@ -1,7 +1,7 @@
-"""From linalg and tensor ops to scalar expressions: what is element `index` of a tensor?
+"""Traces linalg and tensor ops to scalar expressions: what is element `index` of a tensor?
 
-`Tracer.element(value, index)` walks producers on demand: views become index arithmetic, pointwise generics are inlined,
-reductions become `Reduce`. Values that `is_memory` accepts, and all block arguments, are read from memory.
+`Tracer.element(value, index)` walks producers on demand: views become index arithmetic, pointwise generics are inlined, reductions
+become `Reduce`. Block arguments and values that `is_memory` accepts become loads from memory.
 """
 
 from collections.abc import Callable
@@ -31,14 +31,12 @@ from . import moves as trace_moves
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
-DEEPEST = 24  # producers that are followed by recursion before the tracer starts over from the one it has come to
-
-
+DEEPEST = 24  # nested calls before the tracer unwinds and starts over from the producer it has reached
 _EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
 
 
 class _TooDeep(Exception):
-    """Unwinds to the outermost call of a tracer, which runs `compute` for `key` first and then starts over."""
+    """Unwinds to a tracer's outermost call, which runs `compute` for `key` first and then starts over."""
 
     def __init__(self, key: tuple, compute: Callable[[], Expr]) -> None:
         super().__init__("too deep")
@@ -46,10 +44,10 @@ class _TooDeep(Exception):
 
 
 class Tracer:
-    """Expressions of elements. `is_memory(value)`: read it, do not recompute it. `strides_of(value)`: of memory values.
+    """Builds the expressions of elements. `is_memory(value)`: load it, do not recompute it. `strides_of(value)`: of memory values.
     `columns(generic)`: index of every reduced loop, in order, and the axes they run over (default: fresh axes).
-    `divide`: an index that no split of axes makes affine is divided at run time, rather than Untraceable.
-    `round_half`: values that eager would store in a half type lose the digits that it would lose."""
+    `divide`: an index that no split of axes makes affine is divided at run time; otherwise it raises Untraceable.
+    `round_half`: values that eager stores in a half type are rounded to that type."""
 
     def __init__(
         self,
@@ -74,6 +72,7 @@ class Tracer:
         return self._axes[g.op]
 
     def generic(self, op: ir.Operation) -> Generic:
+        """Reads a linalg.generic, once. Raises Untraceable where an indexing map is not affine."""
         if op not in self.generics:
             try:
                 self.generics[op] = Generic.read(op)
@@ -82,19 +81,19 @@ class Tracer:
         return self.generics[op]
 
     def computed(self) -> frozenset[ir.Value]:
-        """The tensors that were not read from memory."""
+        """Returns the tensors whose elements were computed, not loaded from memory."""
         return frozenset(value for value, *_ in self._memo if isinstance(value.type, ir.RankedTensorType))
 
     def element(self, value: ir.Value, index: Index, guard: Guard = (), *, root: bool = False) -> Expr:
-        """Element `index` of tensor `value` where `guard` holds. `root`: compute it even if it is a memory value."""
+        """Returns element `index` of tensor `value` where `guard` holds. `root`: compute it even if it is a memory value."""
         op = producer(value)
-        if 0 in shape_of(value):  # nobody looks
+        if 0 in shape_of(value):  # no element is ever read
             return self.make.const(0, compute_type(element_type(value)))
         in_memory = op is None or (not root and self.is_memory(value))
         source = value if in_memory else self._reshaped_memory(value)
         if source is not None:
             at = offset(index, self.strides_of(value) if in_memory else row_major(shape_of(value)))
-            checked = any(b.message for b in guard)  # only where all other bounds hold
+            checked = any(b.message for b in guard)  # the user's index is checked only where all other bounds hold
             needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
         assert op is not None
@@ -110,8 +109,8 @@ class Tracer:
         return self._memoised((value, index, guard), compute)
 
     def _memoised(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
-        """What `compute` returns, once for each key. Chains of any length are followed in a bounded part of Python's stack: where
-        calls are nested DEEPEST deep, the outermost one computes the innermost key by itself and then starts over."""
+        """Returns the result of `compute`, cached by `key`. Chains of any length need a bounded part of Python's stack: where calls
+        nest DEEPEST deep, the outermost one computes the innermost key by itself and then starts over."""
         found = self._memo.get(key)
         if found is not None:
             return found
@@ -145,7 +144,7 @@ class Tracer:
         return producer(value) is None or self.is_memory(value)
 
     def _reshaped_memory(self, value: ir.Value) -> ir.Value | None:
-        """The contiguous memory that `value` is a reshape of, if it is one."""
+        """Returns the contiguous memory that `value` is a reshape of, or None."""
         while (op := producer(value)) is not None and op.name in RESHAPES:
             value = op.operands[0]
             if self._in_memory(value):
@@ -190,7 +189,7 @@ class Tracer:
                 return trace_moves.concatenated(self, op, index, guard)
             case "tensor.splat" | "tensor.from_elements" if len(op.operands) == 1:
                 return self.scalar(op.operands[0], {}, (), guard)
-            case "tensor.empty":  # anything will do
+            case "tensor.empty":  # undefined contents: any value will do
                 return self.make.const(0, compute_type(element_type(value)))
             case "arith.constant":
                 dense = ir.DenseElementsAttr(op.attributes["value"])
@@ -223,7 +222,7 @@ class Tracer:
         arg = next(x for x in combine.operands if x != accumulator)
         if any(mentions(at, axes) for at in index):
             raise Untraceable(g.op.results[k], "a reduction that has to be computed again for every column")
-        # A bound on a column outside says which columns want the result, not which the reduction runs over.
+        # A bound on an outer column says which columns need the result, not which ones the reduction runs over.
         rows = tuple(b for b in guard if not mentions(b.at, axes))
         value = self.scalar(arg, g.body, tuple(x or Affine() for x in loops), rows, g)
         reduced = self.make.reduce(combine.name, value, axes)
@@ -233,7 +232,7 @@ class Tracer:
         return self.make.apply(combine.name, (init, reduced), None, reduced.dtype)
 
     def scalar(self, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None = None) -> Expr:
-        """A scalar of a generic's body (or outside of any) at `loops`."""
+        """Returns the expression of a scalar in a generic's body (or outside of any) at `loops`."""
         if v in body:
             assert g is not None
             return self.element(g.op.operands[body[v]], place(g.maps[body[v]], loops), guard)
@@ -269,11 +268,11 @@ class Tracer:
         return self._rounded(self.make.apply(op.name, tuple(xs), predicate, target), dtype)
 
     def _rounded(self, e: Expr, dtype: str) -> Expr:
-        """`e`, a value that eager would store as `dtype`, with the digits that storing leaves if `round_half`."""
+        """Returns `e`, which eager would store as `dtype`, rounded to that type if `round_half` is set."""
         return self._stored(e, dtype) if self.round_half else e
 
     def _stored(self, e: Expr, dtype: str) -> Expr:
-        """`e` with the digits that storing it as `dtype` leaves. Half types are compared so, as one value may have been stored."""
+        """Returns `e` rounded to `dtype`. Half types are compared in this form, as one of the values may have been stored."""
         if dtype not in HALF or (isinstance(e, Load) and element_type(e.tensor) == dtype):
             return e
         return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, "f32")
@@ -294,7 +293,7 @@ class Tracer:
 
 
 def _concerns(bound: Bound, at: Affine) -> bool:
-    """Whether a bound keeps an access to `at` in its memory: what varies over other axes alone is there anyway."""
+    """Returns whether a bound can keep an access to `at` within its memory: one on other axes alone cannot."""
     if bound.at.opaque or at.opaque:
         return True
     return any(mentions(at, (t,)) for t, _ in bound.at.terms)

@@ -1,7 +1,7 @@
-"""Images that are pooled, or otherwise read in steps, before a library of a CPU that takes its images with their channels last.
+"""Separates pooling from the transpose behind it, where a CPU library call takes channels-last images.
 
-A kernel that transposes reads blocks of neighbours; windows have none that are whole. So what is pooled is stored as it is read,
-and transposed by a kernel of its own.
+The result of pooling, or of another strided read, is stored in the order in which the image is read. A kernel that transposes reads
+contiguous blocks, and strided windows have none. So a second kernel transposes the result.
 """
 
 from torch_mlir import ir
@@ -12,8 +12,8 @@ from .orders import Read, Strides, innermost_of, is_given, map_of, narrowest, st
 
 
 def store_pooled(block: ir.Block, strides_of: Strides, read: Read) -> dict[ir.Value, int]:
-    """Inserts a copy behind each value that is computed of windows of an image whose channels are not last, before a library that
-    takes them last. Returns the values, and the dimension along which their neighbours lie."""
+    """Inserts a copy behind each value that is computed from windows of an image whose channels are not innermost, where a library
+    call takes it with channels last. Returns the values, and for each the dimension that is contiguous in memory."""
     found: dict[ir.Value, int] = {}
     copies: dict[ir.Value, ir.Value] = {}
     for op in [o.operation for o in block.operations]:
@@ -31,7 +31,8 @@ def store_pooled(block: ir.Block, strides_of: Strides, read: Read) -> dict[ir.Va
 
 
 def _pooled_along(v: ir.Value, strides_of: Strides, read: Read) -> int | None:
-    """The dimension along which neighbours lie in the image whose windows `v` is computed of; None where it is computed of none."""
+    """Returns the innermost dimension in memory of the image whose windows `v` is computed from; None where there are no strided
+    windows."""
     stack, seen, steps, innermost = [v], {v}, False, None
     while stack:
         x = stack.pop()

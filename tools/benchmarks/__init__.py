@@ -1,1 +1,1 @@
-"""Workloads, workers and figures of `make bench`."""
+"""Workloads, worker processes and figures of `make bench`."""

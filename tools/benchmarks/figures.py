@@ -1,4 +1,4 @@
-"""The figures of `make bench` as tables: for the terminal by rich, for docs/figures.md in Markdown."""
+"""Formats the figures of `make bench` as tables: for the terminal by rich, for docs/figures.md in Markdown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,12 @@ AHEAD_SECONDS, ABOVE_NULL_SECONDS = 8e-6, 3e-6
 
 @dataclass(frozen=True)
 class Figures:
-    """One table: a title, the names of its columns, and rows of text."""
+    """A table of text.
+
+    title    its title
+    columns  the names of its columns
+    rows     the cells of each row
+    """
 
     title: str
     columns: Sequence[str]
@@ -21,7 +26,7 @@ class Figures:
 
 
 def tables(found: Mapping[str, Any]) -> list[Figures]:
-    """`found`: what the workers printed, by workload; `{"failed": text}` where one did."""
+    """Returns the tables of `found`: what the workers printed, by workload; {"failed": text} for one that failed."""
     measured = {name: f for name, f in found.items() if "failed" not in f}
     made = [
         _kernels({n: f for n, f in measured.items() if f["kind"] == "kernel" and "call" in f}),
@@ -34,7 +39,7 @@ def tables(found: Mapping[str, Any]) -> list[Figures]:
 
 
 def goals(found: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Every goal and whether it was reached."""
+    """Returns every goal and whether it was reached."""
     reached: list[tuple[str, bool]] = []
     for name, f in found.items():
         if "failed" in f:
@@ -65,7 +70,7 @@ def _goals(name: str, f: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 def bandwidth(kernel: Mapping[str, float]) -> float:
-    """Bytes in and out a second, against a copy's."""
+    """Returns a kernel's bytes in and out per second, over those of a copy."""
     return kernel["bytes"] / kernel["seconds"] / (kernel["copy_bytes"] / kernel["copy_seconds"])
 
 
@@ -113,6 +118,7 @@ def _compile(found: Mapping[str, Any]) -> Figures:
 
 
 def call_table(title: str, calls: Sequence[Mapping[str, float]]) -> Figures:
+    """Returns the table of call overheads, in microseconds."""
     names = {
         "eager": "eager",
         "lamina.compile": "lamina.compile",
@@ -125,6 +131,7 @@ def call_table(title: str, calls: Sequence[Mapping[str, float]]) -> Figures:
 
 
 def show(figures: Sequence[Figures], console: Console) -> None:
+    """Prints the tables to the console."""
     for figure in figures:
         table = Table(title=figure.title, title_justify="left")
         for i, column in enumerate(figure.columns):
@@ -135,6 +142,7 @@ def show(figures: Sequence[Figures], console: Console) -> None:
 
 
 def markdown(figures: Sequence[Figures], machine: str, command: str = "make bench") -> str:
+    """Formats the tables as a page of Markdown that names the command and the machine."""
     parts = ["# Figures", "", f"Made by `{command}` on {machine}. [How](measuring.md).", ""]
     for figure in figures:
         lines = [figure.columns, ["---", *["---:"] * (len(figure.columns) - 1)], *figure.rows]

@@ -1,4 +1,4 @@
-"""The figures of `bench.py --target nvvm`: goals, tables, and a line for each workload as it is found."""
+"""Formats the figures of `bench.py --target nvvm`: goals, tables, and a line for each workload."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,26 +16,28 @@ Found = Mapping[str, Any]
 
 
 def ours(f: Found) -> float | None:
-    """Lamina's seconds, with CUDA graphs where that was quicker."""
+    """Returns Lamina's seconds, with CUDA graphs if that is faster; None if it did not run."""
     return min((f["times"][name] for name in OURS if name in f["times"]), default=None)
 
 
 def rival(f: Found, name: str = "best") -> float | None:
-    """The seconds of another contestant, or of the best that counts as a rival."""
+    """Returns the seconds of a contestant, or of the best rival for this kind of workload; None if it did not run."""
     names = RIVALS[f["kind"]] if name == "best" else (name,)
     return min((f["times"][n] for n in names if n in f["times"]), default=None)
 
 
 def floor(f: Found) -> float:
-    """Seconds below which the hardware does not go: bytes at the copy's bandwidth, or operations at cuBLAS's rate where that is
-    measured and more."""
+    """Returns the hardware's least seconds.
+
+    They are bytes over the copy's bandwidth or, if measured and more, operations over cuBLAS's rate.
+    """
     roofs, work = f["roofs"], f["work"]
     matrix = work["flops"] / roofs["flops"] if "flops" in roofs else 0.0
     return float(max(work["bytes"] / roofs["bandwidth"], matrix))
 
 
 def goals(found: Found) -> list[tuple[str, bool]]:
-    """Every goal and whether it was reached; one without a figure is not."""
+    """Returns every goal and whether it was reached; one without a figure is not."""
     reached: list[tuple[str, bool]] = []
     for name, f in found.items():
         if "failed" in f:
@@ -82,7 +84,7 @@ def _at_most(what: str, mine: float | None, theirs: float | None, most: float) -
 
 
 def row(name: str, f: Found) -> str:
-    """What was found of one workload, in a line."""
+    """Formats the figures of one workload in a line."""
     if "failed" in f:
         return f"{name}: failed: {f['failed']}"
     if f["kind"] == "call":
@@ -98,7 +100,7 @@ def row(name: str, f: Found) -> str:
 
 
 def tables(found: Found) -> list[Figures]:
-    """`found`: what the workers printed, by workload; `{"failed": text}` where one did."""
+    """Returns the tables of `found`: what the workers printed, by workload; {"failed": text} for one that failed."""
     measured = {name: f for name, f in found.items() if "failed" not in f}
     kernels = {n: f for n, f in measured.items() if f["kind"] == "kernel"}
     models = {n: f for n, f in measured.items() if f["kind"] == "model"}
@@ -137,7 +139,7 @@ def _model(name: str, f: Found) -> list[str]:
 
 
 def _against(f: Found, scale: float, digits: int, of: str) -> list[str]:
-    """Floor, share of it, part of the best rival's time and of one other's, errors."""
+    """Returns cells: the floor, its share of Lamina's time, ratios to the best rival and to one other, errors."""
     mine, least = ours(f), floor(f)
     share = f"{least / mine:.0%}" if mine else NONE
     ratios = [ratio(mine, rival(f)), ratio(mine, rival(f, of))]
@@ -151,6 +153,7 @@ def _cold(name: str, f: Found) -> list[str]:
 
 
 def missing(found: Found) -> Sequence[Sequence[str]]:
+    """Returns rows of what did not run: workload, contestant and reason."""
     rows = [(name, "all", f["failed"]) for name, f in found.items() if "failed" in f]
     rows += [(name, key, why) for name, f in found.items() for key, why in f.get("notes", {}).items()]
     rows += [(name, "explain", f["made"]["failed"]) for name, f in found.items() if "failed" in f.get("made", {})]
@@ -166,14 +169,16 @@ def _made(f: Found) -> str:
 
 
 def largest_error(f: Found, *names: str) -> str:
-    """The largest of these contestants."""
+    """Returns the largest error of these contestants as text; NONE if none ran."""
     errors = [f["errors"][name] for name in names if name in f["errors"]]
     return f"{max(errors):.1e}" if errors else NONE
 
 
 def number(seconds: float | None, scale: float, digits: int) -> str:
+    """Formats seconds, multiplied by `scale`; NONE if there are none."""
     return NONE if seconds is None else f"{seconds * scale:.{digits}f}"
 
 
 def ratio(mine: float | None, theirs: float | None) -> str:
+    """Formats the ratio of two times; NONE if one is missing."""
     return NONE if mine is None or theirs is None else f"{mine / theirs:.2f}"

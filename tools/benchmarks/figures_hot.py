@@ -1,4 +1,4 @@
-"""The figures of `bench.py --suite hot`: goals, tables, and a line for each workload as it is found."""
+"""Formats the figures of `bench.py --suite hot`: goals, tables, and a line for each workload."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +17,10 @@ Found = Mapping[str, Any]
 
 
 def goals(found: Found) -> list[tuple[str, bool]]:
-    """Every goal and whether it was reached; one without a figure is not. Ratios count to two digits: where the library is chosen,
-    Lamina's call and eager's are the same kernel."""
+    """Returns every goal and whether it was reached; one without a figure is not.
+
+    Ratios are rounded to two digits: where the library's kernel is chosen, Lamina's call and eager's run the same kernel.
+    """
     reached: list[tuple[str, bool]] = []
     for name, f in found.items():
         if "failed" in f:
@@ -61,13 +63,13 @@ def _tuning_goals(f: Found) -> list[tuple[str, bool]]:
 
 
 def _of_bandwidth(f: Found) -> float | None:
-    """The bytes that must be moved, over Lamina's time, of the bandwidth of a copy."""
+    """Returns the share of a copy's bandwidth at which Lamina moves the bytes that must be moved; None if it did not run."""
     mine = f["times"].get("lamina tuned")
     return None if mine is None else f["work"]["bytes"] / f["roofs"]["bandwidth"] / mine
 
 
 def row(name: str, f: Found) -> str:
-    """What was found of one workload, in a line."""
+    """Formats the figures of one workload in a line."""
     if "failed" in f:
         return f"{name}: failed: {f['failed']}"
     if f["kind"] == "tuning":
@@ -81,7 +83,7 @@ def row(name: str, f: Found) -> str:
 
 
 def tables(found: Found) -> list[Figures]:
-    """`found`: what the workers printed, by workload; `{"failed": text}` where one did."""
+    """Returns the tables of `found`: what the workers printed, by workload; {"failed": text} for one that failed."""
     measured = {name: f for name, f in found.items() if "failed" not in f}
     ops = {n: f for n, f in measured.items() if f["kind"] == "op"}
     tuned = {n: f for n, f in measured.items() if f["kind"] == "tuning"}

@@ -1,4 +1,4 @@
-"""The clock of GPU measurements: events around calls with the second-level cache flushed before each, and the roofs."""
+"""GPU timers, by events around calls with the L2 cache flushed before each, and the measured roofs."""
 
 import random
 import statistics
@@ -8,30 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 import triton
 
-COPY_BYTES = 2 << 30  # one tensor; the copy moves twice as much
+COPY_BYTES = 2 << 30  # of one tensor; the copy moves twice as much
 MATRIX = 8192
 _FEWEST, _MOST = 15, 300  # rounds of call_by_call
-_WARMING = 5  # a part of them: the first fifth
+_WARMING = 5  # of those rounds, the first fifth warms up the device
 
 Sampler = Callable[[], Sequence[float]]
 """Seconds of each of a few calls."""
 
 
 def samples(run: Callable[[], object], milliseconds: float) -> list[float]:
-    """Seconds of each of the calls that take about this long together, by triton's clock."""
+    """Returns seconds of each call, for as many calls as take about `milliseconds` in total, by triton's do_bench."""
     times = triton.testing.do_bench(run, warmup=milliseconds / 5, rep=milliseconds, return_mode="all")
     return [t * 1e-3 for t in times]
 
 
 def flusher() -> Callable[[], object]:
-    """What samples() flushes the cache with: one kernel."""
+    """Returns the function with which samples() flushes the cache; it launches one kernel."""
     driver = triton.runtime.driver.active
     cache = driver.get_empty_cache_for_benchmark()
     return lambda: driver.clear_cache(cache)
 
 
 def in_turns(samplers: Mapping[str, Sampler], rounds: int) -> tuple[dict[str, float], dict[str, str]]:
-    """Median seconds of each, taken in turns (ABCABC...); and why, of those that failed."""
+    """Returns median seconds by name, sampled round-robin (ABCABC...), and by name the reason of those that failed."""
     found: dict[str, list[float]] = {name: [] for name in samplers}
     failed: dict[str, str] = {}
     for _ in range(rounds):
@@ -45,10 +45,11 @@ def in_turns(samplers: Mapping[str, Sampler], rounds: int) -> tuple[dict[str, fl
 
 
 def call_by_call(runs: Mapping[str, Callable[[], object]], seconds: float) -> tuple[dict[str, float], dict[str, str]]:
-    """As in_turns, but one call of each a turn, in another order in each round, for about so many seconds.
+    """Measures as in_turns does, but one call of each per round, in a new order each round, for about `seconds`.
 
-    A GPU that multiplies is throttled by its power: whoever comes after a pause has a higher clock. Here the device has no pauses,
-    and what the others cost it in power, it costs all alike. The first rounds, in which it warms up, do not count."""
+    A busy GPU is throttled by its power limit, so that whatever runs after a pause has a higher clock. Here the device has no
+    pauses, and the power that one contestant takes slows all alike. The first rounds, in which the device warms up, do not count.
+    """
     flush, shuffle = flusher(), random.Random(0).shuffle
     times: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in runs}
     failed: dict[str, str] = {}
@@ -77,25 +78,28 @@ def call_by_call(runs: Mapping[str, Callable[[], object]], seconds: float) -> tu
 
 
 def reason(error: BaseException) -> str:
-    """The error in one line."""
+    """Returns the error in one line of at most 300 characters."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
 def copy_bandwidth() -> float:
-    """Bytes a second, read and written, of a copy within the device's memory."""
+    """Measures bytes per second, read and written, of a copy within the device's memory."""
     x = torch.zeros(COPY_BYTES, dtype=torch.uint8, device="cuda")
     out = torch.empty_like(x)
     return 2 * COPY_BYTES / statistics.median(samples(lambda: out.copy_(x), 40))
 
 
 def matmul_rate() -> float:
-    """Operations a second of cuBLAS's bf16 product of two square matrices; a multiplication with its addition counts as two."""
+    """Measures operations per second of cuBLAS's bf16 product of square matrices; a multiply-add counts as two."""
     a, b = (torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return 2 * MATRIX**3 / statistics.median(samples(lambda: a @ b, 40))
 
 
 def back_to_back(run: Callable[[], object], calls: int) -> list[float]:
-    """Seconds of one of `calls` calls in a row, until the device has done them: what a caller sees, on the CPU or the device."""
+    """Returns the mean wall-clock seconds of `calls` calls in a row, until the device has done them, as a list of one.
+
+    This is what a caller sees, whether the CPU or the device limits it.
+    """
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(calls):

@@ -1,8 +1,8 @@
-"""One GPU workload in a process of its own: `python -m lamina.tools.benchmarks.gpu_worker NAME`, which prints its figures as JSON.
+"""Measures a GPU workload in a process of its own: `python -m lamina.tools.benchmarks.gpu_worker NAME` prints its figures as JSON.
 
-All contestants take the same tensors in one process, in turns. A cold compile is all that a user waits for: tracing, compiling and
-the first call, once a throwaway function has paid for what is loaded once. With --wait it imports what it needs, then waits for a
-line, so that this is done while the workload before runs.
+All contestants take the same tensors in one process, interleaved. A cold compile is all that a user waits for: tracing, compiling
+and the first call, after a throwaway function has paid for what is loaded once. With --wait it imports what it needs, then waits
+for a line, so that imports overlap with the previous workload.
 """
 
 import argparse
@@ -40,13 +40,14 @@ ATTENTION = (
     aten._scaled_dot_product_efficient_attention,
     aten._scaled_dot_product_cudnn_attention,
 )
-BUSY = ("XLA", "lamina busy")  # of these, how long the device is busy is measured, not how long a call takes
+BUSY = ("XLA", "lamina busy")  # for these, measures how long the device is busy, not how long a call takes
 SETTLED = 4  # calls after which CUDA graphs are recorded
 COLD = lamina.Options(cache=False)
 GRAPHS = lamina.Options(cache=False, cuda_graphs=True)
 
 
 def main() -> int:
+    """Measures the workload and prints its figures; returns 1 if standard input ends while it waits."""
     parser = argparse.ArgumentParser(description="Measures one workload on the GPU and prints JSON.")
     parser.add_argument("name", choices=[*GPU_WORKLOADS, GPU_CALL])
     parser.add_argument("--quick", action="store_true", help="one round")
@@ -56,7 +57,7 @@ def main() -> int:
         if importlib.util.find_spec(package):
             importlib.import_module(package)
     if arguments.wait and not sys.stdin.readline():
-        return 1  # whoever started this has ended
+        return 1  # the parent process has ended
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
     with torch.no_grad():
@@ -69,13 +70,14 @@ def main() -> int:
 
 
 def packages(name: str) -> tuple[str, ...]:
-    """What a workload takes a while to import."""
+    """Returns the packages that a workload needs and that take long to import."""
     if name == GPU_CALL:
         return ()
     return ("jax",) if GPU_WORKLOADS[name].kind == "kernel" else ("transformers", "torchvision")
 
 
 def on_gpu(workload: GpuWorkload, quick: bool) -> dict[str, Any]:
+    """Warms up, measures the roofs, and returns the figures of a workload."""
     warm_up(workload.kind)
     roofs = {"bandwidth": gpu_clock.copy_bandwidth()}
     if workload.kind == "model":
@@ -86,21 +88,23 @@ def on_gpu(workload: GpuWorkload, quick: bool) -> dict[str, Any]:
 
 
 def warm_up(kind: str) -> None:
+    """Compiles a small function by each compiler, so that one-time costs of the process are not measured."""
     x = torch.ones(8, device="cuda")
     lamina.compile(throwaway, (x,), options=COLD)(x)
     torch.compile(throwaway)(x)
     if "XLA" in contestants(kind, throwaway, (x,)):
-        with suppress(Exception):  # where it fails it fails as a contestant too, and is noted
+        with suppress(Exception):  # a failure recurs in the contestant, and is noted there
             in_jax().compiled("over_sum", (x,))()
     torch.cuda.synchronize()
 
 
 def throwaway(x: Tensor) -> Tensor:
+    """Computes sin(x) + 1, which each compiler compiles first."""
     return torch.sin(x) + 1
 
 
 def sampler(kind: str) -> Callable[[str, Run], Sampler]:
-    """How a contestant, given by name and call, is measured on the GPU."""
+    """Returns a function that makes the Sampler of a contestant, given by name and call."""
     flush = gpu_clock.flusher()
 
     def of(name: str, run: Run) -> Sampler:
@@ -120,7 +124,7 @@ def measure(
     sampler: Callable[[str, Run], Sampler],
     rounds: int,
 ) -> dict[str, Any]:
-    """The figures of a workload. A contestant that fails is missing, with its reason in "notes"."""
+    """Returns the figures of a workload. A contestant that fails is left out, with its reason in "notes"."""
     found: dict[str, Any] = {"kind": workload.kind, "goals": dict(workload.goals), "share": workload.share, "roofs": roofs}
     found |= {"cold": {}, "errors": {}, "notes": {}}
     found["work"] = {"bytes": traffic(model, inputs, workload.reads), "flops": flops(model, inputs)}
@@ -130,7 +134,7 @@ def measure(
     samplers = {name: sampler(name, run) for name, run in runs.items()}
     if {"XLA", "lamina"} <= runs.keys():
         samplers["lamina busy"] = sampler("lamina busy", runs["lamina"])
-    apart = {name: samplers.pop(name) for name in BUSY if name in samplers}  # the profiler it takes slows others' launches
+    apart = {name: samplers.pop(name) for name in BUSY if name in samplers}  # they need the profiler, which slows others' launches
     found["times"] = {}
     for group in (samplers, apart):
         times, failed = gpu_clock.in_turns(group, rounds)
@@ -143,7 +147,7 @@ def measure(
 
 
 def begun(made: Mapping[str, Callable[[], Run]], exact: Any, found: dict[str, Any]) -> dict[str, Run]:
-    """The calls of those contestants that work. `found` gets what each took to compile, its error, and why others do not work."""
+    """Compiles the contestants; returns the calls of those that work. Adds compile times, errors and failures to `found`."""
     runs: dict[str, Run] = {}
     for name, make in made.items():
         try:
@@ -154,8 +158,10 @@ def begun(made: Mapping[str, Callable[[], Run]], exact: Any, found: dict[str, An
 
 
 def cold(make: Callable[[], Run], exact: Any) -> tuple[Run, float, float]:
-    """What `make` compiles, the seconds until its first results, and the difference from float64's of those it has once it has
-    settled."""
+    """Compiles a contestant and checks its results.
+
+    Returns its call, the seconds until its first results, and the difference from float64 of later results, after SETTLED calls.
+    """
     start = time.perf_counter()
     run = make()
     run()
@@ -167,7 +173,10 @@ def cold(make: Callable[[], Run], exact: Any) -> tuple[Run, float, float]:
 
 
 def contestants(kind: str, model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Callable[[], Run]]:
-    """What compiles each contestant and gives its call. Lamina comes first: what tracing warms up in torch helps the others."""
+    """Returns functions by name that compile a contestant and return its call.
+
+    Lamina comes before other compilers, since what tracing warms up in torch helps those after it.
+    """
     made: dict[str, Callable[[], Run]] = {
         "eager": lambda: partial(model, *inputs),
         "lamina": lambda: partial(lamina.compile(model, inputs, options=COLD), *inputs),
@@ -183,17 +192,21 @@ def contestants(kind: str, model: Callable[..., Any], inputs: tuple[Any, ...]) -
 
 
 def in_jax() -> Any:
-    """The module for XLA, where jax is installed."""
+    """Returns the module for XLA, which needs jax."""
     return importlib.import_module("lamina.tools.benchmarks.xla")
 
 
 def synchronize() -> None:
+    """Waits for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def in_double(model: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
-    """The results in float64, in eager; parameters come back as they were, since bf16 and f32 pass through f64 unharmed."""
+    """Returns eager's results in float64.
+
+    The parameters are restored to their dtype, unchanged, since bf16 and f32 pass through f64 without loss.
+    """
     wide = tuple(x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
     if not isinstance(model, nn.Module):
         return model(*wide)
@@ -205,7 +218,7 @@ def in_double(model: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
 
 
 def difference(given: Any, exact: Any) -> float:
-    """The norm of the difference from float64's results, relative to their norm: the largest of all results."""
+    """Returns the norm of the difference from float64's results, relative to their norm: the largest of all results."""
     if not all(isinstance(t, Tensor) for t in pytree.tree_leaves(given)):
         given = in_jax().as_tensors(given)
     pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(exact), strict=True)
@@ -213,13 +226,13 @@ def difference(given: Any, exact: Any) -> float:
 
 
 def traffic(model: Callable[..., Any], inputs: tuple[Any, ...], reads: int) -> int:
-    """Bytes of inputs, parameters and results."""
+    """Returns the bytes of inputs and parameters, times `reads`, and of results."""
     given = [*pytree.tree_leaves(inputs), *(model.parameters() if isinstance(model, nn.Module) else ())]
     return reads * sum(t.nbytes for t in given) + sum(t.nbytes for t in pytree.tree_leaves(model(*inputs)))
 
 
 def flops(model: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
-    """Operations of a model's matrix products, convolutions and attention, by torch's counter."""
+    """Returns the operations of a model's matrix products, convolutions and attention, by torch's counter."""
     with FlopCounterMode(display=False, custom_mapping=dict.fromkeys(ATTENTION, attention_flops)) as counter:
         model(*inputs)
     total: int = counter.get_total_flops()
@@ -227,13 +240,16 @@ def flops(model: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
 
 
 def attention_flops(query: Sizes, key: Sizes, value: Sizes, *_: Any, **__: Any) -> int:
-    """Of attention whose key and value may have fewer heads than its query. torch's own counter refuses those."""
+    """Returns the operations of attention whose key and value may have fewer heads than its query.
+
+    torch's own counter refuses those.
+    """
     heads = query[1]
     return sdpa_flop_count(query, (key[0], heads, *key[2:]), (value[0], heads, *value[2:]))
 
 
 def explained(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """What Lamina makes of the model: its kernels with their operations, calls of libraries, and fallbacks."""
+    """Returns what Lamina makes of the model: its kernels with their operations, library calls, and fallbacks."""
     try:
         steps = lamina.explain(model, inputs, show=False)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What `bench.py --target nvvm` measures: kernels whose time is that of memory, models in bf16, and the cost of a call."""
+"""Workloads of `bench.py --target nvvm`: memory-bound kernels, models in bf16, and the cost of a call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +18,13 @@ Input = Callable[[str], Tensor]
 
 @dataclass(frozen=True)
 class GpuWorkload:
-    """
-    make   gives a function or module, and its inputs, on a device
+    """A kernel or model to measure on a GPU.
+
+    make   returns a function or module, and its inputs, on a device
     kind   "kernel" or "model"
-    goals  the parts of others' times that count as reached: of "best", the best rival (see figures_gpu.RIVALS), or of one by name
+    goals  the part of a rival's time that is the goal, by its name; "best" is the best rival (see figures_gpu.RIVALS)
     share  the part of the copy's bandwidth that is the goal; None for models
-    reads  how often inputs must be read, where the first result of the second pass needs all of the first
+    reads  how often inputs must be read: twice where all of a first pass must be done before a second
     """
 
     make: Callable[[str], Made]
@@ -34,42 +35,53 @@ class GpuWorkload:
 
 
 def sin_and_cos(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes sine and cosine."""
     return x.sin(), x.cos()
 
 
 def mean_squared(x: Tensor, y: Tensor) -> Tensor:
+    """Computes the mean squared difference."""
     return ((x - y) ** 2).mean()
 
 
 def over_sum(x: Tensor) -> Tensor:
+    """Divides a tensor by its sum, which needs two passes."""
     return x / x.sum()
 
 
 def gelu(x: Tensor) -> Tensor:
+    """Computes GELU by the tanh approximation, written out."""
     return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
 def rms_norm_silu(x: Tensor, w: Tensor, gate: Tensor) -> Tensor:
+    """Computes an RMSNorm with f32 statistics, multiplied by SiLU of a gate."""
     scale = torch.rsqrt((x.float() * x.float()).mean(-1, keepdim=True) + 1e-6)
     return x * scale.to(x.dtype) * w * F.silu(gate)
 
 
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """Computes the mean cross entropy of logits and target classes."""
     return F.cross_entropy(x, target)
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
+    """Returns an input factory: random numbers on a device."""
     return lambda device: torch.randn(shape, dtype=dtype, device=device)
 
 
 def indices(below: int, *shape: int) -> Input:
+    """Returns an input factory: random indices below `below` on a device."""
     return lambda device: torch.randint(below, shape, device=device)
 
 
 def kernel(
     function: Callable[..., Any], *inputs: Input, share: float, reads: int = 1, of_compile: float | None = None
 ) -> GpuWorkload:
-    """`of_compile`: at most this part of torch.compile's time, beside all of the best rival's."""
+    """Returns the workload of a function; its goals are the time of the best rival and `share` of the copy's bandwidth.
+
+    of_compile  if given, Lamina must also take at most this part of torch.compile's time
+    """
 
     def make(device: str) -> Made:
         return function, tuple(given(device) for given in inputs)
@@ -79,7 +91,7 @@ def kernel(
 
 
 def transformer(build: Callable[[Any], nn.Module], given: Input) -> Callable[[str], Made]:
-    """`build` makes the model from the transformers package."""
+    """Returns the maker of a model from the transformers package, which `build` takes as its argument, in bf16."""
 
     def make(device: str) -> Made:
         import transformers
@@ -92,7 +104,7 @@ def transformer(build: Callable[[Any], nn.Module], given: Input) -> Callable[[st
 
 
 def vision(name: str, images: int) -> Callable[[str], Made]:
-    """A model of torchvision. Images are in eager's default layout."""
+    """Returns the maker of a torchvision model in bf16. Images are in eager's default layout."""
 
     def make(device: str) -> Made:
         import torchvision
@@ -105,16 +117,19 @@ def vision(name: str, images: int) -> Callable[[str], Made]:
 
 
 def bert(t: Any) -> nn.Module:
+    """Returns BERT-base without its pooler, with random weights."""
     model: nn.Module = t.BertModel(t.BertConfig(), add_pooling_layer=False)
     return model
 
 
 def gpt2(t: Any) -> nn.Module:
+    """Returns GPT-2 with random weights."""
     model: nn.Module = t.GPT2LMHeadModel(t.GPT2Config(use_cache=False))
     return model
 
 
 def llama(t: Any) -> nn.Module:
+    """Returns Llama-1B with random weights."""
     sizes = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
     heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
     model: nn.Module = t.LlamaForCausalLM(t.LlamaConfig(**sizes, **heads, vocab_size=WORDS, use_cache=False))
@@ -122,6 +137,7 @@ def llama(t: Any) -> nn.Module:
 
 
 def vit(t: Any) -> nn.Module:
+    """Returns ViT-base without its pooler, with random weights."""
     model: nn.Module = t.ViTModel(t.ViTConfig(), add_pooling_layer=False)
     return model
 

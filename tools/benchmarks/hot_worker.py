@@ -1,8 +1,8 @@
-"""One hot op in a process of its own: `python -m lamina.tools.benchmarks.hot_worker NAME`, which prints its figures as JSON.
+"""Measures one hot op in a process of its own: `python -m lamina.tools.benchmarks.hot_worker NAME` prints its figures as JSON.
 
-Roofs and errors are those of gpu_worker. Lamina is measured as the cost model has it, as tuning has it, and with the
-best kernel of its own, whatever was chosen. The store is the one that LAMINA_TUNE_STORE names, which must be empty. torch.compile's
-max-autotune takes long: the figures without it are printed before, for the case that this process is ended by then.
+Roofs and errors are those of gpu_worker. Lamina is measured with the cost model's choice, with tuning's choice, and with the best
+of its own kernels, whatever was chosen. LAMINA_TUNE_STORE names the store, which must be empty. torch.compile's max-autotune takes
+long: the figures without it are printed first, in case this process is ended by then.
 """
 
 import argparse
@@ -31,16 +31,17 @@ from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, COMPILED, HOT_WORKL
 from lamina.tune.store.records import Record
 from lamina.tune.store.store import Store
 
-SECONDS = 1.2  # of calls of all contestants together
-CALLS, ROWS = 100, 9  # in a row, and rows, for what a caller sees
+SECONDS = 1.2  # spent on calls of all contestants together
+CALLS, ROWS = 100, 9  # calls in a row, and how many rows, for what a caller sees
 UNFINISHED = "did not finish in the time that a workload has"
 
 Say = Callable[[dict[str, Any]], None]
 Clock = Callable[[dict[str, Run]], tuple[dict[str, float], dict[str, str]]]
-"""Seconds of a call of each contestant; why, of those that failed."""
+"""Returns seconds of a call by contestant, and the reason for each that failed."""
 
 
 def main() -> int:
+    """Measures the op, or tuning, and prints the figures; returns 1 if standard input ends while it waits."""
     parser = argparse.ArgumentParser(description="Measures one hot op on the GPU and prints JSON.")
     parser.add_argument("name", choices=[*HOT_WORKLOADS, TUNING])
     parser.add_argument("--quick", action="store_true", help="fewer calls")
@@ -49,7 +50,7 @@ def main() -> int:
     if arguments.name == TUNING:
         importlib.import_module("transformers")
     if arguments.wait and not sys.stdin.readline():
-        return 1  # whoever started this has ended
+        return 1  # the parent process has ended
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
     with torch.no_grad():
@@ -62,10 +63,12 @@ def main() -> int:
 
 
 def say(found: dict[str, Any]) -> None:
+    """Prints figures as a line of JSON."""
     print(json.dumps(found), flush=True)
 
 
 def on_gpu(workload: HotWorkload, quick: bool) -> None:
+    """Measures the roofs and the workload, and prints its figures."""
     roofs = {"bandwidth": gpu_clock.copy_bandwidth(), "flops": gpu_clock.matmul_rate()}
     torch.cuda.empty_cache()
     clocks: dict[str, Clock] = {"times": partial(gpu_clock.call_by_call, seconds=SECONDS / 4 if quick else SECONDS)}
@@ -75,7 +78,7 @@ def on_gpu(workload: HotWorkload, quick: bool) -> None:
 
 
 def in_rows(runs: dict[str, Run]) -> tuple[dict[str, float], dict[str, str]]:
-    """What a caller sees."""
+    """Measures what a caller sees: wall-clock seconds, over CALLS calls in a row."""
     return gpu_clock.in_turns({name: partial(gpu_clock.back_to_back, run, CALLS) for name, run in runs.items()}, ROWS)
 
 
@@ -88,8 +91,10 @@ def measure(
     clocks: dict[str, Clock],
     say: Say,
 ) -> None:
-    """Says the figures of a workload: once, or again with max-autotune where it is compared with that. A contestant that fails is
-    missing, with its reason in "notes"."""
+    """Passes the figures of a workload to `say`: once, or if max-autotune is a contestant, again with it.
+
+    A contestant that fails is left out, with its reason in "notes".
+    """
     found: dict[str, Any] = {"kind": "op", "goals": [asdict(goal) for goal in workload.goals], "share": workload.share}
     found |= {"roofs": roofs, "cold": {}, "errors": {}, "notes": {}}
     found["work"] = {"bytes": traffic(model, inputs, 1), "flops": flops(model, inputs)}
@@ -111,7 +116,7 @@ def measure(
 
 
 def contestants(workload: HotWorkload, model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Callable[[], Run]]:
-    """What compiles each contestant and gives its call."""
+    """Returns functions by name that compile a contestant and return its call."""
     others = {name: partial(partial, call, *inputs) for name, call in workload.others.items()}
     return {
         "eager": lambda: partial(model, *inputs),
@@ -123,26 +128,29 @@ def contestants(workload: HotWorkload, model: Callable[..., Any], inputs: tuple[
 
 
 def by_lamina(model: Callable[..., Any], inputs: tuple[Any, ...], policy: Tune) -> Run:
+    """Compiles the model by Lamina with this policy of tuning; returns its call."""
     return partial(lamina.compile(model, inputs, options=lamina.Options(cache=False, tune=policy)), *inputs)
 
 
 def time_all(runs: dict[str, Run], clocks: dict[str, Clock], found: dict[str, Any]) -> None:
-    """Seconds of all contestants by each clock."""
+    """Adds the seconds of all contestants by each clock to `found`."""
     for name, clock in clocks.items():
         found[name], failed = clock(runs)
         found["notes"] |= failed
 
 
 def choice(record: Record) -> dict[str, Any]:
-    """What tuning found: seconds by candidate, the fastest first."""
+    """Returns tuning's answer to one question: seconds by candidate, the fastest first, and what was chosen and dropped."""
     times = sorted(record.answer.times, key=lambda pair: pair[1])
     asked = {"what": record.question.what, "model": record.question.candidates[0]}
     return {**asked, "chosen": record.answer.winner, "seconds": dict(times), "dropped": dict(record.answer.dropped)}
 
 
 def best_of_ours(records: Iterable[Record]) -> dict[str, str]:
-    """Our best kernel for each question that has one, by the record's id. Schedules of ours are written with their numbers,
-    "triton{m=128 ...}", but for the cost model's of rows; libraries are words."""
+    """Returns Lamina's fastest kernel for each question that has one, by the record's id.
+
+    Names of Lamina's schedules have parameters, "triton{m=128 ...}", except the cost model's for rows; libraries' names are words.
+    """
     best = {}
     for record in records:
         ours = {name: seconds for name, seconds in record.answer.times if "=" in name or name == MODEL}
@@ -152,7 +160,7 @@ def best_of_ours(records: Iterable[Record]) -> dict[str, str]:
 
 
 def pinned(pins: dict[str, str], model: Callable[..., Any], inputs: tuple[Any, ...]) -> Run:
-    """The model compiled with these candidates, whatever was chosen. The store stays as it was."""
+    """Compiles the model with these candidates, whatever was chosen; returns its call. The store is left as it was."""
     store = Store()
     for which, candidate in pins.items():
         store.pin(which, candidate)
@@ -164,8 +172,10 @@ def pinned(pins: dict[str, str], model: Callable[..., Any], inputs: tuple[Any, .
 
 
 def tuning(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """Seconds to the first results: untuned, while it is tuned, and with the store filled. The lesser of two for what takes
-    seconds."""
+    """Returns seconds to a model's first results: untuned, while it is tuned, and with the store filled.
+
+    Untuned and with the store filled, it takes the lesser of two runs, since these take seconds.
+    """
     taken: dict[str, list[float]] = {}
     for policy in ("off", "quick", "cached", "off", "cached"):
         taken.setdefault(policy, []).append(compile_seconds(model, inputs, policy))  # type: ignore[arg-type]
@@ -174,7 +184,7 @@ def tuning(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Any]
 
 
 def compile_seconds(model: Callable[..., Any], inputs: tuple[Any, ...], policy: Tune) -> float:
-    """Without what Triton keeps of compilations before."""
+    """Returns seconds to compile and make the first call, with an empty Triton cache."""
     with tempfile.TemporaryDirectory(prefix="lamina-triton-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder
         start = time.perf_counter()

@@ -1,5 +1,6 @@
-"""What `bench.py --suite hot` measures: ops that tensor cores decide, each with what surrounds it, in bf16, rows that are reduced,
-and tuning itself."""
+"""Workloads of `bench.py --suite hot`: tensor-core ops with the pointwise ops around them, in bf16, row reductions, and tuning
+itself.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,18 +17,19 @@ from lamina.tools.benchmarks.workloads import Made, softmax
 
 COMPILED = "torch.compile"
 AUTOTUNED = "max-autotune"
-TUNED_MODEL = "BERT-base b16 s512"  # of gpu_workloads
+TUNED_MODEL = "BERT-base b16 s512"  # in GPU_WORKLOADS
 TUNING = f"tuning of {TUNED_MODEL}"
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Lamina's time against that of the best of others.
+    """A bound on Lamina's time, relative to that of the best of some others.
 
-    part   of their time, at most; with `speed` of their speed, at least
-    of     their names
-    mine   "lamina tuned", or "lamina own" for the best kernel of our own even where the library is chosen
-    clock  "times" of the device, or "wall" for what a caller sees
+    part   Lamina's time is at most this part of theirs; with `speed`, its speed at least this part of theirs
+    of     names of the others
+    mine   "lamina tuned", or "lamina own" for Lamina's best kernel, even where the library's is chosen
+    clock  "times" for time on the device, or "wall" for what a caller sees
+    speed  whether `part` is of speed
     """
 
     part: float
@@ -39,12 +41,13 @@ class Goal:
 
 @dataclass(frozen=True)
 class HotWorkload:
-    """
-    make    gives a function or module, and its inputs, on a device
+    """An op to measure on a GPU, tuned and untuned.
+
+    make    returns a function or module, and its inputs, on a device
     goals   what the figures must reach
-    others  libraries' own ways to compute it, by name, beside eager's
-    policy  of tuning: "full" where the best of all our schedules is asked for
-    exact   the same of float64 tensors, where the function takes its own types alone
+    others  a library's other ways to compute it, by name, beside eager's
+    policy  of tuning: "full" where the best of all of Lamina's schedules is wanted
+    exact   the same function of float64 tensors, where the function itself takes only other dtypes
     share   the part of the copy's bandwidth that is the goal
     wall    whether a caller's time is measured, too
     """
@@ -59,84 +62,97 @@ class HotWorkload:
 
     @property
     def autotuned(self) -> bool:
-        """Whether torch.compile's max-autotune is among those that are compared with."""
+        """Tells whether a goal compares with torch.compile's max-autotune."""
         return any(AUTOTUNED in goal.of for goal in self.goals)
 
 
 def product(x: Tensor, w: Tensor) -> Tensor:
+    """Computes a matrix product."""
     return x @ w
 
 
 def bias_gelu(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
+    """Computes a linear layer with bias and GELU."""
     return F.gelu(F.linear(x, w, bias))
 
 
 def bytes_linear(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
-    """Weights of 8 bits, each row with a scale."""
+    """Computes a linear layer with 8-bit weights, each row of which has a scale."""
     return F.linear(x, w.to(x.dtype) * scale[:, None])
 
 
 def gated(gate: Tensor, up: Tensor, w: Tensor) -> Tensor:
+    """Multiplies a gated activation, of gate and up, by the weights of the down projection."""
     return (F.silu(gate) * up) @ w
 
 
 def scaled_float8(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """f8e4m3fn by f8e4m3fn, with a scale for each."""
+    """Multiplies f8e4m3fn by f8e4m3fn, with a scale for each; the result is bf16."""
     return torch._scaled_mm(x, w.t(), a, b, out_dtype=BF16)
 
 
 def scaled_product(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Computes the same as scaled_float8 on tensors of any floating-point dtype."""
     return x @ w.t() * a * b
 
 
 def linear_norm(x: Tensor, w: Tensor, bias: Tensor, residual: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """As in BERT."""
+    """Computes a linear layer, adds a residual and applies LayerNorm, as in BERT."""
     return F.layer_norm(residual + F.linear(x, w, bias), scale.shape, scale, shift)
 
 
 def bias_relu(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
+    """Computes a linear layer with bias and ReLU."""
     return F.relu(F.linear(x, w, bias))
 
 
 def bias_residual(x: Tensor, w: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
+    """Computes a linear layer with bias and adds a residual."""
     return F.linear(x, w, bias) + residual
 
 
 def relu_sum(x: Tensor, w: Tensor) -> Tensor:
+    """Reduces a product with a pointwise epilogue to one sum."""
     return (torch.relu(x @ w + 1) * 0.5).sum()
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Computes attention, written out."""
     return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Computes causal attention, written out with a mask."""
     hidden = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).triu(1)
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return torch.softmax(scores.masked_fill(hidden, float("-inf")), -1) @ v
 
 
 def causal_sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Computes causal attention by torch's SDPA."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def window_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """A query sees itself and the WINDOW - 1 keys before it, as a mask that a model makes of positions says."""
+    """Computes attention of a query to itself and the WINDOW - 1 keys before it, with a mask made of positions as in models."""
     rows, columns = torch.arange(q.shape[-2], device=q.device)[:, None], torch.arange(k.shape[-2], device=q.device)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=(columns <= rows) & (columns > rows - WINDOW))
 
 
 def padded_attention(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> Tensor:
-    """Sequences of these lengths, filled up to one."""
+    """Computes attention of sequences of these lengths, padded to one."""
     there = torch.arange(k.shape[-2], device=q.device) < lengths[:, None]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=there[:, None, None, :])
 
 
 def decode(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Computes grouped-query attention by SDPA, for one query row when a model decodes."""
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
 def causal_sdpa_by(backend: SDPBackend) -> Callable[..., Tensor]:
+    """Returns causal_sdpa, restricted to one of torch's backends."""
+
     def run(*inputs: Tensor) -> Tensor:
         with sdpa_kernel(backend):
             return causal_sdpa(*inputs)
@@ -145,37 +161,44 @@ def causal_sdpa_by(backend: SDPBackend) -> Callable[..., Tensor]:
 
 
 def half(*shape: int) -> Input:
+    """Returns an input factory: random bf16 numbers."""
     return random(*shape, dtype=BF16)
 
 
 def numbers(dtype: torch.dtype, *shape: int) -> Input:
-    """Of 8 bits."""
+    """Returns an input factory: random numbers of an 8-bit dtype."""
     return lambda device: (torch.randn(*shape, device=device) * (30 if dtype is torch.int8 else 1)).to(dtype)
 
 
 def one(device: str) -> Tensor:
+    """Returns the scalar 1 in f32."""
     return torch.ones((), device=device)
 
 
 def lengths(device: str) -> Tensor:
+    """Returns 16 sequence lengths: 16, 48, ..., 496."""
     return torch.arange(16, 513, 32, device=device)
 
 
 def on(function: Callable[..., Any], *inputs: Input) -> Callable[[str], Made]:
+    """Returns a maker of a workload: the function with its inputs on a device."""
     return lambda device: (function, tuple(given(device) for given in inputs))
 
 
 def alone(m: int, n: int, k: int) -> HotWorkload:
+    """Returns a plain product; its goals are eager's speed, tuned, and 0.95 of it by Lamina's best kernel."""
     goals = Goal(1.0, ("eager",), speed=True), Goal(0.95, ("eager",), "lamina own", speed=True)
     return HotWorkload(on(product, half(m, k), half(k, n)), goals, policy="full")
 
 
 def linear(function: Callable[..., Any], m: int, n: int, k: int, *more: Input) -> HotWorkload:
+    """Returns a linear layer with an epilogue; its goal is 0.95 of the time of eager, torch.compile and max-autotune."""
     goals = (Goal(0.95, ("eager", COMPILED, AUTOTUNED)),)
     return HotWorkload(on(function, half(m, k), half(n, k), half(n), *more), goals)
 
 
 def with_epilogues(m: int, n: int, k: int) -> dict[str, HotWorkload]:
+    """Returns linear layers of one size with each epilogue, by name."""
     sizes = f"{m}x{n}x{k}"
     return {
         f"{sizes} bias+GELU": linear(bias_gelu, m, n, k),
@@ -185,18 +208,19 @@ def with_epilogues(m: int, n: int, k: int) -> dict[str, HotWorkload]:
 
 
 def rows(function: Callable[..., Any], *inputs: Input, share: float | None = None) -> HotWorkload:
-    """Reductions along rows: whether tuning finds more than the cost model."""
+    """Returns a reduction along rows, to see whether tuning finds more than the cost model."""
     return HotWorkload(on(function, *inputs), BEST, policy="full", share=share)
 
 
 def few_rows(device: str) -> Made:
+    """Returns a linear layer with GELU in bf16, and 32 rows."""
     with torch.device(device):
         model = nn.Sequential(nn.Linear(768, 3072), nn.GELU())
     return model.eval().to(BF16), (half(32, 768)(device),)
 
 
 def convolution(channels: int, size: int, groups: int = 1) -> HotWorkload:
-    """64 images through a 3x3 convolution, a norm with statistics that are not those it begins with, and ReLU."""
+    """Returns a 3x3 convolution, a norm with statistics other than its initial ones, and ReLU, on 64 images."""
 
     def make(device: str) -> Made:
         with torch.device(device):

@@ -1,4 +1,4 @@
-"""The GPU's figures under its roof, as a picture: operations a second over operations a byte."""
+"""Plots the GPU figures as a roofline diagram: operations per second over operations per byte."""
 
 import statistics
 from collections.abc import Mapping
@@ -14,9 +14,10 @@ Point = tuple[str, str, str, float, float]
 
 
 def points(found: Mapping[str, Any]) -> list[Point]:
-    """(workload, its kind, contestant, operations a byte, operations a second) of all that was measured and computes at all.
+    """Returns (workload, its kind, contestant, operations per byte, operations per second) of all that was measured.
 
-    torch.compile and Lamina stand at the better of their modes."""
+    Leaves out workloads without operations. torch.compile and Lamina stand at the better of their modes.
+    """
     made: list[Point] = []
     for name, f in found.items():
         if not f.get("times") or not f["work"]["flops"]:
@@ -28,7 +29,7 @@ def points(found: Mapping[str, Any]) -> list[Point]:
 
 
 def best_modes(f: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds by contestant, each with its quickest mode."""
+    """Returns seconds by contestant, each in its fastest mode."""
     times = {name: t for name, t in f["times"].items() if name in COLOURS and name not in OURS}
     modes = [f["times"][name] for name in ("torch.compile", "reduce-overhead") if name in f["times"]]
     if modes:
@@ -39,14 +40,14 @@ def best_modes(f: Mapping[str, Any]) -> dict[str, float]:
 
 
 def roofs(found: Mapping[str, Any]) -> tuple[float, float | None]:
-    """Bytes and operations a second: the medians of what the processes measured."""
+    """Returns bytes and operations per second: the medians of what the processes measured; None if none measured operations."""
     measured = [f["roofs"] for f in found.values() if "roofs" in f]
     rates = [r["flops"] for r in measured if "flops" in r]
     return statistics.median(r["bandwidth"] for r in measured), statistics.median(rates) if rates else None
 
 
 def draw(found: Mapping[str, Any], file: Path) -> str:
-    """Writes the picture as PNG, and says so or why not."""
+    """Writes the plot as PNG; returns a line that says so, or why not."""
     drawn = points(found)
     if not drawn:
         return "no picture: nothing to draw"

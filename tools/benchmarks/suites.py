@@ -1,4 +1,4 @@
-"""The sets of workloads that bench.py measures, how their processes run, and where their figures are kept."""
+"""Defines the suites of workloads that bench.py measures, how their processes run, and where their figures are stored."""
 
 import json
 import os
@@ -27,14 +27,17 @@ AHEAD = 2  # processes that import while another measures: the first import on a
 
 @dataclass(frozen=True)
 class Suite:
-    """
-    names    of the workloads, in their order
-    run      the figures of each of some workloads as they are found: (names, quick, folder for caches)
-    row      a line on one workload's figures
-    machine  what the figures were measured on
-    file     name of the stored files, without what comes after the dot
-    command  that makes them
-    draw     writes a picture beside them and says so
+    """A suite of workloads.
+
+    names    of the workloads, in order
+    run      yields the figures of some workloads as they are measured: (names, quick, folder for caches)
+    row      formats one workload's figures in a line
+    tables   formats all figures as tables
+    goals    returns every goal and whether it was reached
+    machine  describes what the figures were measured on
+    file     name of the stored files, without suffix
+    command  the command that makes them
+    draw     writes a plot beside them, and returns a line that says so
     """
 
     names: Sequence[str]
@@ -49,14 +52,18 @@ class Suite:
 
 
 def start(module: str, name: str, folders: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
-    """A worker in its process. `folders`: environment variables."""
+    """Starts a worker in a process. `folders`: environment variables that name its folders."""
     command = [sys.executable, "-m", f"lamina.tools.benchmarks.{module}", name, *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env={**os.environ, **folders}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
-    """What a worker prints last, once it has been given a line; {"failed": text} where it fails before."""
+    """Sends a worker the line it waits for and returns the last line of what it prints, as data.
+
+    Returns {"failed": text} if it prints nothing. If it printed figures before it failed or took more than `limit` seconds, the
+    reason is in their "notes".
+    """
     failed = ""
     try:
         printed, errors = process.communicate("\n", timeout=limit)
@@ -73,7 +80,7 @@ def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
 
 
 def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
-    """With the figures of a second process under "warm"."""
+    """Yields figures of each workload on the CPU; those of a second process, with filled caches, are under "warm"."""
     for name in names:
         folders = cache_folders(caches, name)
         found = finish(start("worker", name, folders, "--budget", "1" if quick else "12"), CPU_SECONDS)
@@ -84,14 +91,18 @@ def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
 
 
 def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+    """Yields figures of each workload on the GPU."""
     shared = {"LAMINA_CACHE_DIR": f"{caches}/lamina", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     folders = {name: {**cache_folders(caches, name), **shared} for name in names}
     return started_ahead("gpu_worker", folders, quick, GPU_SECONDS)
 
 
 def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
-    """Each with a store of tuning of its own, which is empty. What torch.compile knows of products of one size it keeps. Those that
-    wait for max-autotune come last, for the case that there is not time for all."""
+    """Yields figures of hot ops on the GPU, each of which has an empty tuning store of its own.
+
+    torch.compile's cache is shared, so that what it knows of products of one size is kept. Workloads that wait for max-autotune
+    come last, in case there is not time for all.
+    """
     order = sorted(names, key=lambda name: name in HOT_WORKLOADS and HOT_WORKLOADS[name].autotuned)
     folders = {
         name: {"LAMINA_TUNE_STORE": f"{caches}/{i}.sqlite", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
@@ -101,7 +112,7 @@ def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple
 
 
 def started_ahead(module: str, folders: Mapping[str, Mapping[str, str]], quick: bool, limit: float) -> Iterator[tuple[str, Found]]:
-    """Workers on the GPU, by their names: they are started, to import what they need, while those before them measure."""
+    """Yields figures of workers on the GPU. AHEAD of them are started early, to import while those before them measure."""
     if not torch.cuda.is_available():
         sys.exit("this measures on an NVIDIA GPU, and torch finds none here")
     arguments = ("--wait", "--quick") if quick else ("--wait",)
@@ -113,16 +124,19 @@ def started_ahead(module: str, folders: Mapping[str, Mapping[str, str]], quick: 
 
 
 def cache_folders(caches: str, name: str) -> dict[str, str]:
+    """Returns the environment variables that give a workload empty caches of its own in `caches`."""
     folder = f"{caches}/{''.join(c if c.isalnum() else '-' for c in name)}"
     return {"LAMINA_CACHE_DIR": f"{folder}/lamina", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
 
 
 def this_cpu() -> str:
+    """Describes the CPU and the version of torch."""
     device = host()
     return f"{device.processor} ({device.simd_bits}-bit vectors, {torch.get_num_threads()} threads), torch {torch.__version__}"
 
 
 def this_gpu() -> str:
+    """Describes the GPU and the versions of packages."""
     versions = []
     for package in ("torch", "triton", "jax", "transformers", "torchvision"):
         with suppress(PackageNotFoundError):
@@ -131,6 +145,7 @@ def this_gpu() -> str:
 
 
 def row(name: str, found: Found) -> str:
+    """Formats a line on one workload, which says whether it failed."""
     return f"{name}: failed: {found['failed']}" if "failed" in found else f"measured {name}"
 
 
@@ -148,7 +163,7 @@ def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, P
 
 
 def plot(folder: Path, suite: Suite) -> str:
-    """Draws what store() has written, where there is something to draw; a line that says so or why not."""
+    """Draws what store() has written, if the suite has a plot; returns a line that says so, or why not."""
     if suite.draw is None:
         return ""
     stored = json.loads((folder / f"{suite.file}.json").read_text())["workloads"]

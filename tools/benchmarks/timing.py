@@ -1,4 +1,4 @@
-"""Times that can be compared on a machine that is not quiet."""
+"""Timers whose results can be compared on a machine that is not quiet."""
 
 import statistics
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 
 def seconds(run: Callable[[], object], calls: int = 1) -> float:
-    """Seconds of one of `calls` calls in a row."""
+    """Returns the mean seconds of a call, over `calls` calls in a row."""
     start = time.perf_counter()
     for _ in range(calls):
         run()
@@ -14,10 +14,10 @@ def seconds(run: Callable[[], object], calls: int = 1) -> float:
 
 
 def interleaved(runs: Mapping[str, Callable[[], object]], *, budget: float = 2.0, rounds: int = 7) -> dict[str, float]:
-    """Median seconds of a call of each, called in turns (ABCABC...), so that what disturbs one disturbs all.
+    """Returns median seconds of a call by name, from interleaved calls (ABCABC...), so that what disturbs one disturbs all.
 
-    At least `rounds` rounds, and more while they take less than `budget` seconds together. What takes microseconds is called
-    several times a turn.
+    Takes at least `rounds` rounds, and more for up to `budget` seconds in total. What takes microseconds is called several times in
+    a round.
     """
     calls = {}
     for name, run in runs.items():

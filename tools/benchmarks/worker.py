@@ -1,8 +1,8 @@
-"""One workload in a process of its own: `python -m lamina.tools.benchmarks.worker NAME`, which prints its figures as JSON.
+"""Measures one workload in a process of its own: `python -m lamina.tools.benchmarks.worker NAME` prints its figures as JSON.
 
 Both compilers work through torch.compile, so that tracing is the same for both. "From AOT graph to first result" is the time inside
-the compiler (compile_graph here, compile_fx_inner there) and the first call of what it made. The caches are what the environment
-names (LAMINA_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): empty ones give cold times, a second process gives warm ones.
+the compiler (compile_graph for Lamina, compile_fx_inner for Inductor) plus the first call of its result. The environment names the
+caches (LAMINA_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): empty ones give cold times, a second process gives warm ones.
 """
 
 import argparse
@@ -32,12 +32,18 @@ Compiler = Callable[..., Callable[..., Any]]
 
 @dataclass
 class Watch:
-    """Seconds in a compiler, and in the first call of each thing it made."""
+    """Adds up the time of a compiler.
+
+    compile  seconds in the compiler
+    first    seconds in the first call of each function that it returned
+    """
 
     compile: float = 0.0
     first: float = 0.0
 
     def timed(self, compiler: Compiler) -> Compiler:
+        """Wraps a compiler so that its time, and that of the first calls of its results, is added up."""
+
         def compile(gm: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
             start = time.perf_counter()
             run = compiler(gm, inputs, **options)
@@ -49,7 +55,7 @@ class Watch:
     def _timed_once(self, run: Callable[..., Any]) -> Callable[..., Any]:
         called = False
 
-        def boxed(*args: Any) -> Any:  # one list by AOTAutograd, the tensors by what calls a graph directly
+        def boxed(*args: Any) -> Any:  # AOTAutograd passes one list, a direct caller of the graph the tensors
             nonlocal called
             if called:
                 return run(*args)
@@ -64,6 +70,8 @@ class Watch:
 
 
 def through_lamina(watch: Watch, options: lamina.Options | None = None) -> Callable[..., Any]:
+    """Returns a torch.compile backend that compiles by Lamina and adds its time to `watch`."""
+
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         return autograd(gm, inputs, options=options or lamina.Options(), compile=watch.timed(compile_graph))
 
@@ -71,6 +79,7 @@ def through_lamina(watch: Watch, options: lamina.Options | None = None) -> Calla
 
 
 def through_inductor(watch: Watch) -> Callable[..., Any]:
+    """Returns a torch.compile backend that compiles by Inductor and adds its time to `watch`."""
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -83,6 +92,7 @@ BACKENDS = {"lamina": through_lamina, "torch.compile": through_inductor}
 
 
 def main() -> int:
+    """Measures the workload and prints its figures."""
     parser = argparse.ArgumentParser(description="Measures one workload and prints JSON.")
     parser.add_argument("name", choices=[*WORKLOADS, CALL])
     parser.add_argument("--compile-only", action="store_true", help="only the first call")
@@ -100,6 +110,7 @@ def main() -> int:
 
 
 def measure(workload: Workload, compile_only: bool, budget: float) -> dict[str, Any]:
+    """Returns compile times and, unless `compile_only`, errors, times of a call and, for memory-bound kernels, bandwidth."""
     for backend in BACKENDS.values():
         torch.compile(lambda x: torch.sin(x) + 1, backend=backend(Watch()))(torch.ones(8))
     model, inputs = workload.make()
@@ -122,13 +133,13 @@ def measure(workload: Workload, compile_only: bool, budget: float) -> dict[str, 
 
 
 def difference(given: Any, expected: Any) -> float:
-    """The largest difference of any result from eager's, relative to the largest of that."""
+    """Returns the largest difference from eager's results, relative to the largest value of each."""
     pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(expected), strict=True)
     return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
 
 
 def kernel_only(model: Callable[..., Any], inputs: tuple[Any, ...], results: Any) -> dict[str, float]:
-    """Seconds of the kernels alone, the bytes that go in and out, and the same of a copy: the least of several runs each."""
+    """Measures the kernels and external calls alone, the bytes that they read and write, and a copy; the least of several runs."""
     x, out = torch.ones(COPY_BYTES // 4), torch.empty(COPY_BYTES // 4)
     copies = [seconds(lambda: out.copy_(x)) for _ in range(12)]
     steps = lamina.explain(model, inputs, show=False, measure=True)
@@ -144,8 +155,11 @@ def kernel_only(model: Callable[..., Any], inputs: tuple[Any, ...], results: Any
 
 
 def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
-    """Seconds of a call on a small tensor, where the work is nothing: through lamina.compile, through torch.compile, and through
-    torch.compile with a compiler that does nothing."""
+    """Measures seconds of a call on a small tensor, whose work takes no time.
+
+    The calls are eager, through lamina.compile, through torch.compile with each compiler, and through torch.compile with a compiler
+    that does nothing ("null").
+    """
     from torch._dynamo.backends.common import aot_autograd
 
     result = torch.empty_like(x)
@@ -167,7 +181,7 @@ def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
 
 
 def dynamo_copy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function with code of its own: Dynamo keeps what it compiles, for all backends, at the code object."""
+    """Copies a function with its code object, at which Dynamo keeps what it compiles, for all backends."""
     return types.FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
 
 

@@ -1,4 +1,4 @@
-"""What `make bench` measures: single kernels at sizes beyond the caches, whole models, and the cost of a call."""
+"""Workloads of `make bench`: single kernels at sizes beyond the caches, whole models, and the cost of a call."""
 
 import sys
 from collections.abc import Callable
@@ -20,11 +20,12 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Workload:
-    """
-    make    gives a function or module, and its inputs
+    """A kernel or model to measure on a CPU.
+
+    make    returns a function or module, and its inputs
     kind    "kernel" or "model"
     ratio   the part of torch.compile's time that is the goal
-    memory  the kernel's time is that of its traffic to memory
+    memory  whether the kernel is bound by memory bandwidth
     """
 
     make: Callable[[], Made]
@@ -34,47 +35,58 @@ class Workload:
 
 
 def chain(x: Tensor) -> Tensor:
+    """Computes a chain of five pointwise operations."""
     return ((x + 1) * 2).relu().sub(0.5).sigmoid()
 
 
 def softmax(x: Tensor) -> Tensor:
+    """Computes a softmax along rows."""
     return x.softmax(-1)
 
 
 def add_layer_norm(x: Tensor, y: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Adds two tensors; returns the sum and its LayerNorm."""
     total = x + y
     return total, F.layer_norm(total, (N,), w, b)
 
 
 def rms_norm_silu(x: Tensor, gate: Tensor, w: Tensor) -> Tensor:
+    """Computes an RMSNorm, multiplied by SiLU of a gate."""
     return F.rms_norm(x, (N,), w) * F.silu(gate)
 
 
 def column_sums(x: Tensor) -> Tensor:
+    """Computes the sum of each column."""
     return x.sum(0)
 
 
 def transpose_add_relu(x: Tensor, y: Tensor) -> Tensor:
+    """Adds the transpose of x to y, and applies ReLU."""
     return (x.t() + y).relu()
 
 
 def random(*shape: int) -> Tensor:
+    """Returns a random f32 tensor."""
     return torch.randn(shape)
 
 
 def kernel(function: Callable[..., Any], *inputs: Callable[[], Tensor]) -> Workload:
+    """Returns the workload of a memory-bound function; its goal is 0.8 of torch.compile's time."""
     return Workload(lambda: (function, tuple(make() for make in inputs)), "kernel", 0.8, memory=True)
 
 
 def square() -> Tensor:
+    """Returns a random f32 matrix of N x N."""
     return random(N, N)
 
 
 def row() -> Tensor:
+    """Returns a random f32 vector of N."""
     return random(N)
 
 
 def example(place: str, **sizes: int) -> Workload:
+    """Returns the workload of a model in examples/models, named `FILE.py:FACTORY`; `sizes` are the factory's arguments."""
     file, _, factory = place.partition(":")
 
     def make() -> Made:
@@ -88,30 +100,34 @@ def example(place: str, **sizes: int) -> Workload:
 
 
 class First(nn.Module):
-    """The first result of a transformers model, which returns an object of many."""
+    """Returns the first result of a transformers model, which returns an object of many."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model.eval()
 
     def forward(self, given: Tensor) -> Tensor:
+        """Runs the model on its one input."""
         first: Tensor = self.model(given)[0]
         return first
 
 
 def gpt2() -> Made:
+    """Returns GPT-2 with random weights, and 256 tokens."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return First(GPT2LMHeadModel(GPT2Config(use_cache=False))).eval(), (torch.randint(50257, (1, 256)),)
 
 
 def bert() -> Made:
+    """Returns BERT-base with random weights, and 128 tokens."""
     from transformers import BertConfig, BertModel
 
     return First(BertModel(BertConfig())).eval(), (torch.randint(30522, (1, 128)),)
 
 
 def vit() -> Made:
+    """Returns ViT-base with random weights, and one image."""
     from transformers import ViTConfig, ViTModel
 
     return First(ViTModel(ViTConfig())).eval(), (random(1, 3, 224, 224),)

@@ -1,4 +1,4 @@
-"""The kernels of gpu_workloads in jax, for XLA, and a clock for them."""
+"""Implements the kernels of gpu_workloads in jax, for XLA, and times them."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,34 +15,41 @@ from torch.utils import _pytree as pytree
 
 from lamina.tools.benchmarks.timing import seconds
 
-CALLS = 30  # of a sample
+CALLS = 30  # in a sample
 
 
 def chain(x: Array) -> Array:
+    """Computes a chain of five pointwise operations."""
     return jax.nn.sigmoid(jax.nn.relu((x + 1) * 2) - 0.5)
 
 
 def sin_and_cos(x: Array) -> tuple[Array, Array]:
+    """Computes sine and cosine."""
     return jnp.sin(x), jnp.cos(x)
 
 
 def mean_squared(x: Array, y: Array) -> Array:
+    """Computes the mean squared difference."""
     return jnp.mean((x - y) ** 2)
 
 
 def over_sum(x: Array) -> Array:
+    """Divides an array by its sum."""
     return x / x.sum()
 
 
 def gelu(x: Array) -> Array:
+    """Computes GELU by the tanh approximation."""
     return 0.5 * x * (1 + jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
 def softmax(x: Array) -> Array:
+    """Computes a softmax along rows, in f32."""
     return jax.nn.softmax(x.astype(jnp.float32), axis=-1).astype(x.dtype)
 
 
 def add_layer_norm(x: Array, y: Array, w: Array, b: Array) -> tuple[Array, Array]:
+    """Adds two arrays; returns the sum and its LayerNorm, with f32 statistics."""
     total = x + y
     wide = total.astype(jnp.float32)
     mean = wide.mean(-1, keepdims=True)
@@ -51,18 +58,21 @@ def add_layer_norm(x: Array, y: Array, w: Array, b: Array) -> tuple[Array, Array
 
 
 def rms_norm_silu(x: Array, w: Array, gate: Array) -> Array:
+    """Computes an RMSNorm with f32 statistics, multiplied by SiLU of a gate."""
     wide = x.astype(jnp.float32)
     scale = jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-6)
     return x * scale.astype(x.dtype) * w * jax.nn.silu(gate)
 
 
 def cross_entropy(x: Array, target: Array) -> Array:
+    """Computes the mean cross entropy of logits and target classes, in f32."""
     wide = x.astype(jnp.float32)
     chosen = jnp.take_along_axis(wide, target[:, None], axis=-1)[:, 0]
     return (jax.nn.logsumexp(wide, axis=-1) - chosen).mean().astype(x.dtype)
 
 
 def transpose_add_relu(x: Array, y: Array) -> Array:
+    """Adds the transpose of x to y, and applies ReLU."""
     return jax.nn.relu(x.T + y)
 
 
@@ -76,24 +86,27 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def compiled(name: str, inputs: Sequence[Tensor]) -> Callable[[], Any]:
-    """The function of this name on the memory of these tensors, as a call that does not wait for its result.
+    """Returns a function without arguments that calls `name` on these tensors' memory, and does not wait for its result.
 
-    KeyError for a name that is not among FUNCTIONS; jax has no 64-bit indices by default, so they are copied as 32-bit ones."""
+    Raises KeyError for a name that is not in FUNCTIONS. jax has no 64-bit indices by default, so they are copied as 32-bit ones.
+    """
     function = jax.jit(FUNCTIONS[name])
     arrays = [jax.dlpack.from_dlpack(x.int() if x.dtype is torch.int64 else x) for x in inputs]
     return lambda: function(*arrays)
 
 
 def as_tensors(results: Any) -> Any:
+    """Waits for results and returns them as torch tensors on the same memory."""
     return pytree.tree_map(torch.from_dlpack, jax.block_until_ready(results))
 
 
 def samples(run: Callable[[], Any], flush: Callable[[], object]) -> list[float]:
-    """Seconds that the device is busy with each of CALLS calls, with `flush` (one kernel of torch's) before each.
+    """Returns seconds that the device is busy with each of CALLS calls, with `flush` (one kernel of torch's) before each.
 
-    XLA works on streams of its own, which events on torch's do not see, so a profile of the device gives the times: without what a
-    launch takes and without gaps between kernels. What is compared with them is measured like this too. Where the profiler sees
-    nothing: the wall clock's, over all calls in a row."""
+    XLA uses streams of its own, which events on torch's streams do not see, so the times come from a profile of the device. They
+    include no launch overhead and no gaps between kernels. What is compared with them is measured in the same way. If the profiler
+    sees nothing, the times are wall-clock, over all calls in a row.
+    """
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
         for _ in range(CALLS):
             flush()
@@ -106,8 +119,11 @@ def samples(run: Callable[[], Any], flush: Callable[[], object]) -> list[float]:
 
 
 def by_call(found: Sequence[tuple[float, str, float]], calls: int) -> list[float]:
-    """Seconds in which something ran in each call, from (start, name, end) of what the device ran. The first is the flush, which
-    parts the calls; what has its name and takes less than half as long is XLA's."""
+    """Returns seconds in which something ran in each call, from (start, name, end) of what the device ran.
+
+    The first event is the flush, which separates the calls. An event of its name that takes less than half as long is XLA's.
+    Raises ValueError unless there are `calls` calls and each has kernels.
+    """
     ordered = sorted(found)
     start, flush, end = ordered[0]
     length = end - start
@@ -125,6 +141,8 @@ def by_call(found: Sequence[tuple[float, str, float]], calls: int) -> list[float
 
 
 def wall(run: Callable[[], Any]) -> float:
+    """Returns wall-clock seconds of a call, over CALLS calls in a row: the median of three runs."""
+
     def all_calls() -> None:
         results = [run() for _ in range(CALLS)]
         jax.block_until_ready(results)

@@ -1,6 +1,14 @@
 """Draws random graphs, measures Lamina beside eager and torch.compile on each, and shrinks the graphs where it is slower.
 
-`graph` is what a drawn graph is made of, `ops` and `grammar` draw it, `blocks` draws shallow models instead, `classes` has a graph
-for each class of graphs, `worker` measures one graph in a process of its own, `pool` runs several of these, `shrink` reduces a slow
-graph, `findings` keeps and prints what was found. `tools/cliffs.py` is the command.
+graph                what a drawn graph is made of
+ops, grammar         draw random graphs
+blocks               draws shallow models instead
+classes, models      list a graph for each class of graphs, and whole models
+worker, pool, turns  measure one graph in a process, run several of these, and lock so that one alone measures
+compile_times        times cold compiles
+choices, regret      measure all candidates of tuning, and judge the cost models by them
+shrink               reduces a slow graph
+findings             stores and prints what was found
+
+`tools/cliffs.py` is the command.
 """

@@ -1,4 +1,4 @@
-"""Draws models of transformers and torchvision that are one or two layers deep, as wide as their published configurations or so."""
+"""Draws models of transformers and torchvision with one or two layers, about as wide as their published configurations."""
 
 from collections.abc import Callable
 from random import Random
@@ -6,7 +6,7 @@ from random import Random
 from .graph import MODES, Graph, Input, Node
 
 Made = tuple[str, Input]
-"""Holds what constructs a model, and its argument."""
+"""The constructor of a model, and its argument."""
 
 _VOCABULARY = 1000
 
@@ -35,7 +35,7 @@ def _image(rng: Random, large: bool, dtype: str, sizes: tuple[int, ...] = (224, 
 
 
 def _text(model: str, config: str, **fixed: object) -> Callable[[Random, bool, str], Made]:
-    """Returns a Transformer on indices, whose configuration has the usual names."""
+    """Returns a function that draws a transformer on indices whose configuration has the usual names."""
 
     def draw(rng: Random, large: bool, dtype: str) -> Made:
         heads, head = rng.choice([2, 4, 8, 12, 16]), rng.choice([32, 64, 64, 64, 128])
@@ -51,7 +51,7 @@ def _text(model: str, config: str, **fixed: object) -> Callable[[Random, bool, s
 
 
 def _named(model: str, config: str, sizes: Callable[[Random], dict[str, object]]) -> Callable[[Random, bool, str], Made]:
-    """Returns a Transformer on indices whose configuration has names of its own."""
+    """Returns a function that draws a transformer on indices whose configuration has names of its own."""
 
     def draw(rng: Random, large: bool, dtype: str) -> Made:
         return _construct(model, config, sizes(rng) | {"vocab_size": _VOCABULARY}), _tokens(rng, large)
@@ -156,4 +156,4 @@ BLOCKS: dict[str, Callable[[Random, bool, str], Made]] = {
     "torchvision swin": _torchvision("swin_t(weights=None).features[:3]"),
     "vit": _vision("ViTModel", "ViTConfig", _patches),
 }  # fmt: skip
-"""Maps the name of a model to what draws it."""
+"""Maps the name of a model to the function that draws it."""

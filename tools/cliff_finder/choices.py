@@ -1,4 +1,4 @@
-"""Measures every candidate for the hot ops of a graph, to judge what the cost models would have taken unmeasured."""
+"""Measures every tuning candidate for the hot ops of a graph, to judge the cost models, which choose without measuring."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,12 +22,12 @@ _TIMING = "timing"  # the stage of lamina.tune.trial.Watch in which nothing else
 
 
 def choices_of(graph: Graph, seed: int, runner: Callable[..., Callable[[], Any]], turns: Turns) -> list[dict[str, Any]]:
-    """Returns what was measured for each hot op of a graph on the GPU, as JSON of lamina.tune.choice.Choice.
+    """Returns the measurements for each hot op of a graph on the GPU, as JSON of lamina.tune.choice.Choice.
 
-    Graphs that tuning asks nothing about give an empty list. What is compiled is thrown away: the graphs run op by op.
+    Returns [] for a graph without ops that are tuned. Compiled code is discarded: the graph runs op by op.
 
-    runner  as in worker
-    turns   held for compiling; candidates are timed alone
+    runner  worker.runner
+    turns   lock that is held shared while compiling, and alone while candidates are timed
     """
     found: list[Choice] = []
     timing = False
@@ -44,7 +44,7 @@ def choices_of(graph: Graph, seed: int, runner: Callable[..., Callable[[], Any]]
         def compile(gm: fx.GraphModule, inputs: Sequence[Any], *, options: lamina.Options, **given: Any) -> Callable[..., Any]:
             stages.build(gm, inputs, options=options, session=session)
 
-            def run(*arguments: Any) -> Any:  # one list by AOTAutograd, the tensors by what calls a graph directly
+            def run(*arguments: Any) -> Any:  # AOTAutograd passes one list, a direct caller of the graph the tensors
                 return gm(*(arguments[0] if isinstance(arguments[0], list) else arguments))
 
             run._boxed_call = True  # type: ignore[attr-defined]

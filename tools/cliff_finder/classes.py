@@ -1,22 +1,22 @@
-"""Lists graphs that stand for a class each: convolutions with what follows, norms along channels, training, products of odd shapes."""
+"""Lists a representative graph for each class: convolutions with epilogues, norms along channels, training, products of odd shapes."""
 
 from collections.abc import Iterator
 
 from .graph import Graph, Input, Node
 
 Step = str | tuple[str, str]
-"""Describes an operation: an expression of the value before, {0}, or one with the constructor of its module, {m}."""
+"""Describes an operation: an expression of the previous value, {0}, alone or with the constructor of its module, {m}."""
 
 
 def classes(device: str) -> dict[str, Graph]:
-    """Returns graphs by name, of sizes that suit the device."""
+    """Returns graphs by name, in sizes that suit the device."""
     return dict(_gpu() if device == "cuda" else _cpu())
 
 
 def chain(
     shape: tuple[int, ...], *steps: Step, dtype: str = "float32", mode: str = "inference", layout: str = "contiguous"
 ) -> Graph:
-    """Returns a graph in which each operation takes the result of the one before."""
+    """Returns a graph in which each operation takes the result of the previous one."""
     nodes = []
     for i, step in enumerate(steps):
         expression, module = step if isinstance(step, tuple) else (step, "")
@@ -25,7 +25,7 @@ def chain(
 
 
 def module(constructor: str) -> Step:
-    """Returns a node: a module of one value."""
+    """Returns a step that applies a module to one value."""
     return "{m}({0})", constructor
 
 

@@ -1,4 +1,4 @@
-"""Measures cold compiles: from the graphs that AOTAutograd hands over to the first result, by Lamina and by torch.compile."""
+"""Times cold compiles by Lamina and torch.compile, from AOTAutograd's graphs to the first result."""
 
 import time
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from .graph import Graph
 
 
 def compile_times(graph: Graph, seed: int, device: str, runner: Callable[..., Callable[[], Any]]) -> dict[str, float]:
-    """Returns seconds by contender; for a graph with gradients, of its forward and its backward pass. `runner`: see worker.
+    """Returns seconds by compiler; for a graph with gradients, of the forward and the backward pass. `runner`: worker.runner.
 
-    Nothing is read from a cache on disk. What a compiler imports at its first graph is imported before.
+    Nothing is read from a cache on disk. What a compiler imports for its first graph is imported before.
     """
     found: dict[str, float] = {}
     options = lamina.Options(cache=False)

@@ -1,4 +1,4 @@
-"""Keeps what was found as lines of JSON in a file, and prints it as tables."""
+"""Stores findings as lines of JSON in a file, and formats them as tables."""
 
 import json
 import math
@@ -9,30 +9,32 @@ from pathlib import Path
 from typing import Any
 
 BOUNDS = {"float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
-"""Bounds the relative error, by dtype: a result above it is wrong unless eager's error is more than a quarter of its own."""
+"""Bounds the relative error by dtype: a result with more is wrong, unless eager's error is at least a quarter of its own."""
 TF32 = 4e-3
-"""Bounds that of f32 where a GPU's library may round what convolutions multiply to tf32, as torch allows it by default: which of
-its algorithms does so depends on the layout."""
+"""Bounds the relative error of convolutions in f32 on a GPU, whose library may round their operands to tf32, as torch allows by
+default; which of its algorithms do so depends on the layout."""
 
 OURS = ("lamina", "lamina.compile")
-"""Names the contenders that are Lamina: through torch.compile, and ahead of the calls."""
+"""Names the contenders that are Lamina: through torch.compile, and compiled ahead of time."""
 
 
 @dataclass
 class Finding:
-    """Describes one graph and what was measured of it.
+    """Describes one graph and its measurements.
 
-    seed      what draws it
+    seed      the seed that draws it, or its name
     text      the graph in one line
     graph     the graph as data
     seconds   of a call, by contender
     errors    from float64, by contender
+    compile_seconds  of compiling with the first call, by contender
     failures  why a contender did not finish, by contender
+    failed    why nothing was measured, such as eager's error; "" where something was
     again     ratios of later measurements, in processes of their own
-    smaller   the smallest graph that is slow too, as data and text, with its ratio
+    smaller   the smallest graph that is slow too, as data and text
     note      what was done about it
     kernels   name, count and microseconds of the GPU kernels of a call, by contender
-    peak      bytes of GPU memory that calls need at most, with the model's weights, by contender
+    peak      peak bytes of GPU memory in calls, with the model's weights, by contender
     graph_seconds  from AOTAutograd's graph to the first result, without caches, by compiler
     choices   lamina.tune.choice.Choice as JSON of each hot op that was measured; None where nobody asked
     """
@@ -55,21 +57,22 @@ class Finding:
 
     @property
     def measured(self) -> bool:
-        """Tells a graph that eager ran from one that it refuses, and from one whose compile times alone are known."""
+        """Tells whether contenders ran: not if eager refuses the graph, nor if only its compile times are known."""
         return not self.failed and bool(self.seconds or self.failures)
 
     @property
     def ratio(self) -> float:
-        """Compares Lamina's time with that of the fastest other, by the least of all measurements; infinite where it has none."""
+        """Returns Lamina's time over that of the fastest peer, the least of all measurements; infinite if it has none."""
         return min([self.first, *self.again])
 
     @property
     def first(self) -> float:
+        """Returns the ratio of the first measurement."""
         return self._to_best("lamina")
 
     @property
     def ahead(self) -> float:
-        """Compares the time of what lamina.compile made, which Dynamo has no part in; infinite where it was not measured."""
+        """Returns the ratio of lamina.compile, which does without Dynamo; infinite if it was not measured."""
         return self._to_best("lamina.compile")
 
     def _to_best(self, name: str) -> float:
@@ -78,18 +81,19 @@ class Finding:
 
     @property
     def best(self) -> str:
-        """Names the fastest other."""
+        """Returns the name of the fastest peer; "" if none was measured."""
         return min((name for name in self.seconds if name not in OURS), key=self.seconds.__getitem__, default="")
 
     @property
     def fault(self) -> str:
-        """Says why Lamina failed, or how wrong it is; "" where it did neither."""
+        """Returns why Lamina failed, or how wrong its result is; "" if neither."""
         if "lamina" in self.failures:
             return self.failures["lamina"] or "failed"
         return f"error {self.errors['lamina']:.1e}, eager's {self.errors.get('eager', math.nan):.1e}" if self.wrong else ""
 
     @property
     def wrong(self) -> bool:
+        """Tells whether Lamina's error is above the bound for the dtype and above four times eager's."""
         mine, eager = self.errors.get("lamina", 0.0), self.errors.get("eager", 0.0)
         bound = BOUNDS.get(self.graph.get("dtype", ""), 1e-2)
         if self.peak and any("Conv" in node["module"] for node in self.graph.get("nodes", ())):
@@ -108,12 +112,17 @@ def load(path: Path) -> dict[str, Finding]:
 
 
 def append(path: Path, finding: Finding) -> None:
+    """Appends a finding to the file."""
     with path.open("a") as file:
         file.write(json.dumps(asdict(finding)) + "\n")
 
 
 def summary(found: Sequence[Finding]) -> dict[str, float]:
-    """Counts the graphs that eager runs; returns the geometric mean of ratios, the shares above 1.05 and 1.15, the worst."""
+    """Summarizes the graphs that eager runs.
+
+    Returns how many there are, the geometric mean of finite ratios, the share above 1.05, the number above 1.15, the number above
+    1.05 by lamina.compile too, the worst ratio, and how many failed or are wrong.
+    """
     found = [f for f in found if f.measured]
     ratios = [f.ratio for f in found]
     finite = [r for r in ratios if math.isfinite(r)]
@@ -129,7 +138,7 @@ def summary(found: Sequence[Finding]) -> dict[str, float]:
 
 
 def by_operation(found: Sequence[Finding]) -> list[tuple[str, int, float, float]]:
-    """Returns, for each operation that graphs have, how many have it, their geometric mean and the worst; the slowest first."""
+    """Returns (operation, how many graphs have it, geometric mean of their ratios, worst ratio), the slowest first."""
     ratios: dict[str, list[float]] = {}
     for f in found:
         if f.measured and math.isfinite(f.ratio):
@@ -149,7 +158,7 @@ def _operation(node: dict[str, Any]) -> str:
 
 
 def markdown(found: Sequence[Finding], worst: int = 25) -> str:
-    """Formats the summary, and the worst graphs with what was done about each."""
+    """Formats the summary and the worst graphs, with what was done about each."""
     n = summary(found)
     lines = [
         f"{n['graphs']:.0f} graphs: geometric mean {n['geometric mean']:.2f} of the best other, {n['above 1.05']:.0%} above 1.05,"
@@ -169,7 +178,7 @@ def markdown(found: Sequence[Finding], worst: int = 25) -> str:
 
 
 def memory(found: Sequence[Finding]) -> str:
-    """Formats the GPU memory that calls need at most in MiB, by contender; "" where none was measured."""
+    """Formats the peak GPU memory of calls in MiB, by contender; "" if none was measured."""
     measured = [f for f in found if len(f.peak) > 1 and "lamina" in f.peak]
     if not measured:
         return ""
@@ -181,7 +190,7 @@ def memory(found: Sequence[Finding]) -> str:
 
 
 def compile_table(found: Sequence[Finding]) -> str:
-    """Formats how long compilers take from AOTAutograd's graph to the first result, in seconds; "" where none was measured."""
+    """Formats seconds from AOTAutograd's graph to the first result, by compiler; "" if none were measured."""
     pairs = [(f, f.graph_seconds["lamina"], f.graph_seconds["torch.compile"]) for f in found if len(f.graph_seconds) > 1]
     if not pairs:
         return ""

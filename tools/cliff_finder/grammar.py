@@ -1,4 +1,4 @@
-"""Draws graphs: operations of real models in the orders in which they occur, on shapes from 1 to large."""
+"""Draws random graphs: operations of real models in the orders in which they occur, on shapes from 1 to large."""
 
 import warnings
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _TRIES = 40
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds what a graph may cost on a device.
+    """Limits the cost of a graph on a device.
 
     elements  of any value
     flops     of the forward pass
@@ -35,11 +35,11 @@ BOUNDS = {
     "cpu": Bounds(1 << 24, 4e9, ("float32",) * 4 + ("bfloat16",)),
     "cuda": Bounds(1 << 27, 1e12, ("float32", "float32", "bfloat16", "bfloat16", "float16")),
 }
-"""Maps the kind of a device to its bounds."""
+"""Maps a kind of device to its bounds."""
 
 
 def draw(seed: str, device: str, bounds: Bounds | None = None) -> Graph:
-    """Draws a graph; the same one for the same seed and bounds, which are by default the device's."""
+    """Draws a graph; the same one for the same seed and bounds, which default to the device's."""
     rng, bounds = Random(seed), bounds or BOUNDS[device]
     while (graph := _draw(rng, bounds)) is None:
         pass
@@ -106,7 +106,7 @@ def _node(rng: Random, op: Op, shapes: list[Shape]) -> Node | None:
 
 
 def _longer(graph: Graph, node: Node, bounds: Bounds) -> tuple[Graph, Shape] | None:
-    """Returns the graph with one more node and the shape of its result; None where torch refuses it or it costs too much."""
+    """Returns the graph with one more node and the shape of its result; None if torch refuses it or it costs too much."""
     longer = Graph(graph.inputs, (*graph.nodes, node), graph.mode, graph.dtype)
     shape = result_shape(longer, bounds.flops)
     if shape is None or not 0 < torch.Size(shape).numel() <= bounds.elements:
@@ -115,7 +115,7 @@ def _longer(graph: Graph, node: Node, bounds: Bounds) -> tuple[Graph, Shape] | N
 
 
 def result_shape(graph: Graph, flops: float = float("inf")) -> Shape | None:
-    """Finds the shape of a graph's result without computing it; None where torch refuses it or it takes more operations."""
+    """Returns the shape of a graph's result, from fake tensors; None if torch refuses it or it takes more than `flops`."""
     with warnings.catch_warnings(), FakeTensorMode(), FlopCounterMode(display=False) as counter, torch.no_grad():
         warnings.simplefilter("ignore")
         try:

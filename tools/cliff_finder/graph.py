@@ -1,4 +1,4 @@
-"""Describes a graph as plain data: it can be stored as JSON, printed as Python source, run, and cut down."""
+"""Defines graphs as plain data, which can be stored as JSON, printed as Python source, run, and reduced."""
 
 import importlib
 from dataclasses import asdict, dataclass, replace
@@ -11,11 +11,11 @@ from torch.utils import _pytree as pytree
 
 LAYOUTS = ("contiguous", "channels_last", "transposed", "sliced")
 MODES = ("inference", "training", "gradients")
-"""inference: eval mode without gradients; training: training mode without; gradients: training mode, forward and backward."""
+"""inference: eval mode, forward only; training: training mode, forward only; gradients: training mode, forward and backward."""
 
 
 def first(result: Any) -> Tensor:
-    """Returns the first tensor of what a model returns."""
+    """Returns the first tensor in a model's result."""
     leaf: Tensor = next(
         t for t in pytree.tree_leaves(list(result.values()) if isinstance(result, dict) else result) if isinstance(t, Tensor)
     )
@@ -24,11 +24,12 @@ def first(result: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Input:
-    """Describes a tensor that a graph is called with.
+    """Describes a tensor argument of a graph.
 
     shape   its sizes
-    dtype   the name of its torch dtype; integers are indices below `below`
+    dtype   the name of its torch dtype
     layout  one of LAYOUTS
+    below   for indices, the bound that they are below; 0 for other numbers
     """
 
     shape: tuple[int, ...]
@@ -37,7 +38,7 @@ class Input:
     below: int = 0
 
     def make(self, generator: torch.Generator, device: str) -> Tensor:
-        """Draws the tensor, normally distributed or as indices, on the CPU and moves it to the device with its strides."""
+        """Draws the tensor, normally distributed or as indices, on the CPU and moves it to the device in its layout."""
         dtype = getattr(torch, self.dtype)
         if self.below:
             return torch.randint(self.below, self.shape, generator=generator, dtype=dtype).to(device)
@@ -45,7 +46,7 @@ class Input:
 
 
 def _laid_out(x: Tensor, layout: str) -> Tensor:
-    """Returns a tensor with the same elements in another layout."""
+    """Returns the tensor's elements in another layout."""
     if layout == "channels_last" and x.dim() == 4:
         return x.to(memory_format=torch.channels_last)
     if layout == "transposed" and x.dim() > 1:
@@ -61,9 +62,9 @@ def _laid_out(x: Tensor, layout: str) -> Tensor:
 class Node:
     """Describes one operation.
 
-    expression  Python, where {0}, {1} stand for operands and {m} for the module
+    expression  Python, in which {0}, {1} stand for operands and {m} for the module
     operands    values by number: inputs first, then nodes
-    module      what constructs the module; "" for none
+    module      the constructor of the module; "" for none
     """
 
     expression: str
@@ -73,7 +74,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Describes a model and its arguments. The result is the last node's, or the last input where there is none."""
+    """Describes a model and its arguments. The result is the last node's, or the last input if there are no nodes.
+
+    inputs  the arguments
+    nodes   the operations in order
+    mode    one of MODES
+    dtype   the name of the torch dtype of the weights
+    """
 
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
@@ -82,7 +89,7 @@ class Graph:
 
     @property
     def source(self) -> str:
-        """Returns a module in Python."""
+        """Returns the source of the module, a class Model."""
         count = len(self.inputs)
         members = [f"        self.m{i} = {n.module}" for i, n in enumerate(self.nodes) if n.module]
         lines = []
@@ -103,7 +110,7 @@ class Graph:
         )
 
     def model(self, seed: int, device: str) -> nn.Module:
-        """Builds the module with random weights, in the graph's dtype and mode."""
+        """Builds the module with random weights, in the graph's dtype and mode, without dropout."""
         torch.manual_seed(seed)
         names: dict[str, Any] = {"torch": torch, "nn": nn, "F": F, "first": first}
         names |= {
@@ -116,7 +123,7 @@ class Graph:
             made: nn.Module = names["Model"]()
         finally:
             torch.set_default_dtype(usual)
-        for module in made.modules():  # what is dropped at random is another thing each time
+        for module in made.modules():  # dropout would give another result in each run
             for name in [
                 n for n, v in vars(module).items() if isinstance(v, float) and ("dropout" in n or n == "p" or "drop_path" in n)
             ]:
@@ -125,6 +132,7 @@ class Graph:
         return made if device == "cpu" else made.to(device)
 
     def arguments(self, seed: int, device: str) -> tuple[Tensor, ...]:
+        """Draws the arguments; the same ones for the same seed."""
         generator = torch.Generator().manual_seed(seed)
         return tuple(given.make(generator, device) for given in self.inputs)
 
@@ -142,10 +150,12 @@ class Graph:
         return replace(self, inputs=tuple(g for i, g in enumerate(self.inputs) if i in wanted), nodes=tuple(nodes))
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the graph as data for JSON."""
         return asdict(self)
 
     @staticmethod
     def from_json(given: dict[str, Any]) -> "Graph":
+        """Restores a graph from what to_json returned."""
         inputs = tuple(Input(**{**i, "shape": tuple(i["shape"])}) for i in given["inputs"])
         nodes = tuple(Node(n["expression"], tuple(n["operands"]), n["module"]) for n in given["nodes"])
         return Graph(inputs, nodes, given["mode"], given["dtype"])

@@ -12,7 +12,7 @@ _BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
 
 
 def models(device: str) -> dict[str, Graph]:
-    """Returns models by name. They need transformers and torchvision to run, and on a CPU take a batch of one or two."""
+    """Returns models by name, with a batch of one or two on a CPU. They need transformers and torchvision to run."""
     if device == "cuda":
         return dict([*_encoders(16), *_decoders(4), *_pairs(8), *_vision(32, "bfloat16"), *_training()])
     return dict([*_encoders(2), *_decoders(2), *_pairs(2), *_vision(2, "float32"), *_small_training()])
@@ -40,7 +40,7 @@ def _decoders(batch: int) -> Named:
 
 
 def _pairs(batch: int) -> Named:
-    """Encoders with decoders."""
+    """Yields encoder-decoder models."""
     half = "bfloat16" if batch > 2 else "float32"
     both = "first({m}(input_ids={0}, decoder_input_ids={1}))"
     yield (
@@ -55,7 +55,7 @@ def _pairs(batch: int) -> Named:
 
 
 def _layers(width: int, heads: int) -> dict[str, object]:
-    """Returns six layers on each side."""
+    """Returns the configuration of six encoder and six decoder layers."""
     parts = ("encoder", "decoder")
     sizes = {"layers": 6, "attention_heads": heads, "ffn_dim": 4 * width}
     return {"d_model": width, **{f"{part}_{name}": n for part in parts for name, n in sizes.items()}}
@@ -83,7 +83,7 @@ def _vision(batch: int, half: str) -> Named:
 
 
 def _diffusion(shape: tuple[int, ...], dtype: str) -> Graph:
-    """Returns the residual and attention blocks of a latent diffusion U-Net, and its way down and up."""
+    """Returns the residual and attention blocks of a latent diffusion U-Net, with its downsampling and upsampling."""
     channels = shape[1]
     heads = f"nn.MultiheadAttention({channels}, 8, batch_first=True)"
     norm, convolution = f"nn.GroupNorm(32, {channels})", f"nn.Conv2d({channels}, {channels}, 3, padding=1)"

@@ -1,4 +1,4 @@
-"""Lists operations by the kind of value that they take: each draws its parameters for a shape, or None where it does not fit."""
+"""Lists operations by the kind of their operand; each draws its parameters for a shape, or returns None where it does not fit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from random import Random
 
 Shape = tuple[int, ...]
 Drawn = tuple[str, str] | None
-"""Holds an expression, and the constructor of its module ("" for none)."""
+"""An expression and the constructor of its module ("" for none); None where the operation does not fit."""
 
 IMAGE, SIGNAL, SEQUENCE, MATRIX = "image", "signal", "sequence", "matrix"
 """Names the kinds of value: N C H W, N C L, N S D, N D."""
@@ -14,11 +14,13 @@ IMAGE, SIGNAL, SEQUENCE, MATRIX = "image", "signal", "sequence", "matrix"
 
 @dataclass(frozen=True)
 class Op:
-    """draw    the operation for a shape
-    group    what kind of operation it is, for the orders in which they occur
-    gives    the kind of its result
-    weight   how often it is drawn, beside others
-    operands 1, or 2 where an earlier value of the same shape is the second
+    """Describes an operation that can be drawn.
+
+    draw      draws its parameters for the operand's shape
+    group     what kind of operation it is, for the orders in which they occur
+    gives     the kind of its result
+    weight    how often it is drawn, relative to others
+    operands  1, or 2 where an earlier value of the same shape is the second
     """
 
     draw: Callable[[Random, Shape], Drawn]
@@ -44,6 +46,8 @@ def _channels(rng: Random, now: int) -> int:
 
 
 def convolution(rank: int) -> Callable[[Random, Shape], Drawn]:
+    """Returns a function that draws convolutions of `rank` dimensions, some grouped, depthwise, strided or dilated."""
+
     def draw(rng: Random, shape: Shape) -> Drawn:
         now, sizes = shape[1], shape[2:]
         kernel = [rng.choice([1, 1, 3, 3, 3, 5, 7])] * rank
@@ -69,6 +73,7 @@ def convolution(rank: int) -> Callable[[Random, Shape], Drawn]:
 
 
 def transposed_convolution(rng: Random, shape: Shape) -> Drawn:
+    """Draws a transposed 2D convolution, on images of at most 128 pixels a side."""
     kernel, stride, padding = rng.choice([(2, 2, 0), (4, 2, 1), (3, 1, 1), (3, 2, 1)])
     if max(shape[2:]) > 128:
         return None
@@ -76,7 +81,7 @@ def transposed_convolution(rng: Random, shape: Shape) -> Drawn:
 
 
 def normalised(rank: int) -> Callable[[Random, Shape], Drawn]:
-    """Draws norms of what has channels in its second dimension."""
+    """Returns a function that draws norms of values whose second dimension is channels."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
         c = shape[1]
@@ -94,10 +99,13 @@ def normalised(rank: int) -> Callable[[Random, Shape], Drawn]:
 
 
 def row_norm(rng: Random, shape: Shape) -> Drawn:
+    """Draws LayerNorm or RMSNorm over the last dimension."""
     return "{m}({0})", f"nn.{rng.choice(['LayerNorm', 'LayerNorm', 'RMSNorm'])}({shape[-1]})"
 
 
 def pooling(rank: int) -> Callable[[Random, Shape], Drawn]:
+    """Returns a function that draws max and average pooling."""
+
     def draw(rng: Random, shape: Shape) -> Drawn:
         kernel, stride, padding = rng.choice([(2, 2, 0), (3, 2, 1), (3, 1, 1)])
         if min(shape[2:]) < kernel:
@@ -108,6 +116,7 @@ def pooling(rank: int) -> Callable[[Random, Shape], Drawn]:
 
 
 def resized(rng: Random, shape: Shape) -> Drawn:
+    """Draws upsampling by 2, nearest or bilinear, of images of at most 96 pixels a side."""
     if max(shape[2:]) > 96:
         return None
     mode = rng.choice(["mode='nearest'", "mode='bilinear', align_corners=False"])
@@ -115,11 +124,12 @@ def resized(rng: Random, shape: Shape) -> Drawn:
 
 
 def shuffled(rng: Random, shape: Shape) -> Drawn:
+    """Draws a pixel shuffle by 2."""
     return ("F.pixel_shuffle({0}, 2)", "") if shape[1] % 4 == 0 else None
 
 
 def gated(dim: int) -> Callable[[Random, Shape], Drawn]:
-    """Multiplies half of the channels by an activation of the other half."""
+    """Returns a function that draws gated linear units: gate and up are the two halves of dimension `dim`."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
         if shape[dim] % 2:
@@ -141,16 +151,18 @@ def squeezed(rng: Random, shape: Shape) -> Drawn:
 
 
 def reduced(rng: Random, shape: Shape) -> Drawn:
-    """Draws a reduction over some dimensions; the first stays."""
+    """Draws a reduction over some dimensions, but never the first, which are kept with size 1."""
     dims = sorted(rng.sample(range(1, len(shape)), rng.randint(1, len(shape) - 1)))
     return _reduction(rng, dims, keep=True)
 
 
 def reduced_to_matrix(rng: Random, shape: Shape) -> Drawn:
+    """Draws a reduction of all dimensions after the second."""
     return _reduction(rng, list(range(2, len(shape))), keep=False)
 
 
 def reduced_columns(rng: Random, shape: Shape) -> Drawn:
+    """Draws a reduction of the first dimension, which is kept with size 1."""
     return _reduction(rng, [0], keep=True)
 
 
@@ -168,17 +180,19 @@ def _reduction(rng: Random, dims: list[int], keep: bool) -> Drawn:
 
 
 def tokens(rng: Random, shape: Shape) -> Drawn:
+    """Draws the flattening of an image's pixels to a sequence."""
     return ("{0}.flatten(2).transpose(1, 2)", "") if shape[2] * shape[3] > 1 else None
 
 
 def linear(rng: Random, shape: Shape) -> Drawn:
+    """Draws a linear layer."""
     d = shape[-1]
     out = rng.choice([d, d, 2 * d, 4 * d, max(1, d // 4), 64, 256, 384, 512, 768, 1000, 1024, rng.randint(1, 300)])
     return "{m}({0})", f"nn.Linear({d}, {min(out, 8192)}, bias={rng.random() < 0.7})"
 
 
 def attention(rng: Random, shape: Shape) -> Drawn:
-    """Draws self-attention whose inputs are one product."""
+    """Draws self-attention whose query, key and value come from one product."""
     d = shape[-1]
     heads = [h for h in (1, 2, 4, 8, 12, 16) if d % h == 0 and d // h in (16, 32, 64, 80, 96, 128)]
     if not heads or shape[1] > 4096:
@@ -193,6 +207,7 @@ def attention(rng: Random, shape: Shape) -> Drawn:
 
 
 def encoder_layer(rng: Random, shape: Shape) -> Drawn:
+    """Draws a transformer encoder layer."""
     d = shape[-1]
     heads = [h for h in (2, 4, 8, 12) if d % h == 0]
     if not heads or shape[1] > 1024 or d > 1024:
@@ -202,15 +217,17 @@ def encoder_layer(rng: Random, shape: Shape) -> Drawn:
 
 
 def across(rng: Random, shape: Shape) -> Drawn:
-    """Multiplies a sequence with itself: one row for each pair."""
+    """Draws attention of a sequence with itself, without projections."""
     return ("torch.softmax({0} @ {0}.transpose(1, 2) * 0.1, -1) @ {0}", "") if shape[1] <= 2048 else None
 
 
 def last_token(rng: Random, shape: Shape) -> Drawn:
+    """Draws a reduction of a sequence to a matrix: its first or last token, mean or maximum."""
     return rng.choice(["{0}[:, 0]", "{0}[:, -1]", "{0}.mean(1)", "{0}.amax(1)"]), ""
 
 
 def scanned(rng: Random, shape: Shape) -> Drawn:
+    """Draws a cumulative sum."""
     return rng.choice(["{0}.cumsum(1)", "{0}.cumsum(-1)"]), ""
 
 
@@ -247,11 +264,11 @@ OPS: dict[str, list[Op]] = {
         Op(_said("{0} @ {0}.t()"), "product", MATRIX, 0.15), Op(_said("{0}.t()"), "move", MATRIX, 0.1), Op(SLICED, "move", MATRIX, 0.15),
     ],
 }  # fmt: skip
-"""Maps the kind of a value to the operations that take it."""
+"""Maps a kind of value to the operations that take it."""
 
 FOLLOWS = {
     "product": {"norm": 4.0, "activation": 2.0, "join": 2.0}, "norm": {"activation": 3.0, "product": 2.0, "attention": 3.0, "norm": 0.1},
     "activation": {"product": 3.0, "pool": 1.5, "activation": 0.3}, "join": {"norm": 3.0, "activation": 2.0}, "pool": {"product": 2.0},
     "attention": {"join": 6.0, "norm": 2.0}, "move": {"move": 0.2},
 }  # fmt: skip
-"""Says how much likelier a group is after another than by its weight alone, as real models order them."""
+"""Factors on the weight of a group after another group, so that operations are ordered as in real models."""

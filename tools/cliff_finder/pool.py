@@ -1,4 +1,4 @@
-"""Runs worker processes that answer lines of JSON, and are started anew when they die or take too long."""
+"""Runs worker processes that answer questions as lines of JSON, and restarts those that die or take too long."""
 
 import json
 import queue
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 _PATIENCE = 400.0  # seconds for one graph
-_LIFE = 25  # graphs after which a worker is replaced: compilers leave memory behind
+_LIFE = 25  # graphs after which a worker is replaced: compilers do not free all memory
 
 
 class Worker:
-    """Runs one process. It is not shared between threads."""
+    """Runs one worker process. It must not be shared between threads."""
 
     def __init__(self, lock: Path, seconds: float, log: Path) -> None:
         self._command = [sys.executable, "-m", "lamina.tools.cliff_finder.worker", f"--lock={lock}", f"--seconds={seconds}"]
@@ -23,7 +23,7 @@ class Worker:
         self._answered = 0
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Returns the answer, or what kept the worker from giving one as `failed`."""
+        """Returns the answer; `{"failed": reason}` if the worker died or took longer than _PATIENCE."""
         if self._process is None or self._answered >= _LIFE:
             self.close()
             self._start()
@@ -52,6 +52,7 @@ class Worker:
         self._answered = 0
 
     def close(self) -> None:
+        """Ends the process, by the end of its standard input, and waits for it."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait()
@@ -65,7 +66,7 @@ def answers(
     seconds: float,
     say: Callable[[dict[str, Any], dict[str, Any]], None],
 ) -> None:
-    """Asks `jobs` workers; calls `say(question, answer)` for each, in one thread, as they come."""
+    """Distributes questions to `jobs` workers; calls `say(question, answer)` in the caller's thread as answers arrive."""
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[dict[str, Any], dict[str, Any]] | None] = queue.SimpleQueue()
     for question in questions:

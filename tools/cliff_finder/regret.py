@@ -1,4 +1,4 @@
-"""Judges the cost models by what was measured: how well they order candidates, and what their first costs to the fastest."""
+"""Judges the cost models by measurements: how well they rank candidates, and how much slower their first is than the fastest."""
 
 import math
 import statistics
@@ -13,22 +13,22 @@ from lamina.tune.choice import Choice
 from .findings import Finding
 
 FINDING = 0.1
-"""A regret above it is a finding."""
-_LEAST = 3  # candidates from which on an order says something
+"""The regret above which an op is listed."""
+_LEAST = 3  # candidates that a rank correlation needs to mean anything
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Compares a cost model's order of the candidates for one op with their times.
+    """Compares a cost model's ranking of the candidates for one op with their times.
 
     seed         of the graph
     what         the op
-    first        what is taken unmeasured
-    fastest      what was measured to be the fastest
-    regret       the first's time to the fastest's, less one; infinite where the first does not work
-    correlation  Spearman's rank correlation of order and times, 1 for the same order; NaN for fewer than three candidates
+    first        the candidate that is chosen without measuring
+    fastest      the candidate that was measured to be the fastest
+    regret       the first's time over the fastest's, minus one; infinite if the first does not work
+    correlation  Spearman's rank correlation of ranking and times, 1 for the same order; NaN for fewer than three candidates
     seconds      of the fastest
-    dropped      why the first does not work; "" where it does
+    dropped      why the first does not work; "" if it does
     """
 
     seed: str
@@ -42,16 +42,16 @@ class Judged:
 
     @property
     def kind(self) -> str:
-        """Tells attention, convolutions, rows and products apart, which have a cost model each."""
+        """Returns which cost model ranked the op: attention's, that of convolutions, rows or products."""
         if MODEL in (self.first, self.fastest) or self.first.startswith(f"{MODEL}{{"):
             return "rows"
         return next((kind for kind in ("attention", "convolution") if kind in self.what), "product")
 
 
 def judged(found: Sequence[Finding]) -> list[Judged]:
-    """Returns one for each op of each graph of which more than one candidate was measured, the largest regret first.
+    """Returns one for each op of each graph with more than one measured candidate, the largest regret first.
 
-    An op that several graphs have counts once.
+    An op that occurs in several graphs counts once.
     """
     known: dict[str, Judged] = {}
     for f in found:
@@ -79,7 +79,7 @@ def _correlation(order: Sequence[str], times: Mapping[str, float]) -> float:
 
 
 def regret_table(found: Sequence[Finding], worst: int = 25) -> str:
-    """Formats correlation and regret for each cost model, and the ops with a regret above 10%; "" where none was measured."""
+    """Formats correlation and regret for each cost model, and the ops with a regret above 10%; "" if none were measured."""
     ops = judged(found)
     if not ops:
         return ""

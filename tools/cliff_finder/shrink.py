@@ -1,4 +1,4 @@
-"""Reduces a slow graph to the smallest one that is still slow."""
+"""Reduces a slow graph to the smallest one found that is still slow."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from .graph import Graph, Input
 
 
 def shrink(graph: Graph, slow: Callable[[Graph], bool], most: int = 40) -> Graph:
-    """Takes the first smaller graph that is still slow, again and again; measures at most `most` of them."""
+    """Replaces the graph by the first smaller one that is still slow, repeatedly; measures at most `most` graphs."""
     left = most
     found = True
     while found and left:
@@ -24,7 +24,11 @@ def shrink(graph: Graph, slow: Callable[[Graph], bool], most: int = 40) -> Graph
 
 
 def smaller_graphs(graph: Graph) -> Iterator[Graph]:
-    """Yields graphs of fewer nodes, those of the fewest first: what ends earlier, begins later, or leaves one node out."""
+    """Yields reductions of a graph.
+
+    These are, in order: prefixes and suffixes of its nodes, the shortest first; the graph without one node; with contiguous inputs;
+    and in inference mode.
+    """
     count = len(graph.inputs)
     for half in _halves(len(graph.nodes)):
         yield replace(graph, nodes=graph.nodes[:half]).used()
@@ -41,7 +45,7 @@ def smaller_graphs(graph: Graph) -> Iterator[Graph]:
 
 
 def _halves(count: int) -> list[int]:
-    """Yields numbers of nodes that are fewer than all: half of them, then more."""
+    """Returns numbers of nodes below `count`: half of it, then more by bisection."""
     kept, found = count // 2, []
     while 0 < kept < count:
         found.append(kept)
@@ -50,7 +54,7 @@ def _halves(count: int) -> list[int]:
 
 
 def _from(graph: Graph, first: int) -> Graph | None:
-    """Returns a graph whose nodes begin at `first`, with what they read from before as inputs; None where that has no shape."""
+    """Returns the graph of the nodes from `first` on, with earlier values that they read as inputs; None if one has no shape."""
     count = len(graph.inputs)
     kept = graph.nodes[first - count :]
     read = sorted({v for node in kept for v in node.operands if v < first})
@@ -68,6 +72,6 @@ def _from(graph: Graph, first: int) -> Graph | None:
 
 
 def _without(graph: Graph, value: int, instead: int) -> Graph:
-    """Returns the graph in which another value stands for a node's."""
+    """Returns the graph with uses of `value` replaced by `instead`, without nodes that are unused then."""
     nodes = [replace(n, operands=tuple(instead if v == value else v for v in n.operands)) for n in graph.nodes]
     return replace(graph, nodes=tuple(nodes)).used()

@@ -1,4 +1,4 @@
-"""Lets many processes compile at the same time, and one alone measure."""
+"""Locks between processes, so that many can compile at the same time, but one alone measures."""
 
 import fcntl
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 class Turns:
-    """A lock that processes share while they compile, and that one holds alone while it measures.
+    """A lock between processes: shared while they compile, exclusive while one measures.
 
-    Two files are locked. Whoever wants the second holds the first until it has it: who waits to measure keeps others from beginning
-    to compile, and so gets its turn when those that compile now are done.
+    It is made of two files. A process that wants the second holds the first until it has it. One that waits to measure so keeps
+    others from starting to compile, and gets the lock as soon as the current compiles end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -20,19 +20,19 @@ class Turns:
         )
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Releases the lock."""
         self._files.close()
 
     def compiling(self) -> AbstractContextManager[None]:
-        """Holds the lock with others."""
+        """Holds the lock, shared."""
         return self._held(fcntl.LOCK_SH)
 
     def measuring(self) -> AbstractContextManager[None]:
-        """Holds the lock alone."""
+        """Holds the lock, exclusively."""
         return self._held(fcntl.LOCK_EX)
 
     def switch(self, *, alone: bool) -> None:
-        """Gives the lock back that the process has, and takes it alone, or with others."""
+        """Releases the lock that the process holds and takes it again, exclusively if `alone`, else shared."""
         self._release()
         self._take(fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 

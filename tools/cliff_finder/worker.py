@@ -42,16 +42,17 @@ PEERS = {
     "reduce-overhead": {"backend": "inductor", "mode": "reduce-overhead"},
     "lamina": {"backend": "lamina", "options": {"cache": False}},
 }
-"""Maps a contender to what torch.compile is given; None for eager."""
+"""Maps a contender to the arguments of torch.compile; None for eager."""
 AHEAD = "lamina.compile"
-"""Names the contender that is compiled ahead of its calls, which Dynamo has no part in. It takes no gradients."""
+"""Names the contender that is compiled ahead of time, without Dynamo. It computes no gradients."""
 SETTLED = 24  # calls after which CUDA graphs are recorded and judged
-SETTLING = 4.0  # seconds that these calls take at most
+SETTLING = 4.0  # seconds after which these calls stop
 
 Run = Callable[[], Any]
 
 
 def main() -> int:
+    """Answers the questions on standard input until it ends. All other output goes to standard error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lock", type=Path, required=True, help="the file that all workers lock")
     parser.add_argument("--seconds", type=float, default=1.0, help="of measured calls for each graph")
@@ -97,7 +98,7 @@ def _reason(error: BaseException) -> str:
 def measure(graph: Graph, device: str, seed: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
     """Compiles, checks and times every contender; with `kernels`, lists the GPU kernels of a call.
 
-    Raises what eager raises. A contender that fails is named in `failures`, and counts as never finished.
+    Raises what eager raises. Any other contender that fails is in `failures`, with the reason, and has no time.
     """
     torch._dynamo.reset()
     number = sum(map(ord, seed))
@@ -151,7 +152,10 @@ def _compiled(name: str, model: nn.Module, arguments: tuple[Tensor, ...]) -> Cal
 
 
 def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tensor, ...], mode: str) -> Run:
-    """Returns a call without arguments: of the forward pass, or of it and all gradients. `model` holds `compiled`'s parameters."""
+    """Returns a function without arguments that runs the forward pass, or with mode "gradients" the forward and backward pass.
+
+    `model` holds the parameters of `compiled`.
+    """
     if mode != "gradients":
 
         def forward() -> Any:
@@ -174,7 +178,7 @@ def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tens
 
 
 def exact_results(graph: Graph, seed: int, device: str) -> Any:
-    """Returns the results, and gradients where the mode asks for them, in float64; in float32 where an op has no float64."""
+    """Returns the results, and gradients if the mode asks for them, in float64; in float32 if an op has no float64."""
     try:
         return _results_in(torch.float64, graph, seed, device)
     except (RuntimeError, NotImplementedError):
@@ -188,7 +192,7 @@ def _results_in(dtype: torch.dtype, graph: Graph, seed: int, device: str) -> Any
 
 
 def error_of(found: Any, exact: Any) -> float:
-    """Finds the largest difference of a result from float64, relative to that result's largest value; infinite for NaN."""
+    """Returns the largest difference from float64, relative to the largest value of the same result; infinite for NaN."""
     worst = 0.0
     for mine, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(exact), strict=True):
         if isinstance(right, Tensor) and right.numel():
@@ -198,7 +202,7 @@ def error_of(found: Any, exact: Any) -> float:
 
 
 def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
-    """Measures the median seconds of a call as a caller sees them, of calls in a row, the contenders in turns."""
+    """Returns median wall-clock seconds of a call by contender, from interleaved batches of back-to-back calls."""
 
     def settled(run: Run, calls: int) -> float:
         torch.cuda.synchronize()
@@ -218,7 +222,7 @@ def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
 
 
 def kernels_of(run: Run, calls: int = 5) -> list[tuple[str, float, float]]:
-    """Lists the GPU kernels and copies of a call: name, how many, their microseconds in all; the longest first."""
+    """Lists the GPU kernels and copies of a call: name, count, microseconds in total; the longest first."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(calls):

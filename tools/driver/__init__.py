@@ -1,1 +1,1 @@
-"""Parts of opt-driver: command line, input, one run, expected diagnostics."""
+"""Parts of opt-driver: command line, model loading, one run, process supervision, expected diagnostics."""

@@ -1,4 +1,4 @@
-"""`--verify-diagnostics`: compares what was said with what comments in the input expect, with mlir-opt's syntax.
+"""Implements `--verify-diagnostics`: compares diagnostics with those that comments in the input expect, in mlir-opt's syntax.
 
     // expected-error @+1 {{does not verify}}           the next line; @-1, @above, @below, @unknown (no place in this file)
     // expected-warning-re {{took {{[0-9]+}} steps}}    a regular expression in inner braces
@@ -16,7 +16,14 @@ _EXPECTED = re.compile(r"expected-(error|warning|remark|note)(-re)?\s*(?:@([+-]\
 
 @dataclass(frozen=True)
 class Expectation:
-    """A diagnostic of `severity` on line `line` (0: at no place in the file) whose message contains `text`."""
+    """A diagnostic that a comment expects.
+
+    severity    error, warning, remark or note
+    line        the line it is at; 0 for no place in the file
+    text        what its message contains
+    is_pattern  whether inner braces in `text` hold regular expressions
+    written     the comment's line
+    """
 
     severity: str
     line: int
@@ -25,6 +32,7 @@ class Expectation:
     written: int
 
     def matches(self, said: Diagnostic, line: int) -> bool:
+        """Tells whether the diagnostic `said`, which is at `line`, meets the expectation."""
         if said.severity != self.severity or line != self.line:
             return False
         if not self.is_pattern:
@@ -35,7 +43,7 @@ class Expectation:
 
 
 def expectations(lines: list[str], first: int = 1) -> list[Expectation]:
-    """The expectations in `lines`, the first of which has number `first`."""
+    """Parses the expectations in `lines`, the first of which has number `first`."""
     found = []
     marked = [bool(_EXPECTED.search(line)) for line in lines]
     for i, line in enumerate(lines):
@@ -56,7 +64,7 @@ def expectations(lines: list[str], first: int = 1) -> list[Expectation]:
 
 
 def compare(wanted: list[Expectation], said: list[Diagnostic], file: str) -> list[str]:
-    """What differs, one line each; empty when all that was expected was said, and nothing else but notes of it."""
+    """Returns an error line for each unexpected diagnostic, notes excepted, and for each expectation that was not met."""
     left, wrong = list(wanted), []
     for diagnostic in [*said, *(note for d in said for note in d.notes)]:
         line = diagnostic.line if diagnostic.file in ("-", file) else 0

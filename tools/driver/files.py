@@ -1,4 +1,4 @@
-"""What opt-driver reads, writes and hears."""
+"""Handles opt-driver's input, output and standard streams."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*$", re.MULTILINE)
 
 
 def split(data: bytes, at_marks: bool) -> list[tuple[int, bytes]]:
-    """The pieces of the input with the number of their first line."""
+    """Splits the input at `// -----` lines if `at_marks`; returns each piece with the number of its first line, from 1."""
     if not at_marks:
         return [(1, data)]
     text = data.decode("utf-8", "surrogateescape")
@@ -28,7 +28,10 @@ def split(data: bytes, at_marks: bool) -> list[tuple[int, bytes]]:
 
 
 def write_output(file: str, text: str) -> None:
-    """Writes to a file, or to standard output for "-"."""
+    """Writes text, ended by a newline, to a file, or to standard output for "-".
+
+    Raises CompileError if that fails, but BrokenPipeError where the reader has gone.
+    """
     text += "" if text.endswith("\n") else "\n"
     try:
         if file == "-":
@@ -40,13 +43,16 @@ def write_output(file: str, text: str) -> None:
         raise
     except OSError as error:
         if file == "-":
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # takes what is left when the process ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards what is still buffered when the process ends
         where = "<stdout>" if file == "-" else file
         raise CompileError(f"cannot write: {error.strerror or error}", where=f"{where}:1:1") from error
 
 
 def replace_closed() -> None:
-    """Standard streams that were closed by whoever started us become ones that fail when used, not None. Errors go nowhere."""
+    """Replaces standard streams that the parent process closed, which are None, by /dev/null.
+
+    Standard input and output then fail when used; standard error discards what is written.
+    """
     for number, (name, mode) in enumerate((("stdin", "w"), ("stdout", "r"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             handle = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
@@ -58,7 +64,7 @@ def replace_closed() -> None:
 
 @contextmanager
 def quiet() -> Iterator[list[str]]:
-    """Catches what LLVM's option parser prints to standard error by itself; the list gets its lines."""
+    """Captures what LLVM's option parser itself prints to standard error; after the block the yielded list has its lines."""
     lines: list[str] = []
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:

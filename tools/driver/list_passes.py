@@ -1,4 +1,4 @@
-"""`--list-passes`: Lamina's passes, then upstream's."""
+"""Formats the output of `--list-passes`: Lamina's passes, then upstream's."""
 
 import re
 import subprocess
@@ -14,6 +14,7 @@ _ENTRY = re.compile(r"^ {6}--([a-z][\w-]*) +- +(\S.*)$", re.MULTILINE)
 
 
 def listing() -> str:
+    """Returns the names, summaries and options of all passes as text."""
     lines = ["Lamina's passes, on builtin.module:"]
     for name in PASSES:
         summary, options = describe(load(name))
@@ -29,7 +30,10 @@ def listing() -> str:
 
 
 def upstream_help() -> dict[str, str]:
-    """One-line helps by the wheel's own torch-mlir-opt, which knows about a third of the passes; the bindings give none."""
+    """Returns one-line summaries by pass, parsed from the help of the wheel's own torch-mlir-opt.
+
+    That tool knows about a third of the passes; the Python bindings give no help texts. The result is empty if the tool is missing.
+    """
     tool = Path(_mlir_libs.__file__).with_name("torch-mlir-opt")
     if not tool.exists():
         return {}

@@ -1,4 +1,4 @@
-"""Models named on the command line: `FILE.py:FACTORY`."""
+"""Loads models named on the command line as `FILE.py:FACTORY`."""
 
 import importlib.util
 import os
@@ -16,9 +16,9 @@ from lamina.passes.infra.registry import nearest
 
 
 def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:
-    """The text of a model at a level. CompileError for a file or factory that is not as it should be."""
+    """Returns the text of a model at a level. Raises CompileError if the options, the file or the factory are not valid."""
     given = options_from(options)
-    warnings.simplefilter("ignore", FutureWarning)  # of torch about torch
+    warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
     module, inputs = build(file, factory)
     from lamina.frontend.compiling.levels import emit as emit_level
 
@@ -26,7 +26,7 @@ def emit(file: str, factory: str, *, target: str, level: str, options: str) -> s
 
 
 def options_from(text: str) -> Options:
-    """Options in the form that passes have theirs, "strict fast-math=exp-log". CompileError for what is none."""
+    """Parses options in the syntax of pass options, "strict fast-math=exp-log". Raises CompileError for invalid ones."""
     try:
         return Options(**read(Options, options_of(text), "--options"))
     except CompileError as error:
@@ -34,7 +34,10 @@ def options_from(text: str) -> Options:
 
 
 def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
-    """What the factory in the file returns: the module and its example inputs."""
+    """Imports the file, calls the factory and returns its module and example inputs.
+
+    Raises CompileError where the file is missing or fails, has no such function, or the function fails or returns something else.
+    """
     if not Path(file).is_file():
         raise CompileError("no such file", where=f"{file}:1:1")
     sys.path.insert(0, str(Path(file).resolve().parent))
@@ -65,7 +68,7 @@ def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _users_error(error: BaseException, file: str) -> CompileError:
-    """An error of the user's code, at its innermost line in the user's file."""
+    """Converts an exception in the user's code into a CompileError at its innermost line in the user's file."""
     if isinstance(error, SyntaxError):
         where = f"{os.path.relpath(error.filename or file)}:{error.lineno or 1}:{error.offset or 1}"
         return CompileError(f"SyntaxError: {error.msg}", where=where)

@@ -1,4 +1,4 @@
-"""Runs work in a child process, so that a toolchain that ends its process costs one line of text and not the driver.
+"""Runs work in a forked child process, so that a crash of the toolchain costs one line of text and not the driver.
 
 MLIR and LLVM end the process on some inputs (a segmentation fault in a translation, report_fatal_error). The child is forked before
 anything heavy is imported, which takes about a millisecond; it leaves a note of what it is about to do in shared memory.
@@ -17,29 +17,35 @@ _SIZE = 4096
 
 
 class Board:
-    """A short note that outlives the process that wrote it."""
+    """A short note in shared memory that outlives the process that wrote it."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _SIZE)
 
     def write(self, note: str) -> None:
+        """Replaces the note; cuts it at 4095 bytes."""
         text = note.encode()[: _SIZE - 1]
         self._memory[: len(text) + 1] = text + b"\0"
 
     def read(self) -> str:
+        """Returns the note; it is "" until one is written."""
         return self._memory[:].partition(b"\0")[0].decode(errors="replace")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The exit status of the work, or the name of the signal that ended it ("" when none did)."""
+    """How the work ended.
+
+    status  its exit status; 128 plus the number of the signal that ended it
+    signal  the name of that signal, "" if there was none
+    """
 
     status: int
     signal: str = ""
 
 
 def supervise(work: Callable[[], int]) -> Outcome:
-    """Runs `work` in a forked child and waits for it. Interrupts and termination reach the child."""
+    """Runs `work` in a forked child and waits for it. Forwards SIGINT and SIGTERM to the child."""
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -72,4 +78,4 @@ def _run_and_exit(work: Callable[[], int]) -> None:
     except BrokenPipeError:
         status = 141
     finally:
-        os._exit(status)  # tears nothing down: the parent holds what matters, and the interpreter's end takes 30 ms
+        os._exit(status)  # skips the interpreter's teardown, which takes 30 ms: the parent holds what matters

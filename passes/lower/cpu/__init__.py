@@ -1,1 +1,1 @@
-"""The parts of `lamina-tile-to-cpu`: the kernel ABI, memory ops and arithmetic that upstream lowers badly or not at all."""
+"""Parts of lamina-tile-to-cpu: the kernel ABI, and memory ops and arithmetic that upstream lowers badly or not at all."""

@@ -1,8 +1,8 @@
-"""The native kernel ABI: `void name(void *const *bufs, int64_t lo, int64_t hi)`.
+"""Emits the native kernel ABI: `void name(void *const *bufs, int64_t lo, int64_t hi)`.
 
-A tile program becomes two functions. `name.body` is the loop over programs lo..hi-1 on bare pointers; as a function of
-its own it can say of each pointer that nothing else points there (`llvm.noalias`), which is what lets LLVM keep loaded
-rows in registers across stores. `name` loads the pointers out of `bufs` and calls it.
+A tile program becomes two functions. `name.body` is the loop over programs lo..hi-1 on bare pointers; as a function of its own it
+can declare each pointer `llvm.noalias`, which lets LLVM keep loaded rows in registers across stores. `name` loads the pointers
+out of `bufs` and calls it.
 """
 
 from torch_mlir import ir
@@ -21,7 +21,8 @@ WRITES = {"vector.transfer_write": 1, "vector.store": 1, "vector.maskedstore": 0
 def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_checks: bool) -> ir.Value | None:
     """Turns the tile program `function` into its body and adds the entry beside it.
 
-    Returns the body's error slot (memref<1xi64>), the entry after the last operand in `bufs`, if it has checks.
+    Returns the body's error slot (memref<1xi64>), which the entry after the last operand in `bufs` points to, if it has checks.
+    Raises CompileError for arguments other than memrefs of static shape.
     """
     name = ir.StringAttr(function.attributes["sym_name"]).value
     block = function.regions[0].blocks[0]
@@ -55,7 +56,7 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
 
 
 def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]]) -> list[ir.Attribute]:
-    """noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
+    """Returns noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
     count = len(block.arguments)
     shared: set[int] = set()
     if "tile.alias" in function.attributes:
@@ -71,7 +72,7 @@ def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str,
 
 
 def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:
-    """Moves the program into `for p = lo to hi`, its scratch memory in front of the loop."""
+    """Moves the program into `for p = lo to hi`, and its scratch memory in front of the loop."""
     inside = [o.operation for o in block.operations]
     terminator = inside.pop()
     with ir.InsertionPoint(terminator), function.location:
@@ -90,6 +91,7 @@ def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operat
 
 
 def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:
+    """Emits the function `name`, which loads the pointers and calls the body."""
     pointer, i64, index = ir.Type.parse("!llvm.ptr"), ir.IntegerType.get_signless(64), ir.IndexType.get()
     with ir.InsertionPoint(body), body.location:
         entry = func.FuncOp(name, ir.FunctionType.get([pointer, i64, i64], []))

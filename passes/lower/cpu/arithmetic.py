@@ -1,4 +1,4 @@
-"""Arithmetic that the upstream lowering or LLVM makes slow, or that can end the process, on scalars and vectors."""
+"""Rewrites arithmetic that upstream or LLVM would make slow, or that could end the process, on scalars and vectors."""
 
 from torch_mlir import ir
 
@@ -8,7 +8,7 @@ DIVISIONS = ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "cei
 
 
 def _constant_of(value: ir.Value) -> list[float | int] | None:
-    """The values a constant (scalar or splat) holds, else None."""
+    """Returns the value that a constant (scalar or splat) holds, in a list; None for other values."""
     owner = value.owner
     while not isinstance(owner, ir.Block) and owner.name == "vector.broadcast":
         owner = owner.operands[0].owner
@@ -21,9 +21,9 @@ def _constant_of(value: ir.Value) -> list[float | int] | None:
 
 
 def guard_division(op: ir.Operation) -> None:
-    """Integer division by zero, and of the least value by -1, raise a signal on x86. The divisor becomes 1 there: x/0 = x,
-    and min/-1 = min, which is what two's complement wraps to. Nobody sees x/0 in silence: the tile program that divides by
-    values of the user carries a `tile.check` of them under its mask, which only it knows."""
+    """Makes integer division safe: division by zero, and of the least value by -1, raise a signal on x86. The divisor becomes 1
+    there: x/0 = x, and min/-1 = min, which is what two's complement wraps to. x/0 does not go unnoticed: a tile program that
+    divides by values of the user carries a `tile.check` of them under its mask, which only it knows."""
     known = _constant_of(op.operands[1])
     if known is not None and known[0] not in (0, -1):
         return
@@ -37,9 +37,9 @@ def guard_division(op: ir.Operation) -> None:
 
 
 def lower_extremum(op: ir.Operation) -> None:
-    """arith.maximumf/minimumf -> the compare and select that x86's max/min are, NaN kept, the sign of zeros as it comes.
+    """Lowers arith.maximumf and minimumf to compare and select, as x86's max and min; keeps NaN, and either sign of zero.
 
-    maxps(a, b) is a > b ? a : b, so the second operand survives a NaN: with a constant there it is one instruction, else
+    maxps(a, b) is a > b ? a : b, so that the second operand survives a NaN: with a constant there it is one instruction, else
     three against LLVM's seven for IEEE 754-2019 maximum, which orders -0 before +0 (eager does not).
     """
     known = [_constant_of(v) for v in op.operands]
@@ -55,8 +55,8 @@ def lower_extremum(op: ir.Operation) -> None:
 
 
 def lower_reduction(op: ir.Operation) -> None:
-    """vector.reduction and rank-1 multi_reduction <maximumf> or <minimumf>, NaN kept: whether any lane is NaN, and the extremum
-    of lanes that then are none. That is one instruction a step where LLVM's own reduction takes seven."""
+    """Lowers vector.reduction and rank-1 multi_reduction of maximumf or minimumf, keeping NaN: checks whether any lane is NaN,
+    and reduces as if none were. That is one instruction a step, where LLVM's own reduction takes seven."""
     kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
     source = op.operands[0]
     of = ir.VectorType(source.type)
@@ -78,21 +78,21 @@ def lower_reduction(op: ir.Operation) -> None:
 
 
 def _extremum(x: Num, y: Num, kind: str) -> Num:
-    """The greater or less of two values; NaN if either is."""
+    """Returns the greater or less of two values; NaN if either is."""
     best = x.where(x > y if kind == "maximumf" else x < y, y)
     return x.where(x.is_nan(), best)
 
 
 def extend_bf16(op: ir.Operation) -> None:
-    """bf16 -> f32 (and on to f64)."""
+    """Lowers bf16 to f32 (and on to f64) to integer ops."""
     e = Emit.before(op)
     x = widened(e.wrap(op.operands[0]))
     _finish(op, x if isinstance(_element(op.results[0].type), ir.F32Type) else x.cast("arith.extf", ir.F64Type.get()))
 
 
 def truncate_half(op: ir.Operation) -> None:
-    """f32 -> bf16 in integers, to nearest even, NaN and denormals kept: AVX512-BF16's own conversion flushes denormals to zero.
-    f64 -> f16 and bf16 through f32, as eager does it; f32 -> f16 is an instruction."""
+    """Lowers f32 to bf16 in integers, to nearest even, keeping NaN and denormals: AVX512-BF16's own conversion flushes denormals
+    to zero. f64 goes to f16 and bf16 through f32, as in eager; f32 to f16 is an instruction."""
     x = Emit.before(op).wrap(op.operands[0])
     half = _element(op.results[0].type)
     if isinstance(half, ir.BF16Type):
@@ -102,7 +102,7 @@ def truncate_half(op: ir.Operation) -> None:
 
 
 def integer_to_half(op: ir.Operation) -> None:
-    """Integers -> f16 and bf16 through f32, as eager does it."""
+    """Converts integers to f16 and bf16 through f32, as eager does."""
     e = Emit.before(op)
     single = e.wrap(op.operands[0]).cast(op.name, ir.F32Type.get())
     half = _element(op.results[0].type)
@@ -110,7 +110,7 @@ def integer_to_half(op: ir.Operation) -> None:
 
 
 def half_to_integer(op: ir.Operation) -> None:
-    """f16 and bf16 -> integers through f32."""
+    """Converts f16 and bf16 to integers through f32."""
     e = Emit.before(op)
     x = e.wrap(op.operands[0])
     single = widened(x) if isinstance(x.element, ir.BF16Type) else x.cast("arith.extf", ir.F32Type.get())
@@ -131,12 +131,12 @@ def _single(x: Num) -> Num:
 
 
 def rounded(x: Num) -> Num:
-    """The bf16 nearest to an f32."""
+    """Returns the bf16 nearest to an f32."""
     b = x.bits()
     rounded = x.at.i32(0x7FC00000).where(x.is_nan(), b + (b.shr(16) & 1) + 0x7FFF)
     return rounded.shr(16).cast("arith.trunci", ir.IntegerType.get_signless(16)).cast("arith.bitcast", ir.BF16Type.get())
 
 
 def widened(x: Num) -> Num:
-    """The f32 that equals a bf16: its bits, shifted up."""
+    """Returns the f32 that equals a bf16: its bits, shifted up."""
     return (x.bits().cast("arith.extui", ir.IntegerType.get_signless(32)) << 16).as_float()

@@ -1,4 +1,4 @@
-"""bf16 as a storage type: integers of 16 bits in memory and in vectors.
+"""bf16 as a storage type: rewrites it to 16-bit integers in memory and in vectors.
 
 LLVM moves bf16 vectors through f32 and back by library calls where the processor has no bf16 instructions, even to load or
 shuffle them. After `arithmetic` only moves of bf16 values are left, and integers move everywhere.
@@ -18,12 +18,12 @@ MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
 
 
 def uses(function: ir.Operation) -> bool:
-    """Whether a tile program's memory holds bf16."""
+    """Returns whether a tile program's memory holds bf16."""
     return any(_is_bf16(a.type) for a in function.regions[0].blocks[0].arguments)
 
 
 def compute_in_f32(op: ir.Operation) -> None:
-    """An arith or math op on bf16 as the same op on f32, its result rounded."""
+    """Computes an arith or math op on bf16 in f32 and rounds its result."""
     if op.name in MOVES or not any(_is_bf16(v.type) for v in [*op.operands, *op.results]):
         return
     e = Emit.before(op)
@@ -36,7 +36,7 @@ def compute_in_f32(op: ir.Operation) -> None:
 
 
 def store_as_integers(function: ir.Operation) -> None:
-    """Gives every bf16 value of a function the type i16."""
+    """Gives every bf16 value of a function the type i16. Raises CompileError for reductions and uneven constants of bf16."""
     found: list[ir.Operation] = []
 
     def collect(op: ir.Operation) -> ir.WalkResult:
@@ -99,5 +99,5 @@ def _constant(op: ir.Operation) -> None:
 
 
 def _bits(value: float) -> int:
-    """The signed 16-bit integer with the bits of a value that is a bf16."""
+    """Returns the bits of a value that is a bf16, as a signed 16-bit integer."""
     return int(struct.unpack("<i", struct.pack("<f", value))[0]) >> 16

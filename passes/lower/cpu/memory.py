@@ -1,4 +1,4 @@
-"""Gathers, and what all memory lowerings share: roots, strides, flat views and linear indices."""
+"""Lowers gathers and strided loads; and what all memory lowerings share: roots, strides, flat views and linear indices."""
 
 import math
 
@@ -10,22 +10,24 @@ from ...ir.emit import Emit, Num
 from ...ir.locations import where
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
-FEW = 4  # up to this stride, loading everything and picking lanes beats a gather
+FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
 
 def root(memory: ir.Value) -> ir.Value:
-    """The function argument or allocation that `memory` is a view of."""
+    """Returns the function argument or allocation that `memory` is a view of."""
     while not isinstance(memory.owner, ir.Block) and memory.owner.name in VIEWS:
         memory = memory.owner.operands[0]
     return memory
 
 
 def strides(of: ir.MemRefType) -> list[int]:
+    """Returns the strides of a memref type."""
     return list(of.get_strides_and_offset()[0])
 
 
 def flat(e: Emit, memory: ir.Value) -> ir.Value:
-    """All elements between the first and the last of `memory`, in one row."""
+    """Returns all elements from the first to the last of `memory` as a contiguous memref of rank 1. Raises CompileError where its
+    offset is not known."""
     of = ir.MemRefType(memory.type)
     steps, offset = of.get_strides_and_offset()
     span = 1 + sum((extent - 1) * step for extent, step in zip(of.shape, steps, strict=True))
@@ -51,12 +53,12 @@ def flat(e: Emit, memory: ir.Value) -> ir.Value:
 
 
 def lower_gather(op: ir.Operation) -> None:
-    """tile.gather by what its index is.
+    """Lowers tile.gather by the form of its index.
 
     s + lane          a (masked) load
-    s + c * lane      for small c a load of everything between, of which every c-th lane is taken; else a gather with constant
+    s + c * lane      for small c a load of everything between, from which every c-th lane is taken; else a gather with constant
                       offsets from s
-    anything else     a gather, of 32-bit offsets where the memory is small enough: twice the lanes per instruction
+    anything else     a gather, with 32-bit offsets where the memory is small enough: twice the lanes per instruction
     """
     memory, index, mask, otherwise = op.operands
     e = Emit.before(op)
@@ -86,7 +88,7 @@ def lower_gather(op: ir.Operation) -> None:
 def strided_load(
     e: Emit, memory: ir.Value, start: ir.Value, step: int, mask: ir.Value, otherwise: ir.Value, result: ir.VectorType
 ) -> ir.Value:
-    """memory[start + step * lane] of a flat memref where `mask` holds."""
+    """Loads memory[start + step * lane] of a flat memref where `mask` holds, else the lanes of `otherwise`."""
     lanes = result.shape[0]
     if step == 1:
         return e.op("vector.maskedload", [result], [memory, start, mask, otherwise]).result
@@ -112,7 +114,8 @@ def _array(values: list[int]):  # type: ignore[no-untyped-def]  # a buffer of 32
 
 
 def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | None:
-    """A vector of indices as scalars times constants and a multiple of the lane number: ([(scalar, factor)], stride)."""
+    """Returns a vector of indices as scalars times constants plus a multiple of the lane number: ([(scalar, factor)], stride).
+    None where it is of another form."""
     owner = index.owner
     if isinstance(owner, ir.Block):
         return None
@@ -134,7 +137,7 @@ def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | Non
 
 
 def splat(value: ir.Value) -> int | None:
-    """The integer that every lane of a constant holds."""
+    """Returns the integer that every lane of a constant holds; None for other values."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None
@@ -145,7 +148,8 @@ def splat(value: ir.Value) -> int | None:
 
 
 def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
-    """For a mask of lanes in a row, that of all from `step * first` to `step * last`: nothing past the last lane is touched."""
+    """Returns, for a mask of lanes in a row, the mask of all elements from `step * first` to `step * last`: nothing past the last
+    lane is touched. None for masks of another form."""
     lanes = mask.type.shape[0]
     scalar = Emit(e.ip, e.loc)
     wide = ir.VectorType.get([lanes * step], ir.IntegerType.get_signless(1))
@@ -178,6 +182,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
 
 
 def _require_dense(e: Emit, of: ir.MemRefType) -> None:
+    """Raises CompileError for a memref that is not contiguous."""
     expected = [math.prod(of.shape[i + 1 :]) for i in range(of.rank)]
     if any(have != want and extent != 1 for have, want, extent in zip(strides(of), expected, of.shape, strict=True)):
         raise CompileError(

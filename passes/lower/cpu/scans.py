@@ -1,5 +1,5 @@
-"""tile.scan: the prefixes of a block, by shuffles that double their reach; the carry joins them last, so that blocks wait for
-each other for one operation."""
+"""Lowers tile.scan: prefixes of a block by shuffles of doubling distance; the carry joins last, so that blocks wait for each
+other for one op."""
 
 from torch_mlir import ir
 
@@ -8,6 +8,7 @@ from ...ir.reading import neutral
 
 
 def lower_scan(op: ir.Operation) -> None:
+    """Lowers one tile.scan to log2(lanes) steps of shuffle and op, then one op with the carry."""
     block, carry = op.operands
     of, name = ir.VectorType(block.type), ir.StringAttr(op.attributes["combine"]).value
     (lanes,) = of.shape

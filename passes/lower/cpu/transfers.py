@@ -1,4 +1,4 @@
-"""Vector transfers that upstream would take apart into scalars: strided ones, and rank 2 with its transposes."""
+"""Lowers vector transfers that upstream would take apart into scalars: strided ones, and those of rank 2 with their transposes."""
 
 from torch_mlir import ir
 
@@ -9,13 +9,14 @@ Rows = dict[ir.Value, list[ir.Value]]
 
 
 class Transfers:
-    """Lowers the transfers of one function. Rows of a block that was read stay known, so that writing it needs no block."""
+    """Lowers the transfers of one function. Remembers the rows of each block read, so that writing these needs no block."""
 
     def __init__(self) -> None:
         self.rows: Rows = {}
         self.blocks: list[ir.Operation] = []
 
     def lower(self, op: ir.Operation) -> None:
+        """Lowers one transfer, if upstream would not do it as well."""
         t = Transfer(op)
         if t.vector.rank == 1 and t.regular:
             return
@@ -25,7 +26,7 @@ class Transfers:
             self._block(t)
 
     def finish(self) -> None:
-        """Drops the blocks that nothing reads any more."""
+        """Erases the blocks that nothing reads any more."""
         for op in reversed(self.blocks):
             if not list(op.results[0].uses):
                 op.erase()
@@ -47,7 +48,7 @@ class Transfers:
             t.op.erase()
 
     def _block(self, t: "Transfer") -> None:
-        """A block of rank 2 row by row along the contiguous dimension of the memory, transposed between if need be."""
+        """Lowers a block of rank 2 row by row along the memory's contiguous dimension, with a transpose between if need be."""
         assert t.dims is not None
         inner = next(i for i, d in reversed(list(enumerate(t.dims))) if t.steps[d] == 1)
         outer = 1 - inner
@@ -93,7 +94,7 @@ class Transfers:
 
 
 class Transfer:
-    """A vector.transfer_read or transfer_write, taken apart."""
+    """The operands and attributes of a vector.transfer_read or transfer_write."""
 
     def __init__(self, op: ir.Operation) -> None:
         self.op, self.reads = op, op.name == "vector.transfer_read"
@@ -113,7 +114,7 @@ class Transfer:
         self.in_bounds = [bool(ir.BoolAttr(b).value) if isinstance(b, ir.Attribute) else b for b in bounds]
 
     def _dims(self) -> list[int] | None:
-        """The dimension of the memory that each dimension of the vector runs along; None if one is broadcast."""
+        """Returns the memory dimension that each vector dimension runs along; None if one is broadcast."""
         if "permutation_map" not in self.op.attributes:
             return list(range(self.of.rank - self.vector.rank, self.of.rank))
         results = ir.AffineMapAttr(self.op.attributes["permutation_map"]).value.results
@@ -123,14 +124,16 @@ class Transfer:
 
     @property
     def regular(self) -> bool:
-        """One vector along the last dimension, with unit stride: upstream loads it as such."""
+        """Returns whether it is one vector along the last dimension with unit stride, which upstream loads as such."""
         return self.dims == [self.of.rank - 1] and self.steps[-1] == 1
 
     def replace(self, value: ir.Value) -> None:
+        """Replaces the transfer by `value` and erases it."""
         self.op.results[0].replace_all_uses_with(value)
         self.op.erase()
 
     def linear_index(self) -> Num:
+        """Returns the index of the transfer's first element in the flat view of its memory."""
         scalar = Emit(self.emit.ip, self.emit.loc)
         start = scalar.constant(0, ir.IndexType.get())
         for index, step in zip(self.indices, self.steps, strict=True):
@@ -138,18 +141,19 @@ class Transfer:
         return start
 
     def left(self, dim: int) -> Num:
-        """Elements from the transfer's start to the end of a dimension."""
+        """Returns the elements from the transfer's start to the end of a dimension."""
         scalar = Emit(self.emit.ip, self.emit.loc)
         return scalar.constant(self.of.shape[dim], ir.IndexType.get()) - scalar.wrap(self.indices[dim])
 
     def lane_mask(self, dim: int, lanes: int) -> ir.Value:
+        """Returns the mask of lanes in bounds of dimension `dim`."""
         of = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
         if self.in_bounds[0]:
             return Emit(self.emit.ip, self.emit.loc, [lanes]).constant(1, of.element_type).value
         return self.emit.op("vector.create_mask", [of], [self.left(dim).value]).result
 
     def row_mask(self, outer: int, inner: int, k: int, lanes: int) -> ir.Value | None:
-        """Which lanes of row k lie inside the memory: none where the row itself does not."""
+        """Returns the mask of row k's lanes in bounds, none if the row itself is not; None where all are."""
         assert self.dims is not None
         row_in, lanes_in = self.in_bounds[self.dims.index(outer)], self.in_bounds[self.dims.index(inner)]
         if row_in and lanes_in:
@@ -162,7 +166,7 @@ class Transfer:
         return self.emit.op("vector.create_mask", [of], [count.value]).result
 
     def indices_of(self, outer: int, k: int) -> list[ir.Value]:
-        """The position of row k."""
+        """Returns the indices of row k's first element."""
         at = list(self.indices)
         if k:
             at[outer] = (Emit(self.emit.ip, self.emit.loc).wrap(at[outer]) + k).value
@@ -176,10 +180,10 @@ def _row(e: Emit, block: ir.Value, k: int) -> ir.Value:
 
 
 def transpose(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
-    """The columns of `rows`, as many as there are lanes.
+    """Transposes `rows`: returns as many columns as there are lanes.
 
-    For a square whose side is a power of two a perfect shuffle network: interleaving row i with row i + n/2, into a lower
-    and an upper half, log2(n) times. That is n*log2(n) two-operand permutes with two index vectors in all.
+    A square block whose side is a power of two takes a perfect shuffle network: row i is interleaved with row i + n/2, into a
+    lower and an upper half, log2(n) times. That is n*log2(n) two-operand permutes with two index vectors in all.
     """
     count, of = len(rows), ir.VectorType(rows[0].type)
     lanes = of.shape[0]
@@ -206,8 +210,8 @@ def _transpose_block(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
 
 
 def guard_streaming(function: ir.Operation, stores: list[ir.Operation]) -> None:
-    """Stores past the cache need aligned addresses or end the process: each becomes a choice by the alignment of the memory it
-    goes to, known at the function's start. A fence at the end orders them before what other threads are told."""
+    """Guards nontemporal stores, which end the process where an address is not aligned: each becomes a branch on the alignment of
+    its memory, computed at the function's start. A fence at the end orders the stores before what other threads are told."""
     block = function.regions[0].blocks[0]
     first = block.operations[0].operation
     i64 = ir.IntegerType.get_signless(64)
@@ -216,7 +220,7 @@ def guard_streaming(function: ir.Operation, stores: list[ir.Operation]) -> None:
         if "nontemporal" not in op.attributes or not ir.BoolAttr(op.attributes["nontemporal"]).value:
             continue
         if "alignment" not in op.attributes:
-            del op.attributes["nontemporal"]  # without a promise LLVM would store element by element
+            del op.attributes["nontemporal"]  # without a promised alignment LLVM would store element by element
             continue
         memory = root(op.operands[1])
         if not isinstance(memory.owner, ir.Block):

@@ -1,8 +1,8 @@
-"""math functions as formulas for NVIDIA GPUs: arith, math.fma and the hardware's own approximations (hardware.py).
+"""Math functions as formulas for NVIDIA GPUs: arith, math.fma and the hardware's own approximations (hardware.py).
 
-What the hardware is no help for (logarithms, powers, inverse functions, much of f64) is `polynomials`, as on the CPU; `double` has
-the functions of f64 that are library calls there. sin, cos and tan stay: their reduction of large angles is a branch, which belongs
-to one thread, so lamina-gpu-to-nvvm expands them.
+Functions that the hardware is no help for (logarithms, powers, inverse functions, much of f64) come from `polynomials`, as on the
+CPU; `double` has the functions of f64 that are library calls there. sin, cos and tan stay: their reduction of large angles is a
+branch, which belongs to one thread, so lamina-gpu-to-nvvm expands them.
 
 Bounds in docstrings are units in the last place (ulp) of the result, with the hardware at its worst documented error;
 test/unit/test_gpu_math.py measures them against float64 by an emulation that errs as much as the documents allow.

@@ -1,4 +1,4 @@
-"""erf."""
+"""The error function of f32 for GPUs."""
 
 from ...ir.emit import Num
 from ..polynomials.error_function import LARGE, SMALL

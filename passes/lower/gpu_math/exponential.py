@@ -1,4 +1,4 @@
-"""exp and exp2."""
+"""exp and exp2 of f32 for GPUs, on the hardware's ex2."""
 
 from ...ir.emit import Num
 from . import hardware
@@ -11,8 +11,8 @@ ROUND = 1.5 * 2.0**23 + 127.0  # adding it leaves the nearest integer, plus 127,
 def exp(x: Num) -> Num:
     """e**x, at most 3 ulp, 2 of them the hardware's: 2**r * 2**n with x log2(e) = n + r. 8 instructions.
 
-    n is found from (n + 126)/253, which clamps to [0, 1] in the instruction that computes it and takes NaN to 0. Beyond, r takes
-    what is left, and its power of two, or the product, becomes 0, denormal or infinite.
+    n is found from (n + 126)/253, which is clamped to [0, 1] in the instruction that computes it, with NaN taken to 0. Outside of
+    that range r takes what is left, and its power of two, or the product, becomes 0, denormal or infinite.
     """
     e = x.at
     whole = e.fma(_saturated(e.fma(x, LOG2_E[0] / STEPS, -LOWEST / STEPS)), STEPS, ROUND + LOWEST)
@@ -29,6 +29,6 @@ def exp2(x: Num) -> Num:
 
 
 def _saturated(x: Num) -> Num:
-    """x within [0, 1], 0 for NaN: ptxas folds both into the instruction before."""
+    """Clamps x to [0, 1], NaN to 0: ptxas folds both into the instruction before."""
     of = x.value.type
     return x.at.make("arith.minnumf", of, x.at.make("arith.maxnumf", of, x, x.like(0.0)), x.like(1.0))

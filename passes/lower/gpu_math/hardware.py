@@ -18,7 +18,7 @@ from torch_mlir import ir
 from ...ir.emit import Num, Scalar
 
 MARKABLE = {"arith.divf", "math.rsqrt", "math.sqrt"}
-# where the last bit of a value decides about a whole unit: 6.0/3.0 must not become 1.9999999
+# users for which the last bit of a value decides about a whole unit: 6.0/3.0 must not become 1.9999999
 _DECIDING = {
     "math.floor", "math.ceil", "math.trunc", "math.round", "math.roundeven", "arith.fptosi", "arith.fptoui", "arith.cmpf",
 }  # fmt: skip
@@ -35,21 +35,21 @@ def over(x: Scalar, y: Num) -> Num:
 
 
 def mark(op: ir.Operation) -> None:
-    """Lets an f32 division or root be the hardware's, unless it is rounded to an integer or compared."""
+    """Marks an f32 division or root as the hardware's, unless its result is rounded to an integer or compared."""
     if not is_marked(op) and not any(use.owner.name in _DECIDING for use in op.results[0].uses):
         op.attributes["fastmath"] = flags("afn")
 
 
 def is_marked(op: ir.Operation) -> bool:
-    """Whether an op is one of these rather than a function of IEEE's accuracy."""
+    """Returns whether an op is such an approximation rather than of IEEE's accuracy."""
     return "fastmath" in op.attributes and "afn" in str(op.attributes["fastmath"])
 
 
 def by_reciprocal(op: ir.Operation) -> bool:
-    """Whether a marked division has a divisor of moderate size."""
+    """Returns whether a marked division has a divisor of moderate size, so that a reciprocal and a product do."""
     return "arcp" in str(op.attributes["fastmath"])
 
 
 def flags(names: str) -> ir.Attribute:
-    """Fast-math flags as an attribute."""
+    """Returns fast-math flags as an attribute."""
     return ir.Attribute.parse(f"#arith.fastmath<{names}>")

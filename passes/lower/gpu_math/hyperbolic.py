@@ -1,4 +1,4 @@
-"""tanh."""
+"""tanh of f32 for GPUs."""
 
 from ...ir.emit import Num
 from ..polynomials.hyperbolic import BEND, TANH

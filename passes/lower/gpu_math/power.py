@@ -1,4 +1,4 @@
-"""powf."""
+"""powf of f32 for GPUs."""
 
 from torch_mlir import ir
 
@@ -13,7 +13,7 @@ def powf(x: Num, y: Num) -> Num:
 
 
 def _quotient(x: Num, y: Num) -> Num:
-    """x / y in f64 for a y near 2, to 2**-45: the hardware's f32 reciprocal and one step of Newton's."""
+    """x / y in f64 for a y near 2, to 2**-45: the hardware's f32 reciprocal and one Newton step."""
     e = x.at
     start = hardware.over(1.0, y.cast("arith.truncf", ir.F32Type.get())).cast("arith.extf", ir.F64Type.get())
     return x * e.fma(start, e.fma(-y, start, 1.0), start)

@@ -1,4 +1,5 @@
-"""Where less will do: divisors that are known to be moderate, and exponentials of which only halves are made."""
+"""Shorter GPU code where less accuracy is enough: divisors known to be moderate, and exponentials that are only used in f16 or
+bf16."""
 
 from torch_mlir import ir
 
@@ -6,21 +7,23 @@ from ...ir.emit import Emit
 from . import hardware
 
 LOG2_E = 1.4426950408889634
-DEPTH = 6  # ops between an exponential and the rounding to half
+DEPTH = 6  # ops between an exponential and the rounding to f16 or bf16
 
 
 def by_reciprocal(op: ir.Operation) -> None:
-    """x / (1 + exp(y)), which sigmoid, SiLU and GELU are: the divisor is at least 1, so that a plain reciprocal does in 2
-    instructions, with 2 ulp. It is 0 for divisors above 2**126, where the true one is denormal."""
+    """Marks x / (1 + exp(y)), as in sigmoid, SiLU and GELU: the divisor is at least 1, so that a plain reciprocal will do, in 2
+    instructions and with 2 ulp. It is 0 for divisors above 2**126, where the true one is denormal."""
     if isinstance(_element(op.results[0].type), ir.F32Type) and _is_one_plus_exp(op.operands[1]):
         op.attributes["fastmath"] = hardware.flags("arcp,afn")
 
 
 def short_exp(op: ir.Operation) -> None:
-    """math.exp of f32 that becomes f16 or bf16, maybe after products, quotients and 1 + exp(y): 2 instructions in place of 8.
+    """Shortens math.exp of f32 that becomes f16 or bf16, maybe after products, quotients and 1 + exp(y): 2 instructions in place
+    of 8.
 
-    The hardware's power of the rounded y log2(e) has a relative error of 2**-22 + abs(y) * 2**-23, below 2**-16, against 2**-12 and
-    2**-9 of the rounding; below 2**-126 it is 0. A bf16 kernel at full bandwidth has time for some 25 instructions an element.
+    The hardware's power of the rounded y log2(e) has a relative error of 2**-22 + abs(y) * 2**-23, below 2**-16, against 2**-12
+    and 2**-9 of the rounding; below 2**-126 it is 0. A bf16 kernel at full bandwidth has time for some 25 instructions an
+    element.
     """
     if isinstance(_element(op.results[0].type), ir.F32Type) and _only_half(op.results[0], DEPTH, positive=True):
         e = Emit.before(op)
@@ -29,7 +32,8 @@ def short_exp(op: ir.Operation) -> None:
 
 
 def _only_half(value: ir.Value, depth: int, *, positive: bool) -> bool:
-    """Whether a relative error in a value ends in no more than that of a half. Adding a constant to a positive value is no harm."""
+    """Returns whether a relative error in a value ends in no more than one of the rounding to f16 or bf16. Adding a constant to a
+    positive value does no harm."""
     users = [use.owner for use in value.uses]
     for user in users:
         if user.name == "arith.truncf" and _element(user.results[0].type).width == 16:

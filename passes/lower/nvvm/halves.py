@@ -1,4 +1,4 @@
-"""f16 and bf16 on a GPU: what memory holds; arithmetic is in f32, and conversions go through it as eager's do."""
+"""f16 and bf16 on a GPU as storage types: rewrites arithmetic to f32, and conversions to go through f32 as eager's do."""
 
 from torch_mlir import ir
 
@@ -15,13 +15,14 @@ NAMES = ARITHMETIC | BETWEEN_FLOATS | WITH_INTEGERS
 
 
 def concerns(op: ir.Operation) -> bool:
-    """Whether an op is half's and not a conversion between it and f32, which is an instruction for two lanes at once."""
+    """Returns whether an op has f16 or bf16 operands or results, other than conversions between these and f32, which are an
+    instruction for two lanes at once."""
     types = [_element(v.type) for v in (*op.operands, *op.results)]
     return any(map(_is_half, types)) and not (op.name in BETWEEN_FLOATS and ir.F32Type.get() in types)
 
 
 def lower(op: ir.Operation) -> None:
-    """An op with half operands or results -> the same in f32; f64 <-> half and f16 <-> bf16 by way of f32."""
+    """Computes an op on f16 or bf16 in f32; converts f64 to and from them, and f16 to and from bf16, through f32."""
     e = Emit.before(op, op.operands[0])
     to = _element(op.results[0].type)
     half = _is_half(to)
@@ -37,15 +38,15 @@ def lower(op: ir.Operation) -> None:
 
 
 def holds_pairs(op: ir.Operation) -> bool:
-    """Whether a conversion from bf16 to f32 has its numbers by pairs, each in one register."""
+    """Returns whether an op converts bf16 to f32 for an even number of lanes, so that pairs share a register."""
     of = op.operands[0].type
     pairs = isinstance(of, ir.VectorType) and of.rank == 1 and of.shape[0] % 2 == 0
     return pairs and isinstance(_element(of), ir.BF16Type) and isinstance(_element(op.results[0].type), ir.F32Type)
 
 
 def lower_pairs(op: ir.Operation) -> None:
-    """arith.extf of pairs of bf16: the bits of the first one moved up, those of the second with the first one's cleared. An
-    instruction each; what ptxas makes of a conversion takes two for the second."""
+    """Lowers arith.extf of pairs of bf16: shifts the first one's bits up, and clears the first one's in the second. That is an
+    instruction each; ptxas's conversion takes two for the second."""
     count, i32, f32 = ir.VectorType(op.operands[0].type).shape[0], ir.IntegerType.get_signless(32), ir.F32Type.get()
     e = Emit(ir.InsertionPoint(op), op.location, [count // 2])
     words = e.make("vector.bitcast", e.type(i32), e.wrap(op.operands[0]))

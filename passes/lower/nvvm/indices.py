@@ -1,4 +1,4 @@
-"""How wide indices are: 32 bits where buffers and numbers are small enough, since a GPU's integer units are 32 bits wide."""
+"""Chooses the width of indices: 32 bits where buffers and numbers are small enough, as a GPU's integer units are 32 bits wide."""
 
 from math import inf, prod
 
@@ -8,12 +8,12 @@ from ...ir.emit import Emit
 from ...ir.index_ranges import GROWS, Ranges
 from .lanes import finish
 
-LARGEST = 1 << 30  # elements or numbers; programs past the end reach a little further
+LARGEST = 1 << 30  # elements or numbers; programs past the end exceed it a little
 WIDE, NARROW = 64, 32
 
 
 def width(device: ir.Operation) -> int:
-    """Bits of an index that do for every kernel of a gpu.module."""
+    """Returns the bits of an index, 32 or 64, that are enough for every kernel of a gpu.module."""
     small, ranges = True, Ranges()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -33,14 +33,14 @@ def width(device: ir.Operation) -> int:
 
 
 def _fits(ranges: Ranges, value: ir.Value) -> bool:
-    """Whether an index has 32 bits at most, such as an element's number, of which tensors that no buffer holds may have many. One
-    that depends on what memory holds is of a buffer, whose bounds it is checked for."""
+    """Returns whether an index fits in 32 bits, such as an element's number, which may be large in tensors that no buffer holds.
+    An index that depends on memory is of a buffer, and is checked against its bounds."""
     low, high = ranges.of(value)
     return (low == -inf or low >= -(1 << 31)) and (high == inf or high < 1 << 31)
 
 
 def _reach(of: ir.Type) -> int:
-    """Elements from a buffer's first to its last; too many where that is not known."""
+    """Returns the elements from a buffer's first to its last; more than LARGEST where that is not known."""
     if not isinstance(of, ir.MemRefType):
         return 0
     if not of.has_static_shape:
@@ -54,7 +54,7 @@ def _reach(of: ir.Type) -> int:
 
 
 def saturate(op: ir.Operation) -> None:
-    """arith.index_cast from i64: what 32 bits cannot hold stays out of every bound, as it was."""
+    """Saturates the i64 operand of an arith.index_cast to 32 bits: what was out of every bound stays so."""
     e = Emit.before(op, op.operands[0])
     x = e.wrap(op.operands[0])
     low, high = x.like(-(1 << 31)), x.like((1 << 31) - 1)
@@ -63,7 +63,7 @@ def saturate(op: ir.Operation) -> None:
 
 
 def from_long(op: ir.Operation) -> bool:
-    """Whether a cast makes an index of an i64 that was not an index before."""
+    """Returns whether a cast makes an index of an i64."""
     of = op.operands[0].type
     element = of.element_type if isinstance(of, ir.VectorType) else of
     return isinstance(element, ir.IntegerType) and element.width == WIDE

@@ -1,4 +1,5 @@
-"""Ops that become one instruction for each lane: hardware approximations, and angles that reduce in a branch of one thread."""
+"""Lowers ops that are one instruction per lane (hardware approximations, products, reductions), and angles, whose reduction is a
+branch of one thread."""
 
 from collections.abc import Callable
 
@@ -9,12 +10,13 @@ from ..gpu_math import LATE, LATE_F64, hardware
 
 
 def finish(op: ir.Operation, result: Num) -> None:
+    """Replaces an op by `result` and erases it."""
     op.results[0].replace_all_uses_with(result.value)
     op.erase()
 
 
 def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
-    """`make` of the scalars in every lane of the op's operands, put together again."""
+    """Applies `make` to the scalars in every lane of the op's operands, and puts its results together again."""
     of = op.results[0].type
     e = Emit(ir.InsertionPoint(op), op.location)
     if not isinstance(of, ir.VectorType):
@@ -24,7 +26,7 @@ def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
 
 
 def extracted(e: Emit, v: ir.Value) -> list[Num]:
-    """The lanes of a vector of rank 1."""
+    """Returns the lanes of a vector of rank 1 as scalars."""
     of = ir.VectorType(v.type)
     made = []
     for i in range(of.shape[0]):
@@ -34,7 +36,7 @@ def extracted(e: Emit, v: ir.Value) -> list[Num]:
 
 
 def intrinsic(name: str, count: int = 1) -> Callable[..., Num]:
-    """What calls an LLVM intrinsic with `count` operands and a result of the first one's type."""
+    """Returns a function that calls an LLVM intrinsic with `count` operands and a result of the first one's type."""
     attributes: dict[str, ir.Attribute] = {
         "intrin": ir.StringAttr.get(name),
         "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
@@ -44,9 +46,11 @@ def intrinsic(name: str, count: int = 1) -> Callable[..., Num]:
 
 
 def lower_marked(op: ir.Operation) -> None:
-    """math.exp2, math.rsqrt, math.sqrt and arith.divf of f32 with `fastmath<afn>` -> PTX's approximations (gpu_math.hardware).
+    """Lowers math.exp2, math.rsqrt, math.sqrt and arith.divf of f32 with `fastmath<afn>` to PTX's approximations
+    (gpu_math.hardware).
 
-    By NVPTX's own intrinsics, since LLVM's for exp2 has no form that flushes denormals, and its fdiv none for div.full."""
+    They are NVPTX's own intrinsics, since LLVM's exp2 has no form that flushes denormals, and its fdiv none for div.full.
+    """
     if op.name == "arith.divf" and hardware.by_reciprocal(op):
         reciprocal = intrinsic("llvm.nvvm.rcp.approx.ftz.f")
         finish(op, per_lane(op, lambda x, y: x * reciprocal(y)))
@@ -61,18 +65,18 @@ MARKED = {
 
 
 def lower_angle(op: ir.Operation) -> None:
-    """math.sin, math.cos and math.tan -> polynomials, with the branch for large angles taken by threads that have one."""
+    """Lowers math.sin, math.cos and math.tan to polynomials; threads that have a large angle take a branch."""
     e = Emit.before(op)
     x = e.wrap(op.operands[0])
     double = isinstance(x.element, ir.F64Type)
     result = (LATE_F64 if double else LATE)[op.name](x)
-    if not double and result.value.owner.name in hardware.MARKABLE:  # the quotient that a tangent is
+    if not double and result.value.owner.name in hardware.MARKABLE:  # a tangent is a quotient
         hardware.mark(result.value.owner)
     finish(op, result)
 
 
 def lower_slice(op: ir.Operation) -> None:
-    """vector.extract_strided_slice of rank 1 -> vector.shuffle, which upstream's conversion knows."""
+    """Lowers vector.extract_strided_slice of rank 1 to vector.shuffle, which upstream's conversion knows."""
     e = Emit(ir.InsertionPoint(op), op.location)
     (first,), (count,), (step,) = (
         [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes[name])] for name in ("offsets", "sizes", "strides")
@@ -83,7 +87,7 @@ def lower_slice(op: ir.Operation) -> None:
 
 
 def lower_instruction(op: ir.Operation) -> None:
-    """Functions that are instructions, or a few, to LLVM; upstream calls libdevice for each lane of them."""
+    """Lowers functions that are one or a few instructions to LLVM's intrinsics; upstream calls libdevice for each lane."""
     e = Emit.before(op)
     operands = [e.wrap(v) for v in op.operands]
     result = intrinsic(INSTRUCTIONS[op.name], len(operands))(*operands)
@@ -98,8 +102,8 @@ INSTRUCTIONS = {
 
 
 def lower_product(op: ir.Operation) -> None:
-    """arith.mului_extended of i32 -> PTX's wide product. For LLVM it is one of i64, and all that is made of the halves would be
-    widened too; and ptxas does not always make one instruction of one for each half."""
+    """Lowers arith.mului_extended of i32 to PTX's wide product. LLVM makes it one of i64, and would widen all that is made of the
+    halves too; and ptxas does not always merge two products, one for each half, into one instruction."""
     e, of = Emit(ir.InsertionPoint(op), op.location), op.results[0].type
     wide = isinstance(of, ir.VectorType)
     pairs = zip(*(extracted(e, v) if wide else [e.wrap(v)] for v in op.operands), strict=True)
@@ -123,8 +127,8 @@ def _halves(e: Emit, x: Num, y: Num) -> tuple[ir.Value, ir.Value]:
 
 
 def lower_reduction(op: ir.Operation) -> None:
-    """vector.reduction -> scalar ops as a tree, neighbours first. LLVM's own expansion adds in order unless told `reassoc`, and
-    shuffles vectors that are scalars to the hardware."""
+    """Lowers vector.reduction to a tree of scalar ops, neighbors first. LLVM's own expansion adds in order unless told `reassoc`,
+    and shuffles vectors, which the hardware has only as scalars."""
     e = Emit(ir.InsertionPoint(op), op.location)
     kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
     lanes = extracted(e, op.operands[0])

@@ -1,17 +1,19 @@
-"""The remainder of a division, exactly, as fmod has it: LLVM's own expansion for GPUs is wrong for large quotients."""
+"""Lowers arith.remf exactly, as fmod: LLVM's own expansion for GPUs is wrong for large quotients."""
 
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num
 from .lanes import finish, per_lane
 
-BITS = 50  # of the quotient, taken off in one turn
+BITS = 50  # of the quotient, removed in one iteration
 
 
 def lower_remainder(op: ir.Operation) -> None:
-    """arith.remf -> a loop in f64, which takes one turn where the quotient is below 2**50 and six at most for operands of f32.
+    """Lowers arith.remf to a loop in f64, which takes one iteration where the quotient is below 2**50, and six at most for
+    operands of f32.
 
-    r = |x|, b = |y|; while r >= b: r -= trunc(r/t)*t with t = b * 2**k, k >= 0 such that r/t < 2**51. Every step is exact."""
+    r = |x|, b = |y|; while r >= b: r -= trunc(r/t)*t with t = b * 2**k, k >= 0 such that r/t < 2**51. Every step is exact.
+    """
     finish(op, per_lane(op, _remainder))
 
 

@@ -1,4 +1,4 @@
-"""What a kernel's function says to LLVM: how its pointers alias and are aligned, and where its shared memory starts."""
+"""Annotates a kernel's function for LLVM: aliasing and alignment of its pointers, and alignment of its shared memory."""
 
 from torch_mlir import ir
 
@@ -9,10 +9,12 @@ ALIGNMENT = 16  # bytes: what one thread loads at once
 
 
 def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None:
-    """noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes, aligned as
-    `tile.align` says (16 bytes where it is not there); workgroup memory at 16 bytes. Without the first two, loads repeat after
-    every store. A kernel that starts before its inputs are written (`tile.dependent`) has none that are read-only while it runs, as
-    the loads that LLVM would make of that (ld.global.nc) require."""
+    """Sets noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes,
+    alignment as in `tile.align` (16 bytes without it), and workgroup memory at 16 bytes. Removes the `tile.` attributes.
+
+    Without noalias and readonly, loads repeat after every store. A kernel that starts before its inputs are written
+    (`tile.dependent`) gets no readonly: LLVM would use ld.global.nc, which requires memory to be read-only while the kernel runs.
+    """
     block = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     arguments = list(block.arguments)
@@ -46,7 +48,7 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
 
 
 def _roots(value: ir.Value) -> list[ir.Value]:
-    """The memrefs that a view is of, or that a choice is among."""
+    """Returns the memrefs that a value may be a view of: several, where it is a choice among buffers."""
     if isinstance(value, ir.BlockArgument):
         return [value]
     op = value.owner

@@ -1,11 +1,11 @@
-"""math functions of f32 and f64 values as programs of arith and math.fma, for vectors and scalars alike.
+"""Math functions of f32 and f64 as formulas of arith and math.fma, for vectors and scalars alike.
 
-Every function is right for all finite inputs, infinities, NaN, signed zeros and denormals, with the error its docstring
-states in units of the last place (ulp) of the f32 result; test/unit/test_math.py measures that against float64.
+Every function is right for all finite inputs, infinities, NaN, signed zeros and denormals, with the error its docstring states in
+units in the last place (ulp) of the f32 result; test/unit/test_math.py measures that against float64.
 
-Method. Arguments are reduced as W. J. Cody and W. Waite do (Software Manual for the Elementary Functions, 1980): an
-integer times a constant held in two or three parts is taken off by fused multiply-adds. What remains is a polynomial;
-the coefficients are minimax fits (Remez exchange in 30 digits, weighted by the relative error of the result) rounded to f32.
+Method. Arguments are reduced as W. J. Cody and W. Waite do (Software Manual for the Elementary Functions, 1980): an integer times
+a constant held in two or three parts is subtracted by fused multiply-adds. What remains is a polynomial; the coefficients are
+minimax fits (Remez exchange in 30 digits, weighted by the relative error of the result) rounded to f32.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""exp, expm1, log, log1p and tanh of f64. The other functions of f64 are the C library's, lane by lane: a model has few of them."""
+"""exp, expm1, log, log1p and tanh of f64. A CPU calls the C library for the others, lane by lane: a model has few of them."""
 
 from torch_mlir import ir
 
@@ -75,7 +75,7 @@ def tanh(x: Num) -> Num:
 
 
 def _reduce(x: Num) -> tuple[Num, Num]:
-    """n + ROUND and r with x = n ln 2 + r."""
+    """Returns n + ROUND and r with x = n ln 2 + r."""
     e = x.at
     whole = e.fma(x, LOG2_E, ROUND)
     n = whole - ROUND
@@ -88,7 +88,7 @@ def _power_of_two(count: Num) -> Num:
 
 
 def _exponent(bits: Num) -> Num:
-    """A multiple of 2**52 as a count, by way of 32 bits, from which every target converts vectors."""
+    """Converts a multiple of 2**52 to a count, by way of 32 bits, from which every target converts vectors."""
     return (bits >> 52).cast("arith.trunci", ir.IntegerType.get_signless(32)).cast("arith.sitofp", ir.F64Type.get())
 
 

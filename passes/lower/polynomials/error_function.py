@@ -1,4 +1,4 @@
-"""erf."""
+"""The error function of f32."""
 
 from ...ir.emit import Num
 from .exponential import short_exp

@@ -1,4 +1,4 @@
-"""exp, exp2 and expm1."""
+"""exp, exp2 and expm1 of f32, and the parts of exp that other functions use."""
 
 from torch_mlir import ir
 
@@ -54,13 +54,13 @@ def quarter_exp(x: Num) -> Num:
 
 
 def clamp(x: Num, low: float, high: float) -> Num:
-    """x within [low, high], NaN kept: with the constant first, x86's min and max return x when it is NaN."""
+    """Clamps x to [low, high], keeping NaN: with the constant first, x86's min and max return x when it is NaN."""
     x = x.like(high).where(x.like(high) < x, x)
     return x.like(low).where(x.like(low) > x, x)
 
 
 def reduce(x: Num) -> tuple[Num, Num]:
-    """n + ROUND and r with x = n ln 2 + r, |r| <= ln(2)/2 (Cody-Waite in two parts, exact for |n| < 2**8)."""
+    """Returns n + ROUND and r with x = n ln 2 + r, |r| <= ln(2)/2 (Cody-Waite in two parts, exact for |n| < 2**8)."""
     e = x.at
     whole = e.fma(x, LOG2_E, ROUND)
     n = whole - ROUND
@@ -83,12 +83,12 @@ def short_exp(x: Num) -> Num:
 
 
 def power_of_two(whole: Num, shift: int = 0) -> Num:
-    """2**(n + shift) of n + ROUND, where that is a normal number: the low bits of the sum are n, moved to the exponent."""
+    """2**(n + shift) for whole = n + ROUND, where that is a normal number: the sum's low bits are n, and move to the exponent."""
     return ((whole.bits() + (127 + shift)) << 23).as_float()
 
 
 def scale(x: Num, whole: Num) -> Num:
-    """x * 2**n of n + ROUND, rounded once where the result is a denormal."""
+    """x * 2**n for whole = n + ROUND, rounded once where the result is a denormal."""
     e = x.at
     count = whole.bits() - ROUND_BITS
     if e.ldexp and len(e.shape) == 1:
@@ -99,7 +99,7 @@ def scale(x: Num, whole: Num) -> Num:
 
 
 def ldexp(x: Num, count: Num) -> Num:
-    """x * 2**count by LLVM's intrinsic; the dialect's own op for it takes no vectors."""
+    """x * 2**count by LLVM's intrinsic; the LLVM dialect's own op for it takes no vectors."""
     return x.at.make(
         "llvm.call_intrinsic",
         x.value.type,

@@ -1,4 +1,4 @@
-"""Hyperbolic functions and their inverses."""
+"""Hyperbolic functions of f32 and their inverses."""
 
 from ...ir.emit import Num
 from .exponential import EXP, clamp, power_of_two, quarter_exp, quarter_expm1, reduce, tail

@@ -1,4 +1,4 @@
-"""Functions that upstream leaves without a lowering for vectors: integer powers, and the test for infinity."""
+"""Functions for whose vectors upstream has no lowering: integer powers, and the test for infinity."""
 
 from torch_mlir import ir
 
@@ -7,7 +7,7 @@ from .power import powf
 
 
 def isinf(x: Num) -> Num:
-    """Whether x is infinite."""
+    """Returns whether x is infinite."""
     return x.abs().compare("oeq", float("inf"))
 
 
@@ -18,8 +18,8 @@ def fpowi(x: Num, n: Num) -> Num:
 
 
 def ipowi(x: Num, n: Num) -> Num:
-    """x**n of integers, wrapping, by squaring: one step for every bit of n. A negative n gives what rounding to zero makes of the
-    fraction: 1 for x = 1, 1 or -1 for x = -1, else 0."""
+    """x**n of integers, wrapping, by squaring: one step for every bit of n. For a negative n it is the fraction rounded to zero:
+    1 for x = 1, 1 or -1 for x = -1, else 0."""
     e = x.at
     index = ir.IndexType.get()
     outside = Emit(e.ip, e.loc)

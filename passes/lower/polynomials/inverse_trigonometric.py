@@ -1,4 +1,4 @@
-"""Inverse trigonometric functions."""
+"""Inverse trigonometric functions of f32."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def atan2(y: Num, x: Num) -> Num:
 
 
 def arc(x: Num, inner: Callable[[Num], Num], half_pi: tuple[float, float]) -> Num:
-    """Arc tangent by that of [0, 1], `inner`: pi/2 - atan(1/x) above."""
+    """Arc tangent of any x by `inner`, that of [0, 1]: above, it is pi/2 - atan(1/x). half_pi: in two parts."""
     a = x.abs()
     outside = a > 1.0
     near = inner((1.0 / a).where(outside, a))
@@ -34,7 +34,7 @@ def arc(x: Num, inner: Callable[[Num], Num], half_pi: tuple[float, float]) -> Nu
 
 
 def angle(y: Num, x: Num, inner: Callable[[Num], Num], half_pi: tuple[float, float], pi: tuple[float, float]) -> Num:
-    """The angle of (x, y) by the arc tangent of [0, 1], `inner`."""
+    """The angle of (x, y) by `inner`, the arc tangent of [0, 1]. half_pi, pi: in two parts."""
     a, b = y.abs(), x.abs()
     steep = a > b
     quotient = b.where(steep, a) / a.where(steep, b)
@@ -67,14 +67,14 @@ def acos(x: Num) -> Num:
 
 
 def _atan(x: Num) -> Num:
-    """For x in [0, 1]."""
+    """Arc tangent of x in [0, 1]."""
     e = x.at
     square = x * x
     return e.fma(e.horner(square, ATAN) * square, x, x)
 
 
 def _asin(a: Num) -> tuple[Num, Num]:
-    """Whether a > 1/2, and asin of a, or of sqrt((1 - a)/2) there."""
+    """Returns whether a > 1/2, and the arc sine of a, or there of sqrt((1 - a)/2)."""
     e = a.at
     outside = a > 0.5
     square = e.fma(a, -0.5, 0.5).where(outside, a * a)

@@ -1,4 +1,4 @@
-"""log, log2, log10 and log1p."""
+"""log, log2, log10 and log1p of f32."""
 
 from ...ir.emit import Num
 
@@ -51,7 +51,7 @@ def log1p(x: Num) -> Num:
 
 
 def split(x: Num) -> tuple[Num, Num]:
-    """k and f with x = 2**k * (1 + f), for positive finite x; denormals are scaled up first."""
+    """Returns k and f with x = 2**k * (1 + f), for positive finite x; denormals are scaled up first."""
     e = x.at
     small = x < 2.0**-126
     normal = (x * 2.0**23).where(small, x)
@@ -77,7 +77,7 @@ def _scaled(f: Num, high: float, low: float) -> Num:
 
 
 def edges(x: Num, value: Num) -> Num:
-    """The logarithm where x is positive and finite: infinity and NaN are themselves, 0 gives -inf, less gives NaN."""
+    """Returns `value` where x is positive and finite. Infinity and NaN stay themselves, 0 gives -inf, less gives NaN."""
     value = x.where(x.compare("uge", float("inf")), value)
     outside = x.like(float("nan")).where(x < 0.0, float("-inf"))
     return outside.where(x <= 0.0, value)

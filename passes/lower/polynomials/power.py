@@ -1,4 +1,4 @@
-"""powf and rsqrt."""
+"""powf and rsqrt of f32."""
 
 import operator
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def _truncated(x: Num) -> Num:
 
 
 def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
-    """Of a non-negative f64 that is no denormal; 0 and infinity give -inf and inf."""
+    """log2 of a non-negative f64 that is no denormal; 0 and infinity give -inf and inf."""
     e = x.at
     exponent = (x.bits() - 0x3FE5555555555555) & -(1 << 52)
     m = (x.bits() - exponent).as_float()
@@ -62,7 +62,7 @@ def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
 
 
 def _exp2(x: Num) -> Num:
-    """Of any f64, for a result that is then rounded to f32."""
+    """2**x of any f64, for a result that is then rounded to f32."""
     e = x.at
     x = x.like(200.0).where(x.like(200.0) < x, x)
     x = x.like(-200.0).where(x.like(-200.0) > x, x)

@@ -1,4 +1,4 @@
-"""sin, cos and tan."""
+"""sin, cos and tan of f32."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -52,27 +52,27 @@ def _wave(r: Num, quadrant: Num) -> Num:
 
 
 def wave(sine: Num, cosine: Num, quadrant: Num) -> Num:
-    """sin(r + quadrant * pi/2) of sin(r) and cos(r), in f32 or f64."""
+    """sin(r + quadrant * pi/2) from sin(r) and cos(r), in f32 or f64."""
     value = cosine.where((quadrant & 1).compare("ne", 0), sine)
     return (value.bits() ^ ((quadrant & 2) << (value.element.width - 2))).as_float()
 
 
 def slope(sine: Num, cosine: Num, quadrant: Num) -> Num:
-    """tan(r + quadrant * pi/2) of sin(r) and cos(r)."""
+    """tan(r + quadrant * pi/2) from sin(r) and cos(r)."""
     odd = (quadrant & 1).compare("ne", 0)
     return (-cosine).where(odd, sine) / sine.where(odd, cosine)
 
 
 def reduce(x: Num) -> tuple[Num, Num]:
-    """q and r with x = q*pi/2 + r (q modulo 4), |r| <= pi/4."""
+    """Returns q and r with x = q*pi/2 + r (q modulo 4), |r| <= pi/4."""
     return by_parts(x, ROUND, HALF_PI, LARGEST, _exact)
 
 
 def by_parts(
     x: Num, rounding: float, parts: tuple[float, ...], largest: float, exact: Callable[[Num], tuple[Num, Num]]
 ) -> tuple[Num, Num]:
-    """q and r with x = q*pi/2 + r (the two lowest bits of q count), |r| <= pi/4: by `parts` of pi/2, and by `exact` where any
-    |x| > `largest`. rounding: 1.5 times the power of two that leaves no bits for a fraction."""
+    """Returns q and r with x = q*pi/2 + r (the two lowest bits of q count), |r| <= pi/4: by `parts` of pi/2, and by `exact` in a
+    branch taken where any |x| > `largest`. rounding: 1.5 times the power of two that leaves no bits for a fraction."""
     e = x.at
     whole = e.fma(x, TWO_OVER_PI, rounding)
     n = whole - rounding
@@ -91,10 +91,10 @@ def by_parts(
 
 
 def _exact(x: Num) -> tuple[Num, Num]:
-    """The reduction of M. Payne and R. Hanek (Radian reduction for trigonometric functions, 1983) for |x| >= 1.
+    """Reduces |x| >= 1 as M. Payne and R. Hanek do (Radian reduction for trigonometric functions, 1983).
 
-    x = m * 2**s with m < 1 of 24 bits. Of 1/(2 pi) * 2**s the words that m turns into whole turns are left out; the next
-    96 bits times m, to 64 bits of fraction, are the angle in turns: two bits of quadrant, 62 within it.
+    x = m * 2**s with m < 1 of 24 bits. Of 1/(2 pi) * 2**s, the words that m turns into whole turns are left out; the next 96 bits
+    times m, to 64 bits of fraction, are the angle in turns: two bits of quadrant, 62 within it.
     """
     e = x.at
     i64 = ir.IntegerType.get_signless(64)

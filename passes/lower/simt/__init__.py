@@ -1,1 +1,1 @@
-"""The parts of lamina-distribute: what one thread of a block program holds and does."""
+"""Parts of lamina-distribute: SIMT code of a block program, what one thread holds and does."""

@@ -1,4 +1,4 @@
-"""Single ops of a block program, as one thread does them."""
+"""Lowers single ops of a block program to one thread's share of them; HANDLERS lists them by name."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -20,6 +20,7 @@ WORKGROUP = "#gpu.address_space<workgroup>"
 
 
 def literal(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers arith.constant: a splat becomes one vector for all accesses."""
     value = op.attributes["value"]
     if isinstance(op.results[0].type, ir.VectorType):
         parts, vec = k.parts_of(op.results[0].type)
@@ -32,10 +33,12 @@ def literal(k: "Kernel", op: ir.Operation) -> None:
 
 
 def program_id(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers tile.program_id to the number computed from the CTA's."""
     k.held[op.results[0]] = k.program
 
 
 def broadcast(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers vector.broadcast of a scalar to one vector for all accesses."""
     parts, vec = k.parts_of(op.results[0].type)
     part = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), k.uniform(op.operands[0]))
     k.held[op.results[0]] = Spread((part,) * parts)
@@ -43,12 +46,14 @@ def broadcast(k: "Kernel", op: ir.Operation) -> None:
 
 
 def step(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers vector.step to the numbers of the thread's lanes."""
     steps = k.shape.vec
     parts = [together([k.at.add(o, i) for i in range(steps)]) for o in k.offsets]
     k.held[op.results[0]] = Spread(tuple(parts))
 
 
 def create_mask(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers vector.create_mask to a predicate per access; to a Window where its end may fall within an access."""
     shape, known = k.shape, constant(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
@@ -63,6 +68,7 @@ def create_mask(k: "Kernel", op: ir.Operation) -> None:
 
 
 def select(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers arith.select; a mask that never cuts an access selects whole vectors."""
     held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
     if not isinstance(held, Bound | Window) or not has_blocks(op):
         k.elementwise(op)
@@ -74,12 +80,13 @@ def select(k: "Kernel", op: ir.Operation) -> None:
 
 
 def read(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers vector.transfer_read to the thread's accesses, or to single elements of a row of a transpose tile."""
     source, *rest = op.operands
     segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
     index, pad = rest[: segments[1]], rest[segments[1]]
     mask = k.mask(rest[segments[1] + 1]) if segments[3] else None
     buffer = k.uniform(source)
-    if len(index) == 2:  # a row of a square in shared memory, which is padded: single elements
+    if len(index) == 2:  # a row of a transpose tile, whose rows are padded: single elements
         row = k.uniform(index[0])
         parts = [together([memref.load(buffer, [row, k.at.add(o, i)]) for i in range(k.shape.vec)]) for o in k.offsets]
         k.held[op.results[0]] = Spread(tuple(parts))
@@ -92,6 +99,7 @@ def read(k: "Kernel", op: ir.Operation) -> None:
 
 
 def write(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers vector.transfer_write to the thread's accesses."""
     value, target, index, *mask = op.operands
     k.memory.write(
         k.spread(value), k.uniform(target), k.memory.places(k.uniform(index)), k.divisors.of(index),
@@ -100,6 +108,7 @@ def write(k: "Kernel", op: ir.Operation) -> None:
 
 
 def store(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers memref.store of a scalar: one thread stores."""
     value, target, *index = op.operands
     k.memory.store_scalar(
         k.uniform(value), k.uniform(target), [k.uniform(i) for i in index], k.leader
@@ -107,6 +116,7 @@ def store(k: "Kernel", op: ir.Operation) -> None:
 
 
 def gather(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers tile.gather to loads of single elements."""
     source, index, mask, other = op.operands
     k.held[op.results[0]] = k.memory.gather(
         k.uniform(source), k.spread(index), k.mask(mask), k.spread(other)
@@ -114,8 +124,8 @@ def gather(k: "Kernel", op: ir.Operation) -> None:
 
 
 def check(k: "Kernel", op: ir.Operation) -> None:
-    """As in eager: an assertion of the device, which prints its message and ends the launch, and the context with it. It is one for
-    all lanes of a thread; the text names the model's line and the kernel."""
+    """Lowers tile.check to an assertion of the device, as in eager, which prints its message and ends the launch, and the context
+    with it. It is one for all lanes of a thread; the text names the model's line and the kernel."""
     held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
     wanted: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
     if isinstance(held, Bound):
@@ -133,7 +143,7 @@ def check(k: "Kernel", op: ir.Operation) -> None:
 
 
 def alloca(k: "Kernel", op: ir.Operation) -> None:
-    """Scratch memory of a program that its threads fill together: a square, padded against bank conflicts."""
+    """Lowers a transpose tile's scratch memory, which threads fill together, to shared memory padded against bank conflicts."""
     type_ = ir.MemRefType(op.results[0].type)
     rows, columns = type_.shape
     item = type_.element_type.width // 8
@@ -142,6 +152,7 @@ def alloca(k: "Kernel", op: ir.Operation) -> None:
 
 
 def transpose(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
     source, first, rows, columns, scratch = op.operands
     buffer = k.uniform(source)
     item = ir.MemRefType(buffer.type).element_type.width // 8

@@ -1,4 +1,4 @@
-"""Loops, branches and what teams of threads make together."""
+"""Lowers loops, branches, and reductions over teams of threads."""
 
 import math
 from collections.abc import Callable
@@ -14,12 +14,14 @@ from .values import Spread, elements, has_blocks, together, vector_type
 if TYPE_CHECKING:
     from .kernel import Kernel
 
-SHARED = "tile.shared"  # on a loop: its iterations are independent, and teams of threads take turns in them
+SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
 
 Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def loop(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers scf.for. Of one marked tile.shared, each team runs every `teams`-th iteration, guarded where these do not divide
+    them all."""
     low, high, step, *inits = op.operands
     bounds = [k.uniform(v) for v in (low, high, step)]
     shared = SHARED in op.attributes and k.team is not None
@@ -52,7 +54,7 @@ def loop(k: "Kernel", op: ir.Operation) -> None:
 
 
 def _turns(k: "Kernel", rows: ir.Value) -> ir.Value:
-    """Iterations of each team when all teams together take `rows`."""
+    """Returns the iterations of each team when all teams together have `rows`."""
     teams = k.shape.teams
     return k.at.over(k.at.add(rows, teams - 1), teams)
 
@@ -62,7 +64,7 @@ def _results(k: "Kernel", body: ir.Block) -> list[ir.Value]:
 
 
 def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
-    """The body's results where the condition holds."""
+    """Emits the body in a branch where the condition holds, and returns its results; else `otherwise`."""
     branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
     with ir.InsertionPoint(branch.regions[0].blocks.append()):
         k.block(body)
@@ -74,7 +76,8 @@ def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[i
 
 
 def combine(k: "Kernel", op: ir.Operation) -> None:
-    """What the teams have found, joined: by shuffles among the teams of a warp, then in shared memory, which every thread reads."""
+    """Lowers tile.combine: joins the teams' partial results by shuffles among the teams of a warp, then in shared memory, which
+    every thread reads."""
     name = ir.StringAttr(op.attributes["combine"]).value
     mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
     found = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
@@ -95,13 +98,13 @@ def combine(k: "Kernel", op: ir.Operation) -> None:
 
 
 def _teams_of_warp(shape: Shape) -> int:
-    """How many teams a warp has, where all warps have as many whole ones; otherwise 1."""
+    """Returns how many teams a warp has, where all warps have the same number of whole ones; otherwise 1."""
     inside = shape.warp // shape.threads if shape.warp % shape.threads == 0 else 1
     return inside if shape.teams % inside == 0 else 1
 
 
 def _among_teams(k: "Kernel", value: ir.Value, join: Join) -> ir.Value:
-    """A value of each team of a warp, joined in pairs, pairs of pairs, ...: every lane has the total of its place in a team."""
+    """Joins a value over the teams of a warp by butterfly shuffles: every lane gets the total of its place in a team."""
     step = k.shape.warp // 2
     while step >= k.shape.threads:
         value = join(value, k.exchange.from_lane(value, step))
@@ -110,7 +113,8 @@ def _among_teams(k: "Kernel", value: ir.Value, join: Join) -> ir.Value:
 
 
 def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
-    """Values of each group of threads (a team, or the teams of a warp, which all know theirs), joined in order by every thread."""
+    """Joins values over groups of threads in order, in every thread. A group is a team, or the teams of a warp, which all know
+    their common value."""
     shape, at = k.shape, k.at
     width = shape.cta // groups
     lane, group = at.modulo(k.thread, shape.threads), at.over(k.thread, width)
@@ -139,6 +143,7 @@ def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Join) -
 
 
 def branch(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers scf.if on a scalar condition."""
     condition = k.uniform(op.operands[0])
     yields = [list(list(r.blocks[0].operations)[-1].operands) if r.blocks else [] for r in op.regions]
     types = [t for r in op.results for t in _types(k, r.type)]
@@ -152,7 +157,7 @@ def branch(k: "Kernel", op: ir.Operation) -> None:
 
 
 def choose(k: "Kernel", op: ir.Operation) -> None:
-    """A choice among buffers, by a number."""
+    """Lowers scf.index_switch, a choice among buffers; the result is aligned as all of them are."""
     which = k.uniform(op.operands[0])
     types, cases = [r.type for r in op.results], {"cases": op.attributes["cases"]}
     choice = ir.Operation.create(op.name, results=types, operands=[which], attributes=cases, regions=len(op.regions))
@@ -166,7 +171,7 @@ def choose(k: "Kernel", op: ir.Operation) -> None:
 
 
 def end(k: "Kernel", op: ir.Operation) -> None:
-    """Written by the op that it ends."""
+    """Does nothing for a terminator: the op that it ends writes its own."""
 
 
 def _types(k: "Kernel", type_: ir.Type) -> list[ir.Type]:
@@ -177,7 +182,7 @@ def _types(k: "Kernel", type_: ir.Type) -> list[ir.Type]:
 
 
 def _flatten(k: "Kernel", values: list[ir.Value]) -> list[ir.Value]:
-    """The parts of all values."""
+    """Returns the parts of all values in one list."""
     flat: list[ir.Value] = []
     for v in values:
         flat += k.spread(v).parts if isinstance(v.type, ir.VectorType) else [k.uniform(v)]
@@ -185,6 +190,7 @@ def _flatten(k: "Kernel", values: list[ir.Value]) -> list[ir.Value]:
 
 
 def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
+    """Records new values, flattened as by `_flatten`, as those of `olds`."""
     for old in olds:
         block = isinstance(old.type, ir.VectorType)
         n = k.parts_of(old.type)[0] if block else 1

@@ -1,12 +1,13 @@
-"""Programmatic dependent launch: a kernel is launched while what runs before it ends, and waits for that by itself."""
+"""Programmatic dependent launch: a kernel is launched before the work ahead of it has ended, and waits for that by itself."""
 
 from torch_mlir.dialects import nvvm
 
 
 def after_the_work_before() -> None:
-    """Waits until all work before is done and seen, then lets what comes after be launched: it waits for this kernel likewise.
+    """Waits until all work before is done and visible, then lets the next kernel be launched, which waits for this one likewise.
 
-    Ahead of the first access to memory. Hides what a launch takes behind the end of the kernel before (CUDA C++ programming guide,
-    "Programmatic dependent launch and synchronization")."""
+    It stands ahead of the first access to memory, and hides the launch behind the end of the kernel before (CUDA C++ programming
+    guide, "Programmatic dependent launch and synchronization").
+    """
     nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
     nvvm.griddepcontrol(nvvm.GridDepActionKind.launch_dependents)

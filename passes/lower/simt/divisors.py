@@ -1,20 +1,21 @@
-"""What an index is known to be a multiple of, which decides how wide an access may be."""
+"""Divisibility analysis of indices, which decides how wide an access may be."""
 
 import math
 
 from torch_mlir import ir
 
-MOST = 64  # a larger power of two helps nobody
+MOST = 64  # a larger power of two is of no use
 _LEAST = ("arith.minui", "arith.minsi", "arith.maxui", "arith.maxsi")
 
 
 class Divisors:
-    """Divisors of index values, up to MOST."""
+    """Finds divisors of index values, up to MOST."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, int] = {}
 
     def of(self, value: ir.Value) -> int:
+        """Returns a number that divides `value`: the greatest one known, up to MOST."""
         if value not in self._known:
             self._known[value] = self._find(value)
         return self._known[value]
@@ -42,7 +43,7 @@ class Divisors:
 
 
 def constant(value: ir.Value) -> int | None:
-    """The number that an index value always is."""
+    """Returns the value of a constant; None for other values."""
     if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
         return None
     attribute = value.owner.attributes["value"]

@@ -1,7 +1,7 @@
-"""Blocks of truth values that never differ within one access: a mask of them is one predicate per access.
+"""Finds masks that are uniform within each access, so that one predicate per access replaces a vector of i1.
 
-A condition on `base + lane` compares alike for all `vec` lanes of an access where base and bound are multiples of vec. Guards of
-pads, concatenations and slices, and bounds of rows, are of this kind.
+A comparison of `base + lane` has the same outcome for all `vec` lanes of an access where base and bound are multiples of vec.
+Guards of pads, concatenations and slices, and bounds of rows, are of this kind.
 """
 
 from torch_mlir import ir
@@ -16,14 +16,14 @@ _CODES = {2: "slt", 5: "sge", 6: "ult"}
 
 
 class Groups:
-    """Finds them; `held` gives the thread's value of a scalar."""
+    """Records such masks in `found` as ops are visited."""
 
     def __init__(self, vec: int, offsets: list[ir.Value], divisors: Divisors, at: Indices) -> None:
         self.vec, self.offsets, self.divisors, self.at = vec, offsets, divisors, at
         self.found: dict[ir.Value, Bound] = {}
 
     def visit(self, op: ir.Operation, held: dict[ir.Value, object]) -> None:
-        """Looks at an op that makes a vector."""
+        """Analyzes an op that makes a vector. held: the thread's values."""
         if op.name == "vector.broadcast" and _is_truth(op.results[0]):
             value = held[op.operands[0]]
             assert isinstance(value, ir.Value)
@@ -73,7 +73,7 @@ def _is_true(v: ir.Value) -> bool:
 
 
 def _ramp(v: ir.Value) -> ir.Value | None:
-    """The scalar base of `broadcast(base) + step`."""
+    """Returns the scalar base of `broadcast(base) + step`; None for values of another form."""
     if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.addi":
         return None
     a, b = (o.owner for o in v.owner.operands)

@@ -1,4 +1,4 @@
-"""One block program as the code of one thread."""
+"""Distributes one block program over threads: emits the code of one thread."""
 
 from typing import Any
 
@@ -46,19 +46,19 @@ class Kernel:
         self.grid = ir.IntegerAttr(source.attributes["tile.grid"]).value
         self.aligned: dict[ir.Value, int] = {}
         olds = tile.regions[0].blocks[0].arguments
-        news = list(entry.arguments)[: len(olds)]  # without the shared memory of parts before
+        news = list(entry.arguments)[: len(olds)]  # without shared memory buffers of the parts before
         for old, new, align in zip(olds, news, tile.attributes["tile.align"], strict=True):
             self.held[old] = new
             self.aligned[new] = align
 
     def emit(self) -> None:
-        """At the current insertion point."""
+        """Emits the code of one thread at the current insertion point."""
         self._stand()
         self.block(self.source)
         self.exchange.meet()
 
     def _stand(self) -> None:
-        """Which program and which lanes are this thread's."""
+        """Computes which program, team and lanes are this thread's."""
         shape, at = self.shape, self.at
         self.thread = thread_id()
         lane = at.modulo(self.thread, shape.threads) if shape.cta > shape.threads else self.thread
@@ -79,16 +79,18 @@ class Kernel:
         self.offsets = [at.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
         self.leader = at.below(own, 1) if shape.threads > 1 else None
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
-        held = any(op.operation.name in REDUCES for op in self.source.operations)  # all is loaded before anything is stored
+        held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
         self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
         self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
+        """Returns a buffer of `count` elements in shared memory."""
         return self.attribution(ir.MemRefType.get([count], element, None, ir.Attribute.parse(WORKGROUP)))
 
     # -- ops in order
 
     def block(self, block: ir.Block) -> None:
+        """Emits the ops of a block in order."""
         ops = [o.operation for o in block.operations]
         skip = 0
         for i, op in enumerate(ops):
@@ -102,7 +104,7 @@ class Kernel:
                     self._op(op)
 
     def _reductions(self, ops: list[ir.Operation]) -> int:
-        """Neighbours share a barrier; how many there are."""
+        """Emits adjacent reductions, which share barriers; returns how many there are."""
         run = []
         for op in ops:
             if op.name != "vector.reduction":
@@ -125,10 +127,11 @@ class Kernel:
         else:
             raise CompileError(
                 f"lamina-distribute does not know {op.name} on blocks: {op}", where=where(op.location),
-                remedy="lower it before, or give it a rule in passes/distribution",
+                remedy="lower it before, or give it a rule in passes/lower/simt",
             )  # fmt: skip
 
     def scalar(self, op: ir.Operation) -> None:
+        """Emits an op on scalars as it is; all threads compute it."""
         new = ir.Operation.create(
             op.name, results=[r.type for r in op.results], operands=[self.uniform(v) for v in op.operands],
             attributes={a.name: a.attr for a in _attributes(op)},
@@ -138,6 +141,7 @@ class Kernel:
             self.aligned[new.results[0]] = self.aligned[new.operands[0]]
 
     def elementwise(self, op: ir.Operation) -> None:
+        """Emits an elementwise op for each access of the thread."""
         if not has_blocks(op):
             self.scalar(op)
             return
@@ -152,26 +156,31 @@ class Kernel:
         self.held[op.results[0]] = per_part(make, *operands)
 
     def parts_of(self, type_: ir.VectorType) -> tuple[int, int]:
-        """How many vectors of how many elements a thread holds of a block, or of a vector with one element for each thread."""
+        """Returns how many vectors, of how many elements, a thread holds of a block, or of a vector with one element for each
+        thread."""
         return (self.shape.chunks, self.shape.vec) if type_.shape[0] == self.shape.lanes else (1, 1)
 
     def operand(self, v: ir.Value) -> Spread:
+        """Returns a value as the thread's vectors; a scalar stands for each of them."""
         held = self.held[v]
         if isinstance(held, ir.Value):
             return Spread((held,) * self.shape.chunks)
         return as_spread(held, self.shape.vec) if isinstance(held, Bound | Window) else held
 
     def spread(self, v: ir.Value) -> Spread:
+        """Returns the thread's vectors of a block, masks as vectors of i1."""
         held = self.operand(v)
         assert isinstance(held, Spread)
         return held
 
     def uniform(self, v: ir.Value) -> ir.Value:
+        """Returns the thread's value of a scalar."""
         held = self.held[v]
         assert isinstance(held, ir.Value), f"a block where one number is meant: {v}"
         return held
 
     def mask(self, v: ir.Value) -> Mask:
+        """Returns the thread's form of a mask; None where it is always true."""
         if _always(v):
             return None
         held = self.groups.found.get(v) or self.held[v]
@@ -195,7 +204,7 @@ def _kind(op: ir.Operation) -> str:
 
 
 def _always(v: ir.Value) -> bool:
-    """Whether a mask is the constant true."""
+    """Returns whether a mask is the constant true."""
     if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.constant":
         return False
     value = ir.DenseElementsAttr(v.owner.attributes["value"])

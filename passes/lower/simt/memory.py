@@ -1,6 +1,6 @@
-"""A thread's share of the accesses of a block: whole vectors, at 16 bytes where the addresses allow it.
+"""Loads and stores of a thread's share of a block: whole vectors, of up to 16 bytes where addresses are so aligned.
 
-Loads past a bound read the first address of the block instead, so that they need no branch; stores past it are skipped.
+Loads past a bound read the first address of the buffer instead, so that they need no branch; stores past it are skipped.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,14 @@ Mask = Bound | Spread | Window | None
 
 
 class Memory:
-    """offsets: the thread's first lane of each access; active: whether the program exists at all (None: it always does);
-    aligned: bytes that a memref's first element is aligned to; ends_first: whether the last access is stored before the others.
-    Where a mask may leave it out, ptxas would else take what is loaded for it alone into a branch at the program's end."""
+    """Emits a thread's accesses.
+
+    offsets     the thread's first lane of each access
+    active      whether the program exists at all; None: it always does
+    aligned     bytes that a memref's first element is aligned to
+    ends_first  whether the last access is stored before the others. Where a mask may leave it out, ptxas would otherwise move what
+                is loaded for it alone into a branch at the program's end
+    """
 
     def __init__(
         self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int],
@@ -31,8 +36,8 @@ class Memory:
     # -- loads
 
     def read(self, source: ir.Value, places: list[ir.Value], divisor: int, mask: Mask, pad: ir.Value, padded: bool) -> Spread:
-        """The accesses of `source` at `places`, which are multiples of `divisor` or of an access. padded: masked lanes must read
-        `pad`; else nobody looks at them."""
+        """Loads the accesses of `source` at `places`, which are multiples of `divisor` or of an access. padded: masked lanes must
+        read `pad`; otherwise they are never looked at."""
         if isinstance(mask, Window):
             cuts = zip(places, mask.parts, strict=True)
             return Spread(tuple(self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts))
@@ -57,7 +62,7 @@ class Memory:
         return Spread(tuple(parts))
 
     def _read_cut(self, source: ir.Value, place: ir.Value, divisor: int, cut: Cut | None, pad: ir.Value) -> ir.Value:
-        """An access that starts before a row or ends after it: what it reads there is the row next to it, or nothing."""
+        """Loads an access that starts before a row or ends after it, where it reads the neighboring row, or no memory at all."""
         count, type_ = self.shape.vec, ir.MemRefType(source.type)
         if cut is None:
             return self.load(source, place, count, divisor)
@@ -87,7 +92,7 @@ class Memory:
         return branch.results[0]
 
     def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
-        """Single elements at indices of their own."""
+        """Loads single elements at their own indices; `other` where the mask is false."""
         parts = []
         if isinstance(mask, Window):
             mask = as_spread(mask, self.shape.vec)
@@ -101,7 +106,7 @@ class Memory:
         return Spread(tuple(parts))
 
     def places(self, first: ir.Value) -> list[ir.Value]:
-        """Of the thread's accesses to a block whose first lane is element `first`."""
+        """Returns the indices of the thread's accesses to a block whose first lane is element `first`."""
         return [self.at.add(first, o) for o in self.offsets]
 
     def _element(self, source: ir.Value, place: ir.Value, wanted: ir.Value | None, pad: ir.Value) -> ir.Value:
@@ -111,7 +116,7 @@ class Memory:
         return arith.select(wanted, value, pad)
 
     def load(self, source: ir.Value, place: ir.Value, count: int, divisor: int) -> ir.Value:
-        """`count` elements from `place` on, which is a multiple of `divisor` or of `count`."""
+        """Loads `count` elements from `place` on, which is a multiple of `divisor` or of `count`."""
         stored = ir.MemRefType(source.type).element_type
         step = self._step(source, count, divisor)
         if step == 1:
@@ -125,6 +130,7 @@ class Memory:
     # -- stores
 
     def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask) -> None:
+        """Stores a block's accesses to `target` at `places`, where the mask holds."""
         order = list(enumerate(zip(value.parts, places, strict=True)))
         if isinstance(mask, Bound) and self.ends_first:
             order.reverse()
@@ -151,6 +157,7 @@ class Memory:
         self.when(some, single)
 
     def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int) -> None:
+        """Stores one access, in pieces as wide as alignment allows."""
         count, stored = self.shape.vec, element_of(part.type)
         step = self._step(target, count, divisor)
         if step == count and step > 1:
@@ -165,11 +172,11 @@ class Memory:
                 vector.store(piece, target, at, alignment=step * stored.width // 8)
 
     def store_scalar(self, value: ir.Value, target: ir.Value, place: list[ir.Value], leader: ir.Value | None) -> None:
-        """One thread stores what all of them know."""
+        """Stores a scalar that all threads know, from the one for which `leader` holds (None: there is only one)."""
         self.when(leader, lambda: memref.store(value, target, place))
 
     def when(self, condition: ir.Value | None, make: Callable[[], object]) -> None:
-        """`make` where the condition holds and the program exists."""
+        """Emits `make` where the condition holds and the program exists."""
         both = [c for c in (condition, self.active) if c is not None]
         if not both:
             make()
@@ -181,7 +188,7 @@ class Memory:
             ir.Operation.create("scf.yield")
 
     def _step(self, buffer: ir.Value, count: int, divisor: int) -> int:
-        """Elements of one access."""
+        """Returns the elements of the widest aligned access."""
         item = max(ir.MemRefType(buffer.type).element_type.width // 8, 1)
         step = count
         while step > 1 and (step * item > WIDEST or divisor % step or self.aligned.get(buffer, item) % (step * item)):

@@ -1,4 +1,4 @@
-"""Kernels whose programs are of several kinds: the number of the CTA decides which."""
+"""Emits kernels whose programs are of several kinds (horizontal fusion): the CTA's number decides which part runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ PART = "tile.part"
 @dataclass(frozen=True)
 class _Part:
     op: ir.Operation
-    first: int  # CTA
+    first: int  # its first CTA
 
 
 def fill(tile: ir.Operation, entry: ir.Block, warp: int) -> int:
-    """The code of one thread of a tile function in a gpu.func's entry block; how many buffers of shared memory it takes."""
+    """Fills a gpu.func's entry block with one thread's code of a tile function; returns how many shared memory buffers it takes."""
     workgroup = Workgroup(entry)
     parts = _parts(tile, warp)
     with ir.InsertionPoint(entry):
@@ -45,7 +45,8 @@ def _parts(tile: ir.Operation, warp: int) -> list[_Part]:
 def _choose(
     tile: ir.Operation, parts: Sequence[_Part], entry: ir.Block, workgroup: Workgroup, warp: int, at: Indices, cta: ir.Value
 ) -> None:
-    """The part that a CTA belongs to, found by halves. All its threads take the same way, so that barriers may stand in it."""
+    """Emits the part that a CTA belongs to, found by bisection. All threads of a CTA take the same branch, so that barriers may
+    stand in it."""
     if len(parts) == 1:
         workgroup.next_part()
         with parts[0].op.location:

@@ -1,4 +1,4 @@
-"""random.bits as one thread draws them: no more blocks of four words than its neighbouring elements lie in."""
+"""Lowers random.bits for one thread: it computes no more blocks of four words than its neighboring elements lie in."""
 
 from math import gcd
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def bits(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers one random.bits."""
     neighbours = philox.neighbours(op) if has_blocks(op) else None
     if neighbours is None:
         k.held[op.results[0]] = _one_by_one(k, op)
@@ -27,9 +28,9 @@ def bits(k: "Kernel", op: ir.Operation) -> None:
 
 
 def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:
-    """The words of `count` elements from number `first` on, a multiple of `divisor`: 1, 2 or 4. Elements before the tensor,
-    of which there may be some in front of the others, have negative numbers."""
-    i64, whole = ir.IntegerType.get_signless(64), divisor == WORDS  # before the tensor are then all elements of a block, or none
+    """Returns the words of `count` elements from number `first` on, which is a multiple of `divisor`: 1, 2 or 4. Elements before
+    the tensor, of which there may be some in front of the others, have negative numbers."""
+    i64, whole = ir.IntegerType.get_signless(64), divisor == WORDS  # then all elements of a block are before the tensor, or none
     number = first.cast("arith.index_castui", i64).shr(2) if whole else first.cast("arith.index_cast", i64) >> 2
     blocks = -(-(WORDS - divisor + count) // WORDS)
     words = [word for i in range(blocks) for word in philox.block(seed, number + i if i else number)]
@@ -41,7 +42,7 @@ def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:
 
 
 def _one_by_one(k: "Kernel", op: ir.Operation) -> Spread | ir.Value:
-    """A block of words for every element, of which it takes one."""
+    """Computes a block of words for every element, of which it takes one."""
 
     def drawn(seed: ir.Value, index: ir.Value) -> ir.Value:
         shape = index.type.shape if isinstance(index.type, ir.VectorType) else ()

@@ -1,8 +1,8 @@
-"""tile.read_runs, tile.read_shared and tile.write_runs: lanes whose places jump from run to run.
+"""Lowers tile.read_runs, tile.read_shared and tile.write_runs: lanes whose addresses jump from run to run.
 
-Where the runs' lengths are multiples of `vec`, no access crosses the end of one: a division for each access says where it is, and
-lanes that differ from run to run alone are one element. Where runs are as long as an access at least, these are one of two. Else
-every element has a place of its own.
+Where the runs' lengths are multiples of `vec`, no access crosses the end of one: each access takes one division to find its
+address, and lanes that differ from run to run alone are one element. Where runs are as long as an access at least, an access has
+elements of two runs at most. Otherwise every element has an address of its own.
 """
 
 import math
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def read(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers tile.read_runs."""
     source, first, start, mask = op.operands
     buffer, held = k.uniform(source), k.mask(mask)
     along = ir.IntegerAttr(op.attributes["along"]).value
@@ -48,7 +49,7 @@ def _wanted(k: "Kernel", mask: Bound | None) -> tuple[ir.Value | None, ...]:
 
 
 def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | None) -> ir.Value:
-    """What a lane's run has for all its lanes; zero where that is not wanted, which may be since it is outside of an image."""
+    """Loads the element that all lanes of a run share; zero where not wanted, since it may be outside of an image."""
     place, buffer = _place(k, op, 0, own), k.uniform(op.operands[0])
     if wanted is None:
         return memref.load(buffer, [place])
@@ -56,7 +57,7 @@ def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | No
 
 
 def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Spread:
-    """Accesses that meet two runs at most: those of their first and their last lane that counts."""
+    """Loads accesses that meet two runs at most: those of their first and of their last lane that counts."""
     start, shortest = k.uniform(op.operands[2]), min(length for length, _ in _runs(op))
     parts = []
     wanted = (None,) * k.shape.chunks if isinstance(mask, Window) else _wanted(k, mask)
@@ -74,7 +75,8 @@ def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Sprea
 
 
 def read_shared(k: "Kernel", op: ir.Operation) -> None:
-    """tile.read_shared: one access, whose elements are converted once for all lanes of a thread."""
+    """Lowers tile.read_shared to one access per run, whose elements are converted once for all lanes of a thread. Raises
+    CompileError where a thread's lanes may be of two runs."""
     source, first, start, inside = op.operands
     length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
     if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
@@ -94,6 +96,7 @@ def read_shared(k: "Kernel", op: ir.Operation) -> None:
 
 
 def write(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers tile.write_runs. Raises CompileError where an access may cross the end of a run."""
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
         raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
@@ -102,7 +105,7 @@ def write(k: "Kernel", op: ir.Operation) -> None:
 
 
 def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
-    """Lanes read one by one."""
+    """Loads lanes one by one."""
     buffer = k.uniform(op.operands[0])
     if isinstance(mask, Bound | Window):
         mask = as_spread(mask, k.shape.vec)
@@ -113,7 +116,7 @@ def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
 
 
 def _place(k: "Kernel", op: ir.Operation, along: int, own: ir.Value) -> ir.Value:
-    """Where a lane is in memory."""
+    """Returns the index in memory of lane `own`."""
     *_, first, start, _ = op.operands
     first, start = k.uniform(first), k.uniform(start)
     place = arith.addi(first, own) if along else first

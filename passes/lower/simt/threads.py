@@ -1,4 +1,4 @@
-"""Where a thread stands: its program, its lanes, and short names for the index arithmetic that this takes."""
+"""The mapping of programs and lanes to threads, and helpers for the index arithmetic that it takes."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,13 @@ class Shape:
     """How a program is spread, from the attributes of its function: lane l is element l % vec of access l // (threads * vec) of
     thread l // vec % threads; in a cluster, each CTA has the `chunks` accesses after those of the one before.
 
-    warp  threads that run in step, and exchange values by shuffles
+    threads  of a CTA that share one block: those of a program, or of one of its teams
+    vec      neighboring elements of one access
+    chunks   accesses of a thread to a block
+    pack     programs of one CTA
+    teams    groups of threads in a program that share the iterations of loops marked tile.shared
+    cluster  CTAs of one program
+    warp     threads that run in step, and exchange values by shuffles
     """
 
     threads: int
@@ -34,6 +40,8 @@ class Shape:
 
     @staticmethod
     def of(function: ir.Operation, warp: int) -> "Shape":
+        """Reads the shape from a function's `tile.` attributes. Raises CompileError where one is missing, or no GPU can run it."""
+
         def number(name: str) -> int:
             key = f"tile.{name}"
             if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
@@ -55,29 +63,33 @@ class Shape:
 
     @property
     def cta(self) -> int:
-        """Threads of one CTA."""
+        """Returns the threads of one CTA."""
         return self.threads * self.pack * self.teams
 
     @property
     def lanes(self) -> int:
-        """Of one program."""
+        """Returns the lanes of one program."""
         return self.threads * self.vec * self.chunks * self.cluster
 
     def ctas(self, grid: int) -> int:
+        """Returns the CTAs that run `grid` programs."""
         return -(-grid // self.pack) * self.cluster
 
 
 class Indices:
-    """Index arithmetic at the current insertion point; constants stand at the start of the kernel.
+    """Emits index arithmetic at the current insertion point; constants stand at the start of the kernel.
 
-    Sums, differences and products wrap neither as signed numbers nor, where they are of natural numbers, as unsigned ones. A place
-    before a tensor, as lanes in front of a padded row have, is negative: LLVM would take it for one of 2**32 elements."""
+    Sums, differences and products are marked as not wrapping: as signed numbers, and also as unsigned ones where they are of
+    natural numbers. An index before a tensor, as of lanes in front of a padded row, is negative: LLVM would take it for one of
+    2**32 elements.
+    """
 
     def __init__(self, entry: ir.Block) -> None:
         self.entry, self.ranges = entry, Ranges()
         self._constants: dict[tuple[int, str], ir.Value] = {}
 
     def number(self, n: int, type_: ir.Type | None = None) -> ir.Value:
+        """Returns a constant, of index type unless given another."""
         type_ = type_ or ir.IndexType.get()
         key = (n, str(type_))
         if key not in self._constants:
@@ -86,9 +98,11 @@ class Indices:
         return self._constants[key]
 
     def i32(self, n: int) -> ir.Value:
+        """Returns a constant of i32."""
         return self.number(n, ir.IntegerType.get_signless(32))
 
     def add(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        """Returns a + b."""
         if isinstance(b, int):
             if b == 0:
                 return a
@@ -96,15 +110,19 @@ class Indices:
         return arith.addi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
 
     def times(self, a: ir.Value, n: int) -> ir.Value:
+        """Returns a * n."""
         return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), n))
 
     def minus(self, a: ir.Value, n: int) -> ir.Value:
+        """Returns a - n."""
         return a if n == 0 else arith.subi(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), self._least(a) - n))
 
     def over(self, a: ir.Value, n: int) -> ir.Value:
+        """Returns a // n, unsigned."""
         return a if n == 1 else arith.divui(a, self.number(n))
 
     def modulo(self, a: ir.Value, n: int) -> ir.Value:
+        """Returns a % n, unsigned."""
         return self.number(0) if n == 1 else arith.remui(a, self.number(n))
 
     def _least(self, a: ir.Value) -> float:
@@ -114,14 +132,17 @@ class Indices:
         return ir.Attribute.parse(f"#arith.overflow<{'nsw, nuw' if min(least) >= 0 else 'nsw'}>")
 
     def below(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        """Returns whether a < b, unsigned."""
         return arith.cmpi(arith.CmpIPredicate.ult, a, self.number(b) if isinstance(b, int) else b)
 
 
 def thread_id() -> ir.Value:
+    """Returns this thread's number in its CTA."""
     return _id("gpu.thread_id")
 
 
 def block_id() -> ir.Value:
+    """Returns this CTA's number in the grid."""
     return _id("gpu.block_id")
 
 
@@ -132,4 +153,5 @@ def _id(name: str) -> ir.Value:
 
 
 def barrier() -> None:
+    """Emits a barrier of the CTA's threads."""
     ir.Operation.create("gpu.barrier")

@@ -1,4 +1,4 @@
-"""What a thread holds of a block: one vector of `vec` elements for each of its accesses."""
+"""Representations of a block in one thread: one vector of `vec` elements for each of its accesses, or a compact mask."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith, vector
 
 @dataclass(frozen=True)
 class Spread:
-    """A block: `parts[c]` is the thread's vector of access c. Parts may be one and the same value."""
+    """A block: `parts[c]` is the thread's vector of access c. Several parts may be the same value."""
 
     parts: tuple[ir.Value, ...]
 
@@ -28,7 +28,7 @@ class Bound:
 class Cut:
     """An access that a mask may cut.
 
-    inside  whether any lane counts (None: some always does)
+    inside  whether any lane counts; None: some always does
     whole   whether all do
     lanes   which do: a vector of i1
     """
@@ -40,7 +40,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Window:
-    """A mask of neighbouring lanes.
+    """A mask of neighboring lanes.
 
     parts  for each access, how it is cut, or None where it never is
     low    the first lane that counts
@@ -56,7 +56,7 @@ Held = ir.Value | Spread | Bound | Window
 
 
 def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
-    """`make` for each access; once for accesses whose operands are the same."""
+    """Applies `make` to each access; once for accesses whose operands are the same."""
     done: dict[tuple[ir.Value, ...], ir.Value] = {}
     out = []
     for parts in zip(*(o.parts for o in operands), strict=True):
@@ -67,25 +67,28 @@ def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
 
 
 def element_of(type_: ir.Type) -> ir.Type:
+    """Returns the element type of a vector type, or a scalar type itself."""
     return ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
 
 
 def vector_type(vec: int, element: ir.Type) -> ir.VectorType:
+    """Returns the type of a vector of `vec` elements."""
     return ir.VectorType.get([vec], element)
 
 
 def elements(part: ir.Value) -> list[ir.Value]:
-    """The scalars of a part."""
+    """Returns the scalars of a vector."""
     n = ir.VectorType(part.type).shape[0]
     return [vector.extract(part, dynamic_position=[], static_position=[i]) for i in range(n)]
 
 
 def together(scalars: list[ir.Value]) -> ir.Value:
+    """Returns a vector made of scalars."""
     return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
 
 
 def as_spread(mask: Bound | Window, vec: int) -> Spread:
-    """A mask as a vector of i1 for each access."""
+    """Expands a mask to a vector of i1 for each access."""
     yes = ir.IntegerType.get_signless(1)
     type_ = vector_type(vec, yes)
     parts = mask.inside if isinstance(mask, Bound) else tuple(p.lanes if p else None for p in mask.parts)
@@ -96,4 +99,5 @@ def as_spread(mask: Bound | Window, vec: int) -> Spread:
 
 
 def has_blocks(op: ir.Operation) -> bool:
+    """Returns whether an op has vectors among its operands or results."""
     return any(isinstance(v.type, ir.VectorType) for v in (*op.operands, *op.results))

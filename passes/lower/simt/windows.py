@@ -1,4 +1,5 @@
-"""tile.window: rows that start and end amid accesses. Accesses in the middle of a row know nothing of it."""
+"""Lowers masks of rows that start or end in the middle of an access (tile.window). Accesses in the middle of a row need no
+predicate."""
 
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ _AT_LEAST, _BELOW, _AT_MOST = arith.CmpIPredicate.sge, arith.CmpIPredicate.slt, 
 
 
 def window(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers tile.window to predicates for the accesses that it may cut."""
     shape = k.shape
     low, high = (k.uniform(v) for v in op.operands)
     most, least = (ir.IntegerAttr(op.attributes[name]).value for name in ("most", "least"))
@@ -33,7 +35,7 @@ def window(k: "Kernel", op: ir.Operation) -> None:
 
 
 def ending(k: "Kernel", count: ir.Value) -> Window:
-    """A mask of the first `count` lanes, which may end amid an access."""
+    """Returns the mask of the first `count` lanes, which may end in the middle of an access."""
     parts = []
     for own in k.offsets:
         lanes = [arith.cmpi(_BELOW, k.at.add(own, i), count) for i in range(k.shape.vec)]

@@ -1,4 +1,4 @@
-"""Evaluates linalg, tensor, arith and math ops on numpy arrays: for constant folding, and as the tests' interpreter."""
+"""A numpy interpreter of linalg, tensor, arith and math ops: for constant folding, and as the tests' reference."""
 
 from .arrays import array_of, attribute_of, bits_equal, dtype_of, scalar_attribute
 from .generics import evaluate_splat

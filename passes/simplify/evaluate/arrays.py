@@ -1,4 +1,4 @@
-"""MLIR element types and constants as numpy arrays.
+"""Converts between MLIR constants and numpy arrays.
 
 numpy has no bf16: such values are f32 arrays whose values are bf16 numbers, rounded to nearest even after every op.
 """
@@ -19,23 +19,24 @@ _NUMBERS = re.compile(r"0x[0-9A-Fa-f]+|-?\d+\.?\d*(?:[eE][-+]?\d+)?")
 
 
 def dtype_of(element: ir.Type) -> type | None:
-    """The numpy dtype that holds this element type, or None when there is none."""
+    """Returns the numpy dtype that holds this element type, or None when there is none."""
     return _DTYPES.get(str(element))
 
 
 def is_bf16(element: ir.Type) -> bool:
+    """Whether an element type is bf16."""
     return isinstance(element, ir.BF16Type)
 
 
 def round_bf16(x: Array) -> Array:
-    """f32 values rounded to the nearest bf16, ties to even; NaN stays NaN."""
+    """Rounds f32 values to the nearest bf16, ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
     return np.where(np.isnan(x), np.float32(np.nan), rounded).reshape(np.shape(x))
 
 
 def array_of(attribute: ir.Attribute) -> Array | None:
-    """The value of an arith.constant; a splat comes back broadcast (no memory behind it). None when not readable."""
+    """Returns the value of an arith.constant; a splat is broadcast (no memory behind it). None when it is not readable."""
     if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
         dtype = dtype_of(attribute.type)
         return None if dtype is None else np.array(attribute.value, dtype)
@@ -55,7 +56,7 @@ def array_of(attribute: ir.Attribute) -> Array | None:
 
 
 def _bf16_elements(text: str, shape: tuple[int, ...]) -> Array:
-    """The bindings cannot hand out bf16 elements; their text can be read."""
+    """Parses bf16 elements from the attribute's text: the bindings cannot read them."""
     if (raw := _HEX.match(text)) is not None:
         bits = np.frombuffer(bytes.fromhex(raw[1]), np.uint16)
         return (bits.astype(np.uint32) << 16).view(np.float32).reshape(shape)
@@ -69,7 +70,7 @@ def _bf16_elements(text: str, shape: tuple[int, ...]) -> Array:
 
 
 def attribute_of(x: Array, element: ir.Type, shape: tuple[int, ...]) -> ir.Attribute:
-    """A dense attribute of a tensor with these elements (a splat when all are the same bits)."""
+    """Builds the dense attribute of a tensor with these elements (a splat when all have the same bits)."""
     x = np.broadcast_to(x, shape)
     if is_bf16(element):
         packed = (np.ascontiguousarray(x, np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -79,14 +80,14 @@ def attribute_of(x: Array, element: ir.Type, shape: tuple[int, ...]) -> ir.Attri
 
 
 def scalar_attribute(x: Array, element: ir.Type) -> ir.Attribute:
-    """The attribute of a scalar arith.constant."""
+    """Builds the attribute of a scalar arith.constant."""
     if isinstance(element, ir.FloatType):
         return ir.FloatAttr.get(element, float(x))
     return ir.IntegerAttr.get(element, int(x))
 
 
 def bits_equal(x: Array) -> bool:
-    """Are all elements the same value, -0.0 and 0.0 told apart?"""
+    """Whether all elements are the same value; -0.0 and 0.0 differ."""
     if x.size == 0 or all(stride == 0 or n == 1 for stride, n in zip(x.strides, x.shape, strict=True)):
         return True
     flat = np.ascontiguousarray(x).reshape(-1)

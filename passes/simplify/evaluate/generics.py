@@ -1,4 +1,4 @@
-"""linalg.generic on numpy arrays: its body once, on arrays over the whole loop space."""
+"""Evaluates linalg.generic on numpy arrays: the body runs once, on arrays over the whole iteration space."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,7 +11,7 @@ from .undefined import NotEvaluable
 
 Captured = Callable[[ir.Value], Array | None]
 
-# A reduction `out = combine(x, out)` whose steps may be taken in any order.
+# Reductions `out = combine(x, out)` in any order.
 _REDUCE: dict[str, Callable[..., Array]] = {
     "arith.addf": np.add.reduce, "arith.mulf": np.multiply.reduce, "arith.maximumf": np.maximum.reduce,
     "arith.minimumf": np.minimum.reduce, "arith.addi": np.add.reduce, "arith.muli": np.multiply.reduce,
@@ -19,11 +19,11 @@ _REDUCE: dict[str, Callable[..., Array]] = {
     "arith.andi": np.bitwise_and.reduce,
 }  # fmt: skip
 
-_PLACED = ("linalg.index", "tensor.extract")  # bodies with these may yield another value at every place
+_PLACED = ("linalg.index", "tensor.extract")  # bodies with these may yield a different value at every point
 
 
 class _Space:
-    """The loops of one generic: extents, which are reduced, and the maps of its operands."""
+    """The iteration space of one generic: extents, reduction loops, and the maps of its operands."""
 
     def __init__(self, op: ir.Operation) -> None:
         self.op = op
@@ -44,7 +44,7 @@ class _Space:
         return np.arange(self.extents[loop]).reshape(shape)
 
     def spread(self, x: Array, map_: list[ir.AffineExpr]) -> Array:
-        """`x` read through its map, as an array over the loops (extent 1 where it does not vary)."""
+        """Reads `x` through its map, as an array over the loops (extent 1 where it does not vary)."""
         dims = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_]
         plain = [d for d in dims if d is not None]
         zeros = all(
@@ -73,7 +73,7 @@ class _Space:
         raise NotEvaluable("an indexing map that is not known")
 
     def gather(self, x: Array, map_: list[ir.AffineExpr], shape: Sequence[int]) -> Array:
-        """The inverse of `spread` for a result: an array over the loops becomes the output tensor."""
+        """Inverts `spread` for a result: an array over the loops becomes the output tensor. Raises NotEvaluable."""
         full = np.broadcast_to(x, [1 if r else n for r, n in zip(self.reduced, self.extents, strict=True)])
         order = [e.position for e in map_ if isinstance(e, ir.AffineDimExpr)]
         rest = [d for d in range(len(self.extents)) if d not in order]
@@ -89,7 +89,7 @@ def _body(op: ir.Operation) -> list[ir.Operation]:
 def _run(
     space: _Space, body: Sequence[ir.Operation], known: dict[ir.Value, Array | None], captured: Captured, at: dict[int, int]
 ) -> None:
-    """Evaluates the body's ops into `known`. `at` fixes loops to one iteration."""
+    """Evaluates the body's ops into `known`. `at` fixes loops to one iteration. Raises NotEvaluable."""
 
     def value(v: ir.Value) -> Array:
         return _defined(known[v] if v in known else captured(v))
@@ -117,6 +117,10 @@ def _run(
 
 
 def evaluate_generic(op: ir.Operation, xs: Sequence[Array | None], captured: Captured) -> Iterator[Array]:
+    """Yields the results of a linalg.generic on the operands `xs` (None: undefined); `captured` gives values from outside the body.
+
+    Raises NotEvaluable.
+    """
     space, body = _Space(op), _body(op)
     args, n_in = list(op.regions[0].blocks[0].arguments), len(xs) - len(op.results)
     yielded = list(body.pop().operands)
@@ -133,7 +137,7 @@ def evaluate_generic(op: ir.Operation, xs: Sequence[Array | None], captured: Cap
 
 
 def evaluate_splat(op: ir.Operation, xs: Sequence[Array | None], captured: Captured) -> list[Array]:
-    """One element of each result of a parallel generic whose operands are splats, for any size. Raises NotEvaluable."""
+    """Returns one element per result of a parallel generic whose operands are splats, of any size. Raises NotEvaluable."""
     body, ones = _body(op), [1] * len(op.attributes["iterator_types"])
     yielded = list(body.pop().operands)
     if any("parallel" not in str(k) for k in op.attributes["iterator_types"]) or any(o.name in _PLACED for o in body):

@@ -1,8 +1,8 @@
-"""Scalar ops of arith and math on numpy arrays, element by element, with MLIR's semantics.
+"""Evaluates scalar ops of arith and math on numpy arrays, element by element, with MLIR's semantics.
 
-add, sub, mul, div, sqrt are correctly rounded by numpy in their own type. Transcendental functions of f32 and halves are
-computed in f64 and rounded once. Integers wrap. f16 computes in f16 (numpy rounds once from f32), bf16 is rounded by the
-caller.
+add, sub, mul, div, sqrt are correctly rounded by numpy in their own type. Transcendental functions of f32, f16 and bf16 are
+computed in f64 and rounded once. Integers wrap. f16 computes in f16 (numpy rounds once from f32), bf16 results are rounded by
+`evaluate_scalar`.
 """
 
 import math
@@ -26,7 +26,7 @@ def _u(x: Array) -> Array:
 
 
 def _wide(f: Callable[..., Array]) -> Callable[..., Array]:
-    """`f` computed in f64, rounded to the type of its first argument."""
+    """Computes `f` in f64 and rounds to the type of its first argument."""
     return lambda *xs: np.asarray(f(*(np.asarray(x, np.float64) for x in xs))).astype(xs[0].dtype)
 
 
@@ -35,7 +35,7 @@ def _each(f: Callable[[float], float]) -> Callable[[Array], Array]:
 
 
 def _nan_through(pick: Callable[..., Array], negative_first: bool) -> Callable[[Array, Array], Array]:
-    """maximumf/minimumf: NaN wins, and -0.0 is below 0.0."""
+    """Returns maximumf or minimumf: NaN propagates, and -0.0 is below 0.0."""
 
     def run(a: Array, b: Array) -> Array:
         zeros = (a == 0) & (b == 0)
@@ -63,7 +63,7 @@ def _fpowi(a: Array, b: Array) -> Array:
 
 
 def _wrapping(f: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    """Addition modulo 2 is exclusive or, which numpy's bool does not do."""
+    """Makes addition of bools exclusive or (modulo 2), which numpy's is not."""
     return lambda a, b: np.bitwise_xor(a, b) if a.dtype == np.bool_ else f(a, b)
 
 
@@ -135,7 +135,7 @@ CASTS = {
 
 
 def evaluate_scalar(op: ir.Operation, xs: list[Array]) -> Array | None:
-    """The value of one arith or math op on arrays that broadcast; None when this op is not known or is undefined here."""
+    """Returns the value of an arith or math op on arrays that broadcast; None when the op is unknown or undefined here."""
     name, to = op.name, op.results[0].type
     with np.errstate(all="ignore"):
         if name in BINARY:
@@ -163,5 +163,5 @@ def evaluate_scalar(op: ir.Operation, xs: list[Array]) -> Array | None:
 
 
 def _signed(xs: list[Array]) -> list[Array]:
-    """i1 as a signed number is 0 or -1."""
+    """Converts bools to signed numbers: true is -1."""
     return [-x.astype(np.int8) if x.dtype == np.bool_ else x for x in xs]

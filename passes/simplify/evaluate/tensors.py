@@ -1,4 +1,4 @@
-"""Ops on tensors, whole, on numpy arrays."""
+"""Evaluates whole-tensor ops, and functions of them, on numpy arrays."""
 
 from collections.abc import Callable, Sequence
 
@@ -110,8 +110,9 @@ _OPS: dict[str, Callable[[ir.Operation, Arrays], Array]] = {
 
 
 def evaluate_op(op: ir.Operation, xs: Arrays, captured: Callable[[ir.Value], Array | None]) -> list[Array | None]:
-    """The results of one op. `xs` are its operands, None where undefined (tensor.empty); `captured` gives the values of
-    what a region uses from outside. Raises NotEvaluable."""
+    """Returns the results of one op. `xs` are its operands, None where undefined (tensor.empty); `captured` gives the values
+    that a region uses from outside. Raises NotEvaluable.
+    """
     name = op.name
     if name == "arith.constant":
         value = array_of(op.attributes["value"])
@@ -132,7 +133,7 @@ def evaluate_op(op: ir.Operation, xs: Arrays, captured: Callable[[ir.Value], Arr
 
 
 def evaluate(function: ir.Operation, inputs: Sequence[Array]) -> list[Array]:
-    """Runs a whole function on arrays: the tests' interpreter. bf16 arrays are f32 arrays of bf16 numbers."""
+    """Runs a function on arrays: the tests' interpreter. bf16 arrays are f32 arrays of bf16 numbers. Raises NotEvaluable."""
     block = function.regions[0].blocks[0]
     known: dict[ir.Value, Array | None] = {}
     for arg, x in zip(block.arguments, inputs, strict=True):

@@ -1,5 +1,5 @@
-"""What evaluation raises."""
+"""The exception for ops that cannot be evaluated."""
 
 
 class NotEvaluable(Exception):
-    """An op that has no value on arrays: not known here, undefined, or reading what was never written."""
+    """Raised for an op without a value on arrays: unknown, undefined, or reading uninitialized elements."""

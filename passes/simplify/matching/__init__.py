@@ -1,1 +1,1 @@
-"""Matching scalar expressions through generics, whatever the order, casts and constants they are written with."""
+"""Pattern matching on scalar expressions across generics, independent of order, casts and the form of constants."""

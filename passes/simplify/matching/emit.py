@@ -1,4 +1,4 @@
-"""Puts a replacement where a pattern was found."""
+"""Emits the replacement of a matched pattern."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ _MARK = "graph.pattern"
 
 
 class CannotPlace(Exception):
-    """A parameter of the pattern is bound to a scalar that no tensor holds."""
+    """Raised where a parameter of the pattern is bound to a scalar that no tensor holds."""
 
 
 class Emitter:
-    """Writes the scalar ops of a replacement in front of `root`, reductions and what is per row as generics of their own.
+    """Emits the scalar ops of a replacement in front of `root`; reductions and per-row values become generics of their own.
 
-    Halves compute in f32, f64 in f64. What only depends on a row is computed once a row.
+    f16 and bf16 compute in f32, f64 in f64. Expressions that depend only on the row are computed once per row.
     """
 
     def __init__(self, s: Scope, replacement: Function, env: Env, root: ir.Operation, name: str, loc: ir.Location) -> None:
@@ -34,13 +34,13 @@ class Emitter:
         self._fresh = 100000
 
     def run(self) -> ir.Value:
-        """The value that replaces the root."""
+        """Returns the value that replaces the root. Raises CannotPlace."""
         top = self.forms.strip(self.function.root)
         value = self._write(top, _InBody(self, frozenset(self.function.root.index)))
         return _cast(value, self.root.results[0].type, ir.InsertionPoint(self.root), self.loc)
 
     def free(self, at: Ref) -> frozenset[int]:
-        """The replacement's loops that a scalar depends on."""
+        """Returns the replacement's loops that a scalar depends on."""
         at = self.forms.strip(at)
         if at not in self._free:
             if self.function.position(at) is not None:
@@ -53,7 +53,7 @@ class Emitter:
         return self._free[at]
 
     def _write(self, at: Ref, body: "_Body") -> ir.Value:
-        """A scalar of the replacement as a value of `body`."""
+        """Returns a scalar of the replacement as a value of `body`."""
         at = self.forms.strip(at)
         if at in body.known:
             return body.known[at]
@@ -66,7 +66,7 @@ class Emitter:
         if (number := self.forms.number(at)) is not None:
             return body.constant(float(self.env.size or number) if number == COLUMNS else number)
         node = self.forms.look(at)[1]
-        inside = at in body.own  # what this body was made for
+        inside = at in body.own  # the value this body was made to compute
         if not inside and (node is None or (self.free(at) and self.free(at) < body.space)):
             return body.read(self._tensor(at))
         if node is None:
@@ -82,7 +82,7 @@ class Emitter:
         return body.parameter(bound, index)
 
     def _tensor(self, at: Ref) -> Ref:
-        """A tensor that holds `at`, at the root's loops: computed by a generic in front of the root's."""
+        """Returns a tensor that holds `at`, at the root's loops: a generic in front of the root's computes it."""
         if at not in self.tensors:
             found = self.forms.reduction(at)
             space = tuple(sorted(self.free(at)))
@@ -92,7 +92,7 @@ class Emitter:
         return self.tensors[at]
 
     def _columns(self, found: Reduction) -> Map:
-        """Loop numbers for a reduction of the replacement: it runs over as many as the rows have columns."""
+        """Returns loop numbers for a reduction of the replacement: it runs over as many as the rows have columns."""
         last = self.loops[max(self.function.root.index)]
         self._fresh += len(last)
         return tuple(range(self._fresh - len(last), self._fresh))
@@ -108,7 +108,7 @@ class Emitter:
         return Ref(body.close(last, rows, found), tuple(rows))
 
     def at_loops(self, ref: Ref, index: Map) -> Ref:
-        """A tensor that was met at some loops, at the ones that the replacement reads it at."""
+        """Rereads a tensor, matched at some loops, at those where the replacement reads it. Raises CannotPlace."""
         taken = iter([i for d in index for i in self.loops[d]])
         if sum(1 for at in ref.index if at != ZERO) != sum(len(self.loops[d]) for d in index):
             raise CannotPlace
@@ -116,7 +116,7 @@ class Emitter:
 
 
 class _Body:
-    """Where scalar ops go: `space` are the replacement's loops it runs over, `own` what it was made to compute."""
+    """An insertion point for scalar ops: `space` is the set of replacement loops, `own` what this body was made to compute."""
 
     def __init__(self, emitter: Emitter, space: frozenset[int]) -> None:
         self.emitter, self.space = emitter, space
@@ -172,14 +172,14 @@ class _InBody(_Body):
 
 
 class _InGeneric(_Body):
-    """The body of a new generic; its operands are collected first and the op is made at the end."""
+    """The body of a new generic; its operands are collected first and the op is created at the end."""
 
     def __init__(self, emitter: Emitter, space: frozenset[int], loops: Sequence[int]) -> None:
         super().__init__(emitter, space)
         self.number = {loop: d for d, loop in enumerate(loops)}
         self.inputs: list[tuple[ir.Value, Map]] = []
         self.extents = [1] * len(self.number)
-        # A block needs a region to stand in until the generic is made, when all its operands are known.
+        # The block needs a region until the generic is created, when all its operands are known.
         self.holder = ir.Operation.create("builtin.module", regions=1, loc=emitter.loc)
         self.block = ir.Block.create_at_start(self.holder.regions[0], [], [])
 
@@ -203,7 +203,7 @@ class _InGeneric(_Body):
         return self.read(e.at_loops(tensor_of(e.s, bound), index))
 
     def close(self, value: ir.Value, rows: Sequence[int], found: Reduction | None) -> ir.Value:
-        """Makes the generic; its result over `rows`."""
+        """Creates the generic; returns its result over `rows`."""
         e, at = self.emitter, self.emitter.s.generic.op
         out_map = tuple(self.number[loop] for loop in rows)
         type_ = ir.RankedTensorType.get([self.extents[d] for d in out_map], e.type)
@@ -242,7 +242,7 @@ def _cast(value: ir.Value, to: ir.Type, ip: ir.InsertionPoint, loc: ir.Location)
 
 
 def narrow(s: Scope, bound: Bound) -> Ref | None:
-    """What a parameter was bound to, before casts that widen: a half tensor is read as it is."""
+    """Returns the scalar bound to a parameter before widening casts, so that an f16 or bf16 tensor is read as it is."""
     ref = bound.given
     while ref is not None:
         at = s.scalars.resolve(ref)
@@ -254,7 +254,7 @@ def narrow(s: Scope, bound: Bound) -> Ref | None:
 
 
 def tensor_of(s: Scope, bound: Bound) -> Ref:
-    """A tensor that holds what a parameter was bound to."""
+    """Returns a tensor that holds the scalar bound to a parameter. Raises CannotPlace."""
     for ref in (narrow(s, bound), bound.given):
         found = ref and _held(s, ref)
         if found:

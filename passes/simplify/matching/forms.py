@@ -1,7 +1,7 @@
-"""Scalars as products, sums and reductions: the normal form in which expressions are compared.
+"""Normal form of scalar expressions, in which they are compared: products, sums and reductions.
 
 x * 0.5 / y is the product 0.5 * x^1 * y^-1 however it is bracketed; sqrt and powers with constant exponents are
-exponents; subtraction is addition with a sign. Casts between floating-point types are looked through.
+exponents; subtraction is addition with a sign. Casts between floating-point types are ignored.
 """
 
 import math
@@ -18,12 +18,12 @@ _SUM = {"arith.addf", "arith.subf"}
 _CASTS = {"arith.extf", "arith.truncf"}
 _NEUTRAL = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -math.inf, "arith.minimumf": math.inf}
 NONE: frozenset[ir.Value] = frozenset()
-MOST = 32  # scalars that a product or sum is put together from: patterns have a few, and what is left over is taken as it is
+MOST = 32  # scalars in a product or sum: patterns have a few; beyond that, operands are not decomposed
 
 
 @dataclass(frozen=True)
 class Product:
-    """coefficient * size**sizes * prod(factor ** exponent); `seen`: the scalars it was put together from, outermost first."""
+    """coefficient * size**sizes * prod(factor ** exponent); `seen`: the scalars it was composed of, outermost first."""
 
     coefficient: float
     sizes: int
@@ -42,7 +42,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Reduction:
-    """`name` over `loops` (numbers that stand for this reduction's loops inside `inner`), `size` iterations in all."""
+    """Reduction of `inner` by `name` over `loops` (numbers of its loops inside `inner`), `size` iterations in all."""
 
     name: str
     inner: Ref
@@ -52,7 +52,7 @@ class Reduction:
 
 
 class Forms:
-    """Reads forms and remembers what it resolved; good until the module changes.
+    """Reads normal forms, with a cache that is valid until the module changes.
 
     size  the constant that stands for the size of a reduction, in a pattern (None in programs)
     """
@@ -66,7 +66,7 @@ class Forms:
         self._fresh = 1000  # above any loop of a generic
 
     def look(self, ref: Ref) -> tuple[Ref, Node | None]:
-        """The scalar behind block arguments, views and casts, and the op that makes it."""
+        """Returns the scalar behind block arguments, views and casts, and the op that computes it."""
         known = self._stripped.get(ref)
         if known is None:
             at = self.scalars.resolve(ref)
@@ -81,7 +81,7 @@ class Forms:
         return known
 
     def _without_units(self, at: Ref) -> Ref:
-        """Loops and dimensions of one iteration are at ZERO, so that all ways to the same scalar end in equal Refs."""
+        """Puts loops and dimensions of extent 1 at ZERO, so that all paths to the same scalar end in equal Refs."""
         if isinstance(at.value.type, ir.RankedTensorType):
             index = tuple(ZERO if n == 1 else i for i, n in zip(at.index, at.value.type.shape, strict=True))
             return at if index == at.index else Ref(at.value, index)
@@ -94,15 +94,17 @@ class Forms:
         return at if index == at.index else Ref(at.value, index)
 
     def strip(self, ref: Ref) -> Ref:
+        """Returns the scalar behind block arguments, views and casts."""
         return self.look(ref)[0]
 
     def number(self, ref: Ref) -> float | None:
+        """Returns the value of a constant, else None."""
         at, node = self.look(ref)
         number = self.scalars.number(at) if node is None else None
         return None if number is None else float(number)
 
     def kind(self, ref: Ref) -> str:
-        """ "product", "sum", or the name of the op (None for leaves is "")."""
+        """Returns "product", "sum", the name of any other op, or "" for leaves."""
         node = self.look(ref)[1]
         if node is None:
             return ""
@@ -111,13 +113,13 @@ class Forms:
         return "product" if node.name in _PRODUCT else "sum" if node.name in _SUM else node.name
 
     def product(self, ref: Ref, opaque: frozenset[ir.Value] = NONE) -> Product:
-        """`ref` as a product; scalars in `opaque` are not taken apart."""
+        """Returns `ref` as a product; scalars in `opaque` are not decomposed."""
         if (ref, opaque) not in self._products:
             self._products[ref, opaque] = self._product(ref, opaque)
         return self._products[ref, opaque]
 
     def sum(self, ref: Ref, opaque: frozenset[ir.Value] = NONE) -> Sum:
-        """`ref` as a sum; scalars in `opaque` are not taken apart."""
+        """Returns `ref` as a sum; scalars in `opaque` are not decomposed."""
         if (ref, opaque) not in self._sums:
             self._sums[ref, opaque] = self._sum(ref, opaque)
         return self._sums[ref, opaque]
@@ -170,7 +172,7 @@ class Forms:
         return Sum(constant, tuple(terms), tuple(seen))
 
     def reduction(self, ref: Ref) -> Reduction | None:
-        """`ref` as a reduction by one commutative op from its neutral element; None when it is something else."""
+        """Returns `ref` as a reduction by one commutative op from its neutral element; None for anything else."""
         at = self.strip(ref)
         op = producer(at.value)
         if op is None or op.name != "linalg.generic":
@@ -197,7 +199,7 @@ class Forms:
         return Reduction(combine.name, Ref(term, tuple(i for i in inner if i is not None)), fresh, size, op)
 
     def _numbers(self, key: Hashable, count: int) -> tuple[int, ...]:
-        """Loop numbers of a reduction, the same whenever the same one is met."""
+        """Returns the loop numbers of a reduction, always the same for the same reduction."""
         if key not in self._loops:
             self._loops[key] = tuple(range(self._fresh, self._fresh + count))
             self._fresh += count

@@ -1,4 +1,4 @@
-"""Does an expression match a pattern? Search with backtracking over commutative operands."""
+"""Matches an expression against a pattern: search with backtracking over commutative operands."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _COMMUTATIVE = {"arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minn
 
 @dataclass(frozen=True)
 class Bound:
-    """What a parameter stands for: a scalar (`at` behind casts, `given` as it was met) or a number."""
+    """The binding of a parameter: a scalar (`at` behind casts, `given` as found) or a number."""
 
     at: Ref | None
     given: Ref | None
@@ -25,13 +25,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class Env:
-    """vars: parameter -> Bound; loops: pattern loop -> loops of the program; size of the reduction."""
+    """Bindings so far. vars: parameter -> Bound; loops: pattern loop -> loops of the program; size: of the reduction."""
 
     vars: dict[int, Bound] = field(default_factory=dict)
     loops: dict[int, Map] = field(default_factory=dict)
     size: int | None = None
 
     def opaque(self) -> frozenset[ir.Value]:
+        """Returns the values bound to parameters, which normal forms must not decompose."""
         return frozenset(b.at.value for b in self.vars.values() if b.at is not None)
 
 
@@ -47,13 +48,15 @@ class Matcher:
         self.forms, self.pattern, self.scalars, self.rows, self.tolerance = forms, pattern, scalars, rows, tolerance
 
     def find(self, root: Ref) -> Env | None:
+        """Returns the first match at `root`, or None."""
         return next(self.match(self.pattern, root, 1.0, Env()), None)
 
     def near(self, a: float, b: float) -> bool:
+        """Whether two constants are equal within the tolerance."""
         return a == b or abs(a - b) <= self.tolerance * max(abs(a), abs(b))
 
     def match(self, p: Term, ref: Ref, scale: float, env: Env) -> Iterator[Env]:
-        """Ways in which scale * ref is p."""
+        """Yields the environments in which scale * ref is p."""
         if isinstance(p, Prod):
             yield from self._product(p, ref, scale, env)
         elif isinstance(p, Num):
@@ -117,7 +120,7 @@ class Matcher:
         yield from self.match(p.inner, found.inner, 1.0, inside)
 
     def _product(self, p: Prod, ref: Ref, scale: float, env: Env) -> Iterator[Env]:
-        """Factors that are not parameters first: they bind parameters, which then are opaque."""
+        """Matches factors that are not parameters first: they bind parameters, which then are opaque."""
         parts = [(f, e) for f, e in p.factors if not isinstance(f, Var)]
         variables = [(f, e) for f, e in p.factors if isinstance(f, Var)]
         for matched, taken in self._factors(parts, ref, env, ()):
@@ -138,9 +141,9 @@ class Matcher:
                     yield from self._factors(rest, ref, found, (*taken, factor))
 
     def _unbound(self, variables: Sequence[tuple[Term, float]], ref: Ref, env: Env) -> Iterator[Env]:
-        """Binds the parameters that nothing has bound yet, each to one of the scalars the product was made of.
+        """Binds the parameters that are still unbound, each to one of the scalars of the product.
 
-        In patterns with rows a parameter that is bound still has to say which loops it is read at here.
+        In patterns with rows, a bound parameter is bound again, to determine the loops where it is read here.
         """
         if not variables:
             yield env
@@ -181,7 +184,7 @@ class Matcher:
         return bool(free) or self.near(product.coefficient * scale, want)
 
     def _here(self, f: Var, bound: Bound, env: Env) -> Ref | None:
-        """The scalar that parameter `f` is at the loops where the pattern reads it."""
+        """Returns the scalar bound to parameter `f`, at the loops where the pattern reads it."""
         assert bound.at is not None
         if not self.rows:
             return bound.at
@@ -193,7 +196,7 @@ class Matcher:
         return Ref(bound.at.value, tuple(ZERO if at == ZERO else next(taken) for at in bound.at.index))
 
     def _numbers(self, variables: Sequence[tuple[Term, float]], p: Prod, ref: Ref, scale: float, env: Env) -> Env:
-        """Gives the coefficient to a parameter that is a number."""
+        """Binds the remaining coefficient to the parameter that may be a number."""
         for v, e in variables:
             if isinstance(v, Var) and v.position in self.scalars and v.position not in env.vars:
                 want = p.coefficient * float(env.size or 1) ** p.sizes
@@ -230,7 +233,7 @@ class Matcher:
 
 
 def _unify(pattern: Map, index: Map, loops: dict[int, Map]) -> dict[int, Map] | None:
-    """Extends `loops` so that the pattern's index becomes the program's; its first dimension may stand for several."""
+    """Extends `loops` so that the pattern's index maps to the program's; its first dimension may stand for several."""
     at = tuple(i for i in index if i != ZERO)
     if not pattern:
         return loops if not at else None

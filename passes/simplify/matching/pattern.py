@@ -1,7 +1,7 @@
-"""Patterns: expressions in normal form, read from functions on tensors.
+"""Pattern terms: expressions in normal form, read from traced functions on tensors.
 
 A pattern is traced with `ROWS` rows of `COLUMNS` elements. The constant COLUMNS stands for the size of the reduction,
-whatever it is where the pattern is found.
+whatever it is in the matched program.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ROWS, COLUMNS = 1013, 1000003
 
 @dataclass(frozen=True)
 class Var:
-    """Parameter `position`, at the pattern's loops `index`."""
+    """Parameter `position`, read at the pattern's loops `index`."""
 
     position: int
     index: Map
@@ -25,6 +25,8 @@ class Var:
 
 @dataclass(frozen=True)
 class Num:
+    """A constant."""
+
     value: float
 
 
@@ -47,7 +49,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Call:
-    """Any other op; `detail` tells apart ops of one name (a comparison's predicate)."""
+    """Any other op; `detail` distinguishes ops of the same name (a comparison's predicate)."""
 
     name: str
     detail: int
@@ -56,6 +58,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Reduce:
+    """Reduction of `inner` over `loops` by the op `name`."""
+
     name: str
     inner: "Term"
     loops: tuple[int, ...]
@@ -65,11 +69,12 @@ Term = Var | Num | Prod | Add | Call | Reduce
 
 
 def detail_of(op: ir.Operation) -> int:
+    """Returns the predicate of a comparison, -1 for other ops."""
     return int(op.attributes["predicate"].value) if "predicate" in op.attributes else -1
 
 
 class Function:
-    """A traced function: its parameters, its result, and a view of the scalars inside."""
+    """A traced function: its parameters, its result, and the normal forms of its scalars."""
 
     def __init__(self, op: ir.Operation) -> None:
         self.op, block = op, op.regions[0].blocks[0]
@@ -79,11 +84,11 @@ class Function:
         self.root = Ref(result, tuple(range(len(result.type.shape))))
 
     def term(self) -> Term:
-        """The whole function in normal form."""
+        """Returns the whole function in normal form. Raises ValueError for a value that has none."""
         return self._read(self.root, {})
 
     def position(self, ref: Ref) -> int | None:
-        """Which parameter `ref` reads, if it is one."""
+        """Returns the position of the parameter that `ref` reads, None where it reads none."""
         return self.params.index(ref.value) if ref.value in self.params else None
 
     def _read(self, ref: Ref, known: dict[Ref, Term]) -> Term:
@@ -123,7 +128,7 @@ def _signed(term: Term, sign: float) -> Term:
 
 
 def walk(term: Term) -> list[Term]:
-    """`term` and all below it."""
+    """Returns `term` and all terms below it."""
     below: tuple[Term, ...] = ()
     if isinstance(term, Prod):
         below = tuple(f for f, _ in term.factors)

@@ -1,4 +1,4 @@
-"""Rules read from text, and where to try them."""
+"""Rule sets: rules parsed from MLIR text, tried at their anchor ops."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,18 +24,19 @@ _TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A rule in normal form. `anchors` are ops of which a match holds at least one; `scalars` may match numbers."""
+    """A rule in normal form. Every match contains at least one of the ops in `anchors`; `scalars` may match numbers."""
 
     name: str
     term: Term
     replacement: Function | None
     scalars: frozenset[int]
     anchors: frozenset[str]
-    reach: int  # ops between an anchor and the root at most
+    reach: int  # most ops between an anchor and the root
     rows: bool
 
     @staticmethod
     def of(pattern: ir.Operation, replacement: ir.Operation | None) -> "Loaded":
+        """Reads a rule from its traced functions."""
         term = Function(pattern).term()
         scalars = frozenset(pattern.attributes["scalars"])
         name = pattern.attributes["rule"].value
@@ -44,12 +45,13 @@ class Loaded:
         return Loaded(name, term, Function(replacement) if replacement else None, scalars, anchors, _reach(term, anchors), rows)
 
     def root_is(self, kind: str) -> bool:
+        """Whether the pattern's root has the kind `kind` (see `Forms.kind`)."""
         wanted = {Prod: "product", Add: "sum"}.get(type(self.term)) or (self.term.name if isinstance(self.term, Call) else "")
         return kind == wanted
 
 
 def _anchors(term: Term) -> frozenset[str]:
-    """The rarest ops that every match of the pattern has one of."""
+    """Returns the rarest ops of which every match has one."""
     terms = walk(term)
     names = {t.name for t in terms if isinstance(t, Call)}
     for rare in _RARE:
@@ -65,7 +67,7 @@ def _anchors(term: Term) -> frozenset[str]:
 
 
 def _reach(term: Term, anchors: frozenset[str]) -> int:
-    """How many binary ops may lie between an anchor and the top of `term`; -1 when there is no anchor in it."""
+    """Returns how many binary ops may lie between an anchor and the root of `term`; -1 when it contains no anchor."""
     if isinstance(term, Call):
         own = 0 if term.name in anchors else -1
         below = max((_reach(a, anchors) for a in term.args), default=-1)
@@ -95,6 +97,7 @@ class RuleSet:
 
     @staticmethod
     def parse(text: str) -> "RuleSet":
+        """Parses the functions @pattern_N and @replacement_N of a module."""
         module = ir.Module.parse(text)
         functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations}
         patterns = [name for name in functions if name.startswith("pattern_")]
@@ -102,20 +105,22 @@ class RuleSet:
         return RuleSet(module, tuple(Loaded.of(pattern, replacement) for pattern, replacement in pairs))
 
     def only(self, names: set[str]) -> "RuleSet":
+        """Returns the rules with these names."""
         return RuleSet(self.module, tuple(rule for rule in self.rules if rule.name in names))
 
     def apply(self, block: ir.Block) -> None:
+        """Applies every rule at the anchor ops in a block, in order."""
         wanted = frozenset(name for rule in self.rules for name in rule.anchors)
         anchors = [(hash(op), op) for op in _scalar_ops(block) if op.name in wanted]
         forms = Forms(Scalars(Reader()))
         for rule in self.rules:
-            gone: set[int] = set()  # by hash: an op that was erased must not be touched, not even compared
+            gone: set[int] = set()  # by hash: an erased op must not be touched, not even compared
             for key, anchor in anchors:
                 if key not in gone and anchor.name in rule.anchors:
                     replaced = _try(rule, anchor, forms)
                     if replaced:
                         gone |= {key} | replaced
-                        forms = Forms(forms.scalars)  # what it remembers may be gone
+                        forms = Forms(forms.scalars)  # its cache may refer to erased ops
             anchors = [(key, anchor) for key, anchor in anchors if key not in gone]
 
 
@@ -125,7 +130,7 @@ def _scalar_ops(block: ir.Block) -> list[ir.Operation]:
 
 
 def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
-    """Applies a rule to the first op downstream of `anchor` that matches; hashes of the body ops that are used up then."""
+    """Applies a rule to the first matching op downstream of `anchor`; returns hashes of the body ops that this consumed."""
     for root in list(_downstream(anchor, rule.reach)):
         op = root.block.owner.operation
         generic = forms.scalars.reader.generic(op)
@@ -159,7 +164,7 @@ def _replace(rule: Loaded, s: Scope, env: Env, root: ir.Operation, matched: list
 
 
 def _downstream(op: ir.Operation, reach: int) -> Iterator[ir.Operation]:
-    """Scalar ops that use the result of `op`, nearest first, through generics and views, `reach` ops far."""
+    """Yields scalar ops that use the result of `op`, nearest first, through generics and views, up to `reach` ops away."""
     now, seen = [op.results[0]], {op}
     yield op
     for _ in range(reach):
@@ -174,7 +179,7 @@ def _downstream(op: ir.Operation, reach: int) -> Iterator[ir.Operation]:
 
 
 def _users(value: ir.Value) -> Iterator[ir.Operation]:
-    """Scalar ops that use a value; generics are entered and left, views and casts passed."""
+    """Yields the scalar ops that use a value, through generics, views and casts."""
     for use in value.uses:
         user = use.owner.operation
         if user.name == "linalg.generic":
@@ -188,7 +193,7 @@ def _users(value: ir.Value) -> Iterator[ir.Operation]:
 
 
 def _matched(forms: Forms, root: Ref, env: Env) -> list[ir.Operation]:
-    """The ops between the root and what the parameters are bound to, root first."""
+    """Returns the ops between the root and the scalars bound to parameters, root first."""
     stops = env.opaque()
     found: dict[ir.Operation, None] = {}
     waiting = [root]
@@ -209,7 +214,7 @@ def _matched(forms: Forms, root: Ref, env: Env) -> list[ir.Operation]:
 
 
 def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:
-    """Does anything costly inside the match have uses outside of it?"""
+    """Whether a costly op inside the match has uses outside of it."""
     inside = set(matched)
     for op in matched:
         costly = op.name.startswith("math.") or op.name == "arith.divf" or _reduces(op)

@@ -1,4 +1,4 @@
-"""The library of patterns: pairs of Python functions of torch ops, and what they became in linalg (`.mlir` beside them).
+"""The pattern library: pairs of Python functions of torch ops, with their traces in linalg (`.mlir` files).
 
-`python -m lamina.passes.simplify.patterns.trace` traces the functions and writes the files again; a test holds the two together.
+`python -m lamina.passes.simplify.patterns.trace` traces the functions and writes the files; a test keeps the two in step.
 """

@@ -1,4 +1,4 @@
-"""Norms over the last dimension, without the weight: what follows them fuses as it is."""
+"""Norms over the last dimension, without the weight: ops after the norm fuse as they are."""
 
 import torch
 from torch import Tensor
@@ -7,13 +7,15 @@ from ..rewrite_patterns import Rule
 
 
 def layer_norm(x: Tensor, eps: float) -> Tensor:
+    """LayerNorm without weight and bias."""
     d = x - x.mean(-1, keepdim=True)
     return d * torch.rsqrt((d * d).mean(-1, keepdim=True) + eps)
 
 
 def rms_norm(x: Tensor, eps: float) -> Tensor:
+    """RMSNorm without weight."""
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
 
 
-# A LayerNorm is an RMSNorm of x - mean(x), so it has to be looked for first. It is written well already.
+# A LayerNorm is an RMSNorm of x - mean(x), so it is matched first. Its form is good already, so there is no replacement.
 RULES = (Rule(layer_norm, None, "layer_norm"), Rule(rms_norm, rms_norm, "rms_norm"))

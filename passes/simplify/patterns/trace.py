@@ -1,4 +1,4 @@
-"""Traces pairs of functions to linalg: for users' own rules, and for the files of the library.
+"""Traces pairs of Python functions to linalg: for user-defined rules, and for the library's files.
 
 python -m lamina.passes.simplify.patterns.trace           writes the .mlir files
 python -m lamina.passes.simplify.patterns.trace --check   exit status 1 when one is out of date
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..rewrite_patterns import Rule
 
-# The third has fewer ops to parse whenever the pass runs.
+# The third pipeline leaves fewer ops, which are parsed each time the pass runs.
 _PIPELINES = (
     "torchdynamo-export-to-torch-backend-pipeline",
     "torch-backend-to-linalg-on-tensors-backend-pipeline",
@@ -32,15 +32,15 @@ _PIPELINES = (
 
 
 def scalars(function: Callable[..., Any]) -> tuple[int, ...]:
-    """Positions of the parameters annotated `float`: these may match numbers."""
+    """Returns the positions of the parameters annotated `float`, which may match numbers."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(i for i, p in enumerate(parameters) if p.annotation in (float, "float"))
 
 
 def to_linalg(function: Callable[..., Any], inputs: "Sequence[torch.Tensor]", *, fused: bool = True) -> str:
-    """A function of tensors as text of a func.func @main on tensors of the same shapes and types.
+    """Traces a function of tensors to a func.func @main, as text, on tensors of the same shapes and types.
 
-    fused  put elementwise ops into one generic where they meet; otherwise one stays one, as the front end has them
+    fused  fuse elementwise ops into one generic where they meet; otherwise each op stays a generic, as the frontend leaves them
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -63,7 +63,7 @@ def to_linalg(function: Callable[..., Any], inputs: "Sequence[torch.Tensor]", *,
 
 
 def _at_sample_sizes(function: Callable[..., Any]) -> str:
-    """Tensors are ROWS x COLUMNS (no memory is behind them), floats 0-d, all f32."""
+    """Traces a function on f32 tensors of ROWS x COLUMNS (no memory is behind them); floats are 0-d."""
     import torch
 
     numbers = scalars(function)
@@ -72,7 +72,7 @@ def _at_sample_sizes(function: Callable[..., Any]) -> str:
 
 
 def traced(rules: "tuple[Rule, ...]") -> str:
-    """A module with two functions for every rule: @pattern_N and @replacement_N."""
+    """Returns a module with two functions for every rule: @pattern_N and @replacement_N."""
     parts = []
     for n, rule in enumerate(rules):
         for role, function in (("pattern", rule.pattern), ("replacement", rule.replacement)):
@@ -91,6 +91,7 @@ def _list(numbers: tuple[int, ...]) -> str:
 
 
 def main() -> int:
+    """Writes the stale .mlir files and prints their names. With --check writes nothing; returns 1 when one is stale."""
     stale = []
     for family in FAMILIES:
         path = Path(__file__).with_name(f"{family}.mlir")

@@ -1,4 +1,4 @@
-"""Rewrite rules on scalars, by the op they start from. A rule returns the value that replaces the op's result, or None."""
+"""Rewrite rules on scalars, by root op. A rule returns the value that replaces the op's result, or None."""
 
 from collections.abc import Callable
 

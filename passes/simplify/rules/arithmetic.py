@@ -13,7 +13,7 @@ from .zeros import never_negative_zero, sign_of_zero_ignored
 
 
 def add(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """x + -0.0 -> x; x + 0.0 -> x where a -0.0 cannot come or cannot be told; x + (-y) -> x - y."""
+    """x + -0.0 -> x; x + 0.0 -> x where x is never -0.0 or no use can tell; x + (-y) -> x - y."""
     a, b = s.args(op)
     for x, y in ((a, b), (b, a)):
         number = s.number(y)

@@ -1,4 +1,4 @@
-"""Casts that undo each other."""
+"""Rules that remove casts which undo each other."""
 
 from torch_mlir import ir
 
@@ -6,7 +6,7 @@ from ..scope import Scope
 
 
 def truncate(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """truncf(extf x) -> x, or the one cast between; truncf of a constant."""
+    """truncf(extf x) -> x, or a single cast; truncf of a constant."""
     arg, to = s.args(op)[0], op.results[0].type
     number = s.number(arg)
     if number is not None and not isinstance(to, ir.BF16Type | ir.F16Type):
@@ -49,7 +49,7 @@ def bool_to_float(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def index(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """index_cast(index_cast i) -> i, for an i64 or index that went through the other."""
+    """index_cast(index_cast i) -> i for an i64 or index cast to the other and back."""
     inner = s.node(s.args(op)[0], "arith.index_cast")
     if inner is None or _element(inner.args[0].value.type) != op.results[0].type:
         return None

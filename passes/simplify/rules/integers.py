@@ -1,4 +1,4 @@
-"""Integers, bools and positions."""
+"""Rules on integers, bools and positions."""
 
 from torch_mlir import ir
 
@@ -65,7 +65,7 @@ def exclusive(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """A position is never negative; (b != false) -> b for a bool b that was widened to an integer."""
+    """Decides comparisons of a non-negative position with 0 or less; (b != false) -> b for a bool b widened to an integer."""
     a, b = s.args(op)
     predicate, number = op.attributes["predicate"].value, s.number(b)
     if number is None:
@@ -84,7 +84,7 @@ def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def not_negative(s: Scope, ref: Ref, depth: int = 3) -> bool:
-    """Is this integer a loop position, a widened unsigned one or a constant that is not negative?"""
+    """Whether an integer is a loop position, a widened unsigned value or a constant that is not negative."""
     number = s.number(ref)
     if number is not None:
         return number >= 0

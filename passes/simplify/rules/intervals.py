@@ -1,7 +1,7 @@
-"""Intervals of integers in bodies: what constants, tables of constants, positions and arithmetic on them can be.
+"""Interval analysis of integers in bodies: ranges of constants, tables of constants, positions and arithmetic on them.
 
-They decide comparisons, so that a check of an index whose values are known at compile time goes away, mark the reads that need
-none, and let tables of small numbers be read in 32 bits.
+The ranges decide comparisons, so that a check of an index known at compile time disappears; they mark reads that need no check,
+and let tables of small numbers be read in 32 bits.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from ..scalars import Ref
 from ..scope import Scope
 from .casts import _element, _is_bool
 
-Interval = tuple[int, int]  # the least and the largest value
+Interval = tuple[int, int]  # least and largest value, inclusive
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE, _ULT, _ULE, _UGT, _UGE = range(10)
 _DEEPEST = 8
@@ -24,7 +24,7 @@ _NARROW = 32
 
 
 def interval(s: Scope, ref: Ref, depth: int = _DEEPEST) -> Interval | None:
-    """Returns what an integer can be, None where that is not known."""
+    """Returns the range of an integer, None where it is unknown."""
     number = s.number(ref)
     if number is not None:
         return int(number), int(number)
@@ -43,14 +43,14 @@ def interval(s: Scope, ref: Ref, depth: int = _DEEPEST) -> Interval | None:
     if node.name not in _ARITHMETIC:
         return None
     known = [interval(s, arg, depth - 1) for arg in (node.args[1:] if node.name == "arith.select" else node.args)]
-    if node.name in ("arith.minsi", "arith.maxsi"):  # which bound what is not known
+    if node.name in ("arith.minsi", "arith.maxsi"):  # these bound even an unknown operand
         known = [_all(_element(found.value.type)) if x is None else x for x in known]
     made = None if None in known else _ARITHMETIC[node.name](*known)
     return made if made is not None and _holds(_element(found.value.type), made) else None
 
 
 def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """A comparison that these intervals decide -> its value."""
+    """Replaces a comparison that the ranges decide by its value."""
     a, b = s.args(op)
     x = interval(s, a)
     y = None if x is None else interval(s, b)
@@ -66,7 +66,7 @@ def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def mark_checked(s: Scope, op: ir.Operation) -> None:
-    """Marks a tensor.extract whose indices are all known to be inside, so that its kernel makes no check of its own."""
+    """Marks a tensor.extract whose indices are all known to be in bounds, so that its kernel does not check them."""
     if CHECKED in op.attributes:
         return
     shape = ir.ShapedType(op.operands[0].type).shape
@@ -78,7 +78,7 @@ def mark_checked(s: Scope, op: ir.Operation) -> None:
 
 
 def narrow_table(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """index_cast of an element of a constant i64 table whose numbers have 32 bits -> of a table in i32."""
+    """Casts an element of a constant i64 table to index: reads an i32 copy of the table where its numbers fit."""
     found = s.scalars.resolve(s.args(op)[0])
     type_ = found.value.type
     if not isinstance(type_, ir.RankedTensorType) or not isinstance(op.results[0].type, ir.IndexType):
@@ -94,7 +94,7 @@ def narrow_table(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def _of_table(s: Scope, value: ir.Value) -> Interval | None:
-    """Of the elements of a constant tensor of integers."""
+    """Returns the range of a constant integer tensor's elements, cached."""
     known = s.scalars.intervals
     if value not in known:
         made = producer(value)
@@ -105,7 +105,7 @@ def _of_table(s: Scope, value: ir.Value) -> Interval | None:
 
 
 def _twin(s: Scope, value: ir.Value, element: ir.Type) -> ir.Value:
-    """The same constant with other elements, made once, beside it."""
+    """Returns a copy of a constant tensor with another element type, created once, next to it."""
     if value not in s.scalars.twins:
         made = producer(value)
         assert made is not None
@@ -117,7 +117,7 @@ def _twin(s: Scope, value: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def _holds(type_: ir.Type, x: Interval) -> bool:
-    """Whether an integer type has all of these numbers, so that none was cut off."""
+    """Whether an integer type holds all numbers of a range, so that none wrapped."""
     low, high = _all(type_)
     return low <= x[0] and x[1] <= high
 

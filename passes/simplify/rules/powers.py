@@ -1,4 +1,4 @@
-"""Powers and roots. The forms are those of eager's own kernels, which take the same short cuts."""
+"""Rules on powers and roots. The forms are those of eager's own kernels, which take the same shortcuts."""
 
 from torch_mlir import ir
 
@@ -6,14 +6,14 @@ from ..scalars import Ref
 from ..scope import Scope
 
 _CHAIN = (2, 3, 4)
-_WIDE_CHAIN = 16  # the largest exponent of half types that products of f32 are worth
+_WIDE_CHAIN = 16  # largest exponent of f16 and bf16 that is expanded to f32 products
 
 
 def power(s: Scope, op: ir.Operation) -> ir.Value | None:
     """x**c for constant c: products for 2, 3, 4, reciprocals for -1 and -2, roots for 0.5 and -0.5.
 
-    Within 2 ulp of the exact power. As in eager, (-0.0)**0.5 is -0.0 and (-inf)**0.5 is NaN. Another integer exponent
-    becomes a powf, so that no fpowi is left. In half types only one rounding is allowed: chains of products are of f32.
+    Within 2 ulp of the exact power. As in eager, (-0.0)**0.5 is -0.0 and (-inf)**0.5 is NaN. Any other integer exponent
+    becomes a powf, so that no fpowi is left. f16 and bf16 allow one rounding only: chains of products are computed in f32.
     """
     base, exponent = s.args(op)
     c, type_ = s.number(exponent), op.results[0].type
@@ -47,7 +47,7 @@ def _integer_power(s: Scope, x: ir.Value | None, c: int, type_: ir.Type, op: ir.
 
 
 def _product(s: Scope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value | None:
-    """x**n by squaring."""
+    """Returns x**n by squaring."""
     if n == 1 or x is None:
         return x
     half = _product(s, x, n // 2, op)
@@ -59,7 +59,7 @@ def _product(s: Scope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value
 def divide_by_root(s: Scope, op: ir.Operation) -> ir.Value | None:
     """1 / sqrt(y) -> rsqrt(y), and x / sqrt(y) -> x * rsqrt(y) where y has fewer elements (a norm of every row).
 
-    One rounding less for the former, within 2 ulp for the latter, which divides once a row instead of once an element.
+    The former rounds once less; the latter is within 2 ulp, and divides once per row instead of once per element.
     """
     a, b = s.args(op)
     root, type_ = s.node(b, "math.sqrt"), op.results[0].type
@@ -72,7 +72,7 @@ def divide_by_root(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def _reciprocal_root(s: Scope, ref: Ref, root: ir.Operation) -> Ref | None:
-    """A twin of the generic that yields `root`, with rsqrt in its place, when it runs over fewer loops than this one."""
+    """Clones the generic that yields `root` with rsqrt in its place, when it runs over fewer loops than this one."""
     while True:
         further = s.scalars.step(ref)
         if further is None or further.value == root.results[0]:

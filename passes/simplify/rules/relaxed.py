@@ -1,4 +1,4 @@
-"""Rules that change results, each under its name in `fast-math`."""
+"""Rules that change results, each enabled by its name in `fast-math`."""
 
 from torch_mlir import ir
 

@@ -1,4 +1,4 @@
-"""select, maximumf and minimumf."""
+"""Rules on select, maximumf and minimumf."""
 
 import math
 
@@ -13,7 +13,7 @@ _SWAPPED = {_UGT: _ULT, _UGE: _ULE, _ULT: _UGT, _ULE: _UGE}
 
 
 def select(s: Scope, op: ir.Operation) -> ir.Value | None:
-    """select(true, a, b) -> a; select(c, a, a) -> a; select(x ugt c, x, c), which is relu's form, -> maximumf(x, c)."""
+    """select(true, a, b) -> a; select(c, a, a) -> a; select(x ugt c, x, c), the form of relu, -> maximumf(x, c)."""
     condition, a, b = s.args(op)
     known = s.number(condition)
     if known is not None:
@@ -25,7 +25,7 @@ def select(s: Scope, op: ir.Operation) -> ir.Value | None:
 
 
 def _extremum_of(s: Scope, op: ir.Operation, compare: ir.Operation, args: tuple[Ref, ...], a: Ref, b: Ref) -> ir.Value | None:
-    """NaN: the unordered predicates choose x, as maximumf does. Zeros: c decides, see `_tie`."""
+    """Turns compare and select into maximumf or minimumf. NaN: unordered predicates select x, as maximumf does. Zeros: `_tie`."""
     predicate = compare.attributes["predicate"].value
     x, c = args
     if s.number(x) is not None:
@@ -43,7 +43,7 @@ def _extremum_of(s: Scope, op: ir.Operation, compare: ir.Operation, args: tuple[
 
 
 def _tie(c: float, takes_x: bool, wins: float) -> bool:
-    """x = -c = 0: the comparison calls them equal, maximumf takes 0.0 (`wins` = 1) and minimumf -0.0 (`wins` = -1)."""
+    """Whether zeros agree: at x = -c = 0 a comparison finds a tie, maximumf takes 0.0 (`wins` = 1), minimumf -0.0 (`wins` = -1)."""
     return c != 0 or (not takes_x and math.copysign(1.0, c) == wins)
 
 

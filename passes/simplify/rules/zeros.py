@@ -1,4 +1,4 @@
-"""When is the sign of a zero of no consequence?"""
+"""Analyses of signed zeros: which values are never -0.0, and which uses do not see a zero's sign."""
 
 import math
 
@@ -15,7 +15,7 @@ _EVEN = {"math.exp", "math.exp2", "math.absf", "math.cosh", "math.cos", "math.er
 
 
 def never_negative_zero(s: Scope, ref: Ref, depth: int = 5) -> bool:
-    """Is `ref` known not to be -0.0?"""
+    """Whether `ref` is known not to be -0.0."""
     number = s.number(ref)
     if number is not None:
         return number != 0 or math.copysign(1.0, number) > 0
@@ -39,7 +39,7 @@ def never_negative_zero(s: Scope, ref: Ref, depth: int = 5) -> bool:
 
 
 def sign_clear(s: Scope, ref: Ref, depth: int = 5) -> bool:
-    """Is the sign bit of `ref` known to be clear (or `ref` NaN)?"""
+    """Whether the sign bit of `ref` is known to be clear (or `ref` is NaN)."""
     number = s.number(ref)
     if number is not None:
         return math.copysign(1.0, number) > 0
@@ -59,7 +59,7 @@ def sign_clear(s: Scope, ref: Ref, depth: int = 5) -> bool:
 
 
 def sign_of_zero_ignored(s: Scope, value: ir.Value, depth: int = 6) -> bool:
-    """Does every use of `value`, a scalar of a body, give the same for 0.0 and -0.0 (as far as results are seen)?"""
+    """Whether every use of `value`, a scalar of a body, gives the same result for 0.0 and -0.0, as far as uses are followed."""
     return depth > 0 and all(_ignores(s, value, use.owner.operation, use.operand_number, depth) for use in value.uses)
 
 

@@ -1,1 +1,2 @@
-"""Bodies of tile programs: elementwise code, loops over rows and columns, products, convolutions, direct convolution, planes."""
+"""Emitters of tile program bodies: elementwise code, loops over rows and columns, GEMM, implicit GEMM, direct convolution,
+planes."""

@@ -1,4 +1,5 @@
-"""Where a block lies in memory: in one piece, in runs of a flattened axis (flatten.py), or lane by lane."""
+"""Emits loads and stores of a block by its memory layout: contiguous (vector.transfer_read), in runs of a flattened axis
+(space/flatten.py; tile.read_runs), or lane by lane (tile.gather)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,14 +20,19 @@ Runs = dict[int, int]  # length of a run -> elements that the index jumps by at 
 
 @dataclass(frozen=True)
 class Window:
-    """Lanes of blocks along an axis whose rows start amid an access (Shift). by: the row's first lane."""
+    """Blocks along an axis whose rows start in the middle of an access.
+
+    shift  where rows start, and the width of accesses
+    by     the lane at which the row starts
+    """
 
     shift: Shift
     by: ir.Value
 
 
 def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value:
-    """The block of `flat` whose lanes are at the index `at`, renamed."""
+    """Loads the block of `flat`, a memref of rank 1, whose lanes are at the index `at` over merged axes. Where `mask` is false,
+    contiguous and gathered lanes are 0."""
     stored = ir.MemRefType(flat.type).element_type
     type_ = ir.VectorType.get([b.lanes], stored)
     if contiguous(b, at):
@@ -43,6 +49,8 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
 
 
 def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
+    """Stores a block to `flat` at the index `at` over merged axes, under the mask of the innermost scope. Raises CompileError
+    where its lanes are neither contiguous nor in runs."""
     mask = b.stack[-1].mask
     if runs := _runs(b, at):
         ir.Operation.create("tile.write_runs", operands=[value, flat, *_places(b, at, mask)], attributes=_attributes(runs))
@@ -61,12 +69,13 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
 
 
 def contiguous(b: "Blocks", at: Affine) -> bool:
-    """Whether the lanes of a block at `at`, renamed, are neighbours in memory."""
+    """Returns whether the lanes of a block at the index `at` over merged axes are neighbors in memory."""
     return at.coefficient(b.vector) == 1 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
 
 
 def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
-    """The first lane's element. Rows that start amid an access have it where the access starts, which nothing else would tell."""
+    """Returns the index of the first lane's element. Of rows that start amid an access, blocks start where accesses do; the
+    division and multiplication say so, which nothing else would tell (Divisors)."""
     first, window = b.index(at), b.window
     if window is None or b.vector is None:
         return first
@@ -77,7 +86,8 @@ def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
 
 
 def _runs(b: "Blocks", at: Affine) -> Runs | None:
-    """The jumps of an index over the lanes of a block; None where it has none, or other terms."""
+    """Returns the jumps of an index over the lanes of a block; None where it has none, or terms of another kind that vary by
+    lane."""
     if b.vector is None or at.coefficient(b.vector) not in (0, 1):
         return None
     terms = [(t, c) for t, c in at.terms if not isinstance(t, Axis) and b.is_block(t)]

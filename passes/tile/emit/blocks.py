@@ -1,5 +1,5 @@
-"""Values of expressions on the blocks of a product's program: vectors of rank 2, those of a row or a column with 1 for the other
-size."""
+"""Emits expressions as blocks of a GEMM program: vectors of rank 2, where values that vary along one axis alone have size 1 along
+the other."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ Memory = dict[Any, tuple[ir.Value, str]]
 
 
 class Blocks:
-    """Emits into `entry` and where the insertion point is. memory: the memref of each tensor that is read, and its element type.
+    """Emits expressions into `entry` and at the insertion point. memory: each tensor's memref and element type.
 
     axes, shape  of the blocks that are computed now
-    done         what is known of them
-    at           where they begin along each axis
-    width        columns of the result that are computed at a time
+    done         values emitted so far for these blocks
+    at           where the blocks begin along each axis
+    width        columns of the output tile that are computed at a time
     """
 
     def __init__(self, entry: ir.Block, product: Contraction, config: Config, memory: Memory) -> None:
@@ -92,8 +92,8 @@ class Blocks:
     def _view(
         self, memory: ir.Value, at: Affine, axes: Axes, shape: tuple[int, int] | None = None
     ) -> tuple[ir.Value, list[ir.Value], ir.AffineMap, ir.ArrayAttr]:
-        """Memory as seen along the batch and two axes, where the square lies in it, which of its dimensions are the block's, and
-        whether the block lies inside along each."""
+        """Returns memory as a view along the batch and two axes, the block's indices in it, the map from the view's dimensions to
+        the block's, and whether the block is in bounds along each."""
         shape = shape or (self.config.m, self.width)
         at = at.rename(self.product.merged.rename)
         outer = tuple(x for x in self.product.batch if at.coefficient(x))
@@ -110,7 +110,7 @@ class Blocks:
         return view, where, ir.AffineMap.get(len(sizes), 0, last), ir.ArrayAttr.get([ir.BoolAttr.get(i) for i in inside])
 
     def _where_inside(self, value: ir.Value, side: int, axis: Axis | None) -> ir.Value:
-        """A block, and zero behind the end of an axis, which it runs along on that side."""
+        """Returns a block with zeros past the end of `axis`, along which its dimension `side` runs."""
         whole = ir.VectorType(value.type)
         sizes = [1, 1]
         sizes[side] = whole.shape[side]

@@ -1,4 +1,4 @@
-"""Which lanes of a block lie inside of an image, and which blocks do whole."""
+"""Emits bounds checks as lane masks, and finds the blocks of an axis that need none."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ _NARROW = 1 << 31
 
 
 def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
-    """Whether every bound holds (per lane when `wide`)."""
+    """Emits whether every bound of a guard holds: one i1, or one per lane when `wide`."""
     out = None
     for bound in guard:
         if _holds(b, bound):
@@ -35,7 +35,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
 
 
 def left(b: "Blocks", guard: Guard) -> Guard:
-    """The bounds that may fail where this is emitted; a check of the model's own, with a message, is always left."""
+    """Returns the bounds of a guard that may fail at this point. The model's own checks, which have a message, always stay."""
     return tuple(bound for bound in guard if bound.message or not (bound.implied_by(b.known) or _holds(b, bound)))
 
 
@@ -48,7 +48,7 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
 
 
 def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
-    """The smallest and the largest value of an index, where axes have these values alone."""
+    """Returns the smallest and the largest value of an index, with the axes in `ranges` limited to these values."""
     low = high = at.constant
     for a, c in at.terms:
         first, last = ranges.get(a, (0, a.extent - 1))
@@ -71,7 +71,8 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
 
 
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
-    """The lanes for which a bound holds: none before one, and none from another on. None where they are not in a row."""
+    """Returns the mask of lanes for which a bound holds, made of ranges of lanes (vector.create_mask). None unless `apart` is
+    set, the index grows along the vector axis alone among lanes, and it fits in 32 bits."""
     at = bound.at.rename(b.merged.rename)
     step = at.coefficient(b.vector)
     if not b.apart or at.opaque or step <= 0:
@@ -83,7 +84,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
     def before(limit: int) -> ir.Value:
-        """The lanes whose index is less than `limit`."""
+        """Returns the mask of lanes whose index is less than `limit`."""
         type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
         to = arith.subi(b.number(limit + step - 1), b.index(bound.at))
         count = arith.divui(arith.maxsi(to, b.number(0)), b.number(step)) if step > 1 else to
@@ -102,8 +103,8 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 
 
 def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:
-    """Of `count` elements of an axis the range of blocks in which every bound holds that some fail: (first, end). None where there
-    is no such bound, or no such block. change: merged axes."""
+    """Returns the range (first, end) of whole blocks, among `count` elements of an axis, in which every bound holds that fails in
+    some other block. None where no block fails a bound, or every block does. change: indices over merged axes, by axis."""
     guarded = (e for r in space.results for e in walk(r.expr) if isinstance(e, Load | InBounds))
     bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
     first, end, found = 0, count // lanes * lanes, False

@@ -1,9 +1,9 @@
-"""Convolutions as block programs: products, but for what is gathered because it does not lie evenly along rows, columns or the
-inner dimension.
+"""Implicit GEMM: emits convolutions as GEMM programs whose operands and results are gathered where their addresses do not grow
+evenly along rows, columns or the K dimension.
 
-The place of a gathered element is the sum of what it is along the rows of a block, [m, 1], and along its columns, [1, n]. An axis
-of several parts (passes/space/implicit_gemm.py) is divided into them: rows before the loop, and of the inner dimension only numbers
-where a block of it lies within one position of a window.
+The offset of a gathered element is the sum of its offset along the rows of a block, [m, 1], and along its columns, [1, n]. An
+axis made of several parts (passes/space/implicit_gemm.py) is divided into them: for rows before the loop, and for the K dimension
+only as scalars where a block of it lies within one position of a window.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from .scopes import attribute, element
 
 
 class _Side(NamedTuple):
-    """Of a block: the axis that it runs along, from where, as which dimension, and how far."""
+    """One side of a block: the axis that it runs along, its start there, its dimension in the block, and its size."""
 
     axis: Axis
     start: ir.Value
@@ -31,12 +31,17 @@ class _Side(NamedTuple):
 
 
 class WindowDot(Dot):
-    """Emits the program of one square of a convolution. known: vectors by what they hold; there: which of a side are."""
+    """Emits the program of one output tile of a convolution.
+
+    known  vectors emitted so far: offsets by index, and positions by part of an axis, along a side
+    there  the mask of each side's lanes before the end of its axis
+    """
 
     known: dict[tuple[Affine | Axis, _Side], ir.Value]
     there: dict[_Side, ir.Value]
 
     def emit(self, program: ir.Value) -> None:
+        """Emits the program of output tile number `program`."""
         self.known, self.there = {}, {}
         super().emit(program)
 
@@ -75,7 +80,7 @@ class WindowDot(Dot):
         return not load.guard and self.product.is_even(load.at)
 
     def _flat(self, memory: ir.Value) -> ir.Value:
-        """Memory as one row of elements."""
+        """Returns memory as a contiguous memref of rank 1."""
         type_ = ir.MemRefType(memory.type)
         strides, _ = type_.get_strides_and_offset()
         span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True))
@@ -88,7 +93,7 @@ class WindowDot(Dot):
         return [_Side(x, self.at[x], d, n) for d, (x, n) in enumerate(zip(axes, shape, strict=True)) if x is not None]
 
     def _places(self, at: Affine, guard: Guard, axes: Axes, shape: tuple[int, int]) -> tuple[ir.Value, ir.Value]:
-        """Where the elements of a block lie, and which of them are there."""
+        """Returns the offsets of a block's elements, and the mask of those in bounds."""
         sides = self._sides(axes, shape)
         masks = [m for side in sides if (m := self._within(side)) is not None]
         for bound in guard:
@@ -103,7 +108,7 @@ class WindowDot(Dot):
         return self._broadcast(self._total(at, sides), shape), self._broadcast(mask, shape)
 
     def _bounded(self, bound: Bound, sides: Sequence[_Side]) -> list[ir.Value]:
-        """Whether a bound holds, in up to two conditions."""
+        """Emits a bound as up to two comparisons: those that can fail."""
         low, high = bound.at.bounds()
         value = self._total(bound.at, sides)
         out = []
@@ -125,7 +130,7 @@ class WindowDot(Dot):
         return total if total is not None else self._splat(0)
 
     def _along(self, at: Affine, side: _Side) -> ir.Value | None:
-        """What an index is along one side of a block, without its constant; None for nothing."""
+        """Returns the offset of an index along one side of a block, without its constant; None where it does not vary there."""
         parts = [x for x in self.product.parts.get(side.axis, (side.axis,)) if at.coefficient(x)]
         key = at, side
         if key not in self.known and parts:
@@ -139,7 +144,7 @@ class WindowDot(Dot):
         return self.known.get(key)
 
     def _positions(self, side: _Side) -> dict[Axis, ir.Value]:
-        """Of a block along the parts of the axis that it runs along."""
+        """Returns the positions of a block's lanes along each part of the side's axis."""
         parts = self.product.parts.get(side.axis, (side.axis,))
         if (parts[0], side) not in self.known:
             last = parts[-1].extent
@@ -155,13 +160,13 @@ class WindowDot(Dot):
         return {x: self.known[x, side] for x in self.product.parts.get(side.axis, (side.axis,))}
 
     def _divided(self, whole: ir.Value, by: int) -> tuple[ir.Value, ir.Value]:
-        """Numbers by another, and what is left."""
+        """Divides a vector of indices by a constant; returns quotients and remainders."""
         numbers, divisor = self._alike(whole, self._splat(by))
         many = arith.divui(numbers, divisor)
         return many, _left(numbers, many, divisor)
 
     def _within(self, side: _Side) -> ir.Value | None:
-        """Where a side lies before the end of its axis; None for everywhere."""
+        """Returns the mask of a side's lanes before the end of its axis; None where all are."""
         whole = self.config.n if side.axis == self.product.n else side.size  # every part of the last block
         if extent(side.axis) % whole == 0:
             return None
@@ -172,7 +177,7 @@ class WindowDot(Dot):
         return self.there[side]
 
     def _lanes(self, side: _Side, start: ir.Value) -> ir.Value:
-        """start, start + 1, ... along a side."""
+        """Returns start, start + 1, ... along a side."""
         index = ir.IndexType.get()
         shape = [1, 1]
         shape[side.dim] = side.size
@@ -188,13 +193,13 @@ class WindowDot(Dot):
         return arith.constant(one, ir.DenseElementsAttr.get_splat(one, ir.IntegerAttr.get(ir.IndexType.get(), n)))
 
     def _alike(self, *values: ir.Value) -> list[ir.Value]:
-        """Values in one shape."""
+        """Broadcasts values to one shape."""
         shapes = [ir.VectorType(v.type).shape for v in values]
         shape = [max(s[d] for s in shapes) for d in range(2)]
         return [self._broadcast(v, shape) for v in values]
 
 
 def _left(whole: ir.Value, many: ir.Value, by: ir.Value) -> ir.Value:
-    """What is left of a number that holds `by` so many times: Triton forgets what numbers are multiples of where it divides for a
-    remainder, and loads elements one by one."""
+    """Computes the remainder of `whole` divided by `by`, whose quotient is `many`. With a remainder op Triton forgets what the
+    indices are multiples of, and loads elements one by one."""
     return arith.subi(whole, arith.muli(many, by))

@@ -1,9 +1,10 @@
-"""The program of a strip: sums over windows of neighbouring columns, which read each pixel of a row of the window once.
+"""Direct convolution on a GPU: one program computes a segment of neighboring columns of an output row (a strip), and reads each
+pixel of a row of the window once.
 
-A strip's sums are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every product of
-them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where strips do not divide a row,
-two of them compute some columns, and store the same. Where sums are over several channels, a loop inside it takes some of them at a
-time, which one access reads of each pixel for all the features of a thread.
+The sums of a segment are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every
+product of them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where the segment's
+length does not divide a row, two segments compute some columns, and store the same values. Sums over several input channels have
+an inner loop over chunks of channels; one access reads a chunk of a pixel for all the output channels of a thread.
 """
 
 from collections.abc import Iterator
@@ -25,9 +26,11 @@ Change = dict[Axis, Affine]
 
 
 class StripBlocks(Blocks):
-    """Blocks whose bounds and the constants of whose indices are known before the loop."""
+    """Emits blocks whose bounds checks stand before the loop. Constants of indices are added last, so that indices that differ in
+    them alone share the rest."""
 
     def index(self, at: Affine) -> ir.Value:
+        """Returns the scalar value of an index; the sum with its constant is marked `nsw`."""
         at = at.rename(self.merged.rename)
         first = super().index(Affine(0, at.terms))
         if not at.constant:
@@ -37,12 +40,12 @@ class StripBlocks(Blocks):
         return self.memoised(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
-        """Only the bound that can fail is looked at."""
+        """Emits only the sides of bounds that can fail."""
         both = self.inside(guard)
         return self.widen(both) if wide else both
 
     def inside(self, guard: Guard) -> ir.Value:
-        """Whether all bounds hold."""
+        """Emits whether all bounds hold, as one i1."""
         conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
         both = conditions[0] if conditions else self.constant(1, ir.IntegerType.get_signless(1))
         for c in conditions[1:]:
@@ -60,7 +63,7 @@ class StripBlocks(Blocks):
 
 
 class StripProgram:
-    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+    """Emits the body of one direct convolution kernel. results: the flat memref that each result is stored to."""
 
     def __init__(self, entry: ir.Block, space: Space, plan: Strips, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
         self.plan = plan
@@ -70,6 +73,7 @@ class StripProgram:
         self.pixel_first = plan.column in plan.product.arg.args[0].free
 
     def emit(self, program: ir.Value) -> None:
+        """Emits the program of segment number `program`: its sums, then the epilogue and stores of each column."""
         self._place(program)
         sums = self._sums()
         for j, total in enumerate(sums):
@@ -79,7 +83,8 @@ class StripProgram:
                 self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
 
     def _place(self, program: ir.Value) -> None:
-        """Binds the axes to this program's place: neighbours have neighbouring channels, up to some, then strips, then rows."""
+        """Binds the axes to this program's position in the grid. From the fastest: `inner` blocks of channels, segments of a row,
+        rows, outer blocks of channels, images."""
         b, p, rest = self.b, self.plan, program
         places = []
         for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
@@ -116,7 +121,7 @@ class StripProgram:
     def _loop(
         self, axis: Axis, low: ir.Value, high: ir.Value, step: int, sums: list[ir.Value]
     ) -> Iterator[tuple[scf.ForOp, list[ir.Value]]]:
-        """A loop that carries sums, open to be filled."""
+        """Opens the body of a loop that carries the sums; yields the loop and its iteration arguments."""
         with self.b.point():
             loop = scf.ForOp(low, high, self.b.number(step), sums)
         with self.b.scope(loop.body, anchor=loop.operation):
@@ -124,12 +129,12 @@ class StripProgram:
             yield loop, list(loop.inner_iter_args)
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
-        """The first row of the window that is in the image, and the one after the last."""
+        """Returns the range of window rows that are in the image: the first one, and the one after the last."""
         b, p = self.b, self.plan
         first, last = b.number(0), b.number(p.down.extent)
         if p.height is None:
             return first, last
-        top = p.height.at + Affine.of(p.down, -p.tall)  # the image's row that the window begins with
+        top = p.height.at + Affine.of(p.down, -p.tall)  # the image row at which the window begins
         if top.bounds()[0] < p.height.low:
             first = self._rows_to(arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top))))
         if top.bounds()[1] + (p.down.extent - 1) * p.tall >= p.height.high:
@@ -138,16 +143,16 @@ class StripProgram:
         return first, last
 
     def _rows_to(self, row: ir.Value) -> ir.Value:
-        """Rows of the window before a row of the image, from that on which the window begins with."""
+        """Returns how many rows of the window lie before an image row, counted from the window's first row."""
         b, tall = self.b, self.plan.tall
         return row if tall == 1 else arith.divui(arith.addi(row, b.number(tall - 1)), b.number(tall))
 
     def _row(self, sums: list[ir.Value], channel: Affine) -> list[ir.Value]:
-        """The sums with a row of the window added, one pixel of it after the other, of a chunk of channels from `channel` on."""
+        """Returns the sums with one row of the window added, pixel by pixel, for the chunk of channels from `channel` on."""
         p = self.plan
-        pixels: dict[int, list[Expr]] = {}  # of each channel
+        pixels: dict[int, list[Expr]] = {}  # position in a row of pixels -> one for each channel of the chunk
         weights: dict[int, list[Expr]] = {}
-        uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> sums that it is a part of, with its place in their windows
+        uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> (sum, its column in that sum's window)
         for j in range(p.length):
             for k in range(p.across.extent):
                 at = j * p.step + k * p.spread
@@ -174,7 +179,7 @@ class StripProgram:
         return out
 
     def _read_together(self, pixel: list[Expr]) -> None:
-        """Reads the channels of a pixel in one access, which all features of a group have."""
+        """Reads a chunk of a pixel's channels in one access, which all output channels of a group share."""
         first = pixel[0]
         if len(pixel) == 1 or not isinstance(first, Load):
             return
@@ -192,16 +197,17 @@ class StripProgram:
         b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
 
     def _factors(self, here: Change) -> tuple[Expr, Expr]:
-        """The pixel and the weight of a product."""
+        """Returns the pixel and the weight that are multiplied at a position of the window."""
         product = self.plan.product.arg
         assert isinstance(product, Apply)
         one, two = (self._at(x, here) for x in product.operands)
         return (one, two) if self.pixel_first else (two, one)
 
-    # -- expressions at a column of the strip and of the window
+    # -- expressions at a column of the segment and of the window
 
     def _at(self, e: Expr, change: Change) -> Expr:
-        """`e` where `change` says what axes are. The rows of the window are those in the image."""
+        """Returns `e` with axes replaced as `change` says. Bounds on the window's row are left out, since the loop runs only over
+        rows in the image."""
         moved: dict[Expr, Expr] = {}
         for x in missing(e, moved):
             moved[x] = self._moved(x, change, moved)
@@ -225,7 +231,7 @@ class StripProgram:
         raise AssertionError(f"{type(e).__name__} in a strip")
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
-        """The bounds that may fail; None where one always does."""
+        """Returns the bounds that may fail after the replacement; None where one always does."""
         bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
 

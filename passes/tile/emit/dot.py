@@ -1,5 +1,8 @@
-"""Products of matrices as block programs: squares of the result, each a loop over blocks of the factors, and what follows in
-registers. Blocks are vectors of rank 2; those of a row or a column have 1 for the other size."""
+"""GEMM as block programs: one program computes an output tile in a loop over K blocks of the operands, then its epilogue in
+registers.
+
+Blocks are vectors of rank 2; values that vary along rows or columns alone have size 1 along the other dimension.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +23,12 @@ from .scopes import element
 
 @dataclass(frozen=True)
 class Factor:
-    """What is multiplied, the axes that its blocks run along, and their shape."""
+    """An operand of the product.
+
+    expr   its value: elements of memory, or a prologue computed from them
+    axes   that its blocks run along
+    shape  of its blocks
+    """
 
     expr: Expr
     axes: Axes
@@ -28,20 +36,20 @@ class Factor:
 
 
 class Dot(Blocks):
-    """Emits the program of one square into `entry`. memory: the memref of each tensor that is read, and its element type."""
+    """Emits the program of one output tile into `entry`. memory: each tensor's memref and element type; results: their memrefs."""
 
     def __init__(self, entry: ir.Block, product: Contraction, config: Config, memory: Memory, results: Sequence[ir.Value]) -> None:
         super().__init__(entry, product, config, memory)
         self.results = results
 
     def emit(self, program: ir.Value) -> None:
-        """program: the number of the square."""
+        """Emits the program of output tile number `program`: the K loop, then the epilogue in `split` parts of its columns."""
         self._place(program)
         totals = self._sums()
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
         self.shape = self.config.m, self.width
-        rows: dict[int, Moments] = {}  # what is known of them, by result
+        rows: dict[int, Moments] = {}  # moments of the rows so far, by result
         for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
             self.done = {sum_: self._part(total, part) for sum_, total in zip(self.product.products, totals, strict=True)}
@@ -76,7 +84,8 @@ class Dot(Blocks):
         vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
 
     def _store_over_rows(self, result: Result, memory: ir.Value) -> None:
-        """Sums of the columns of a block, of the rows that the product has: in one row of [blocks, columns]."""
+        """Stores the sums of a block's columns, over the rows that the product has, in one row of a [row blocks, columns] array
+        of f32."""
         m, n = self.product.m, self.product.n
         value = self._whole(self._value(result.expr))
         if extent(m) % self.config.m:
@@ -90,7 +99,8 @@ class Dot(Blocks):
         vector.transfer_write(None, over_rows(value), view, [self.row, self.at[n]], dims, in_bounds=bounds)
 
     def _moments(self, value: ir.Value, *, centred: bool) -> Moments:
-        """The sum of each row of a block, of the columns that the product has, and what these are away from their mean."""
+        """Returns the sum of each row of a block over the columns that the product has and, if centred, the sum of squared
+        distances from their mean."""
         n = self.product.n
         cut = extent(n) % self.config.n != 0
         if cut:
@@ -111,7 +121,8 @@ class Dot(Blocks):
         return Moments(total, along_rows(arith.mulf(away, away)), count)
 
     def _store_sums(self, result: Result, value: ir.Value, memory: ir.Value) -> None:
-        """One column of [rows, blocks], behind each other in memory as rows of the product are numbered."""
+        """Stores a value per row in one column of a [rows, column blocks] array of f32, which is contiguous in the order of the
+        product's rows."""
         p, n = self.product, extent(self.product.n)
         blocks = -(-n // self.config.n)
         at = result.at.rename(p.merged.rename)
@@ -129,7 +140,8 @@ class Dot(Blocks):
         vector.transfer_write(None, value, view, where, ir.AffineMap.get(len(sizes), 0, last), in_bounds=bounds)
 
     def _place(self, program: ir.Value) -> None:
-        """Which square: the last two axes in groups of rows of squares, so that neighbours share factors."""
+        """Maps a program id to its output tile. The last two axes are visited in groups of rows of tiles, so that neighbors share
+        operands (L2 reuse)."""
         c, p = self.config, self.product
         down, across = -(-extent(p.m) // c.m), -(-extent(p.n) // c.n)
         rest = program
@@ -154,7 +166,7 @@ class Dot(Blocks):
             self.at[None] = self._number(0)
 
     def _sums(self) -> list[ir.Value]:
-        """The block of each product, from one loop that reads what they share once."""
+        """Emits the K loop and returns the accumulator of each product. The left operand, which they share, is read once."""
         c, p = self.config, self.product
         whole = ir.VectorType.get([c.m, c.n], ir.F32Type.get())
         zero = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.FloatAttr.get(ir.F32Type.get(), 0.0)))
@@ -172,7 +184,7 @@ class Dot(Blocks):
         return list(loop.results)
 
     def _before(self, factor: Factor) -> Done:
-        """What is computed of a factor before the loop: all that does not vary along the inner dimension."""
+        """Emits the parts of an operand that do not vary along the K dimension, before the loop."""
         inner, found = self.product.inner, Done()
         if not self._is_loaded(factor.expr):
             with self._blocks_of(factor, found):
@@ -186,27 +198,28 @@ class Dot(Blocks):
         return found
 
     def _factor(self, factor: Factor, kept: Done) -> ir.Value:
-        """The block of a factor at a place of the inner dimension: read as it is, or computed and rounded; zero behind the end."""
+        """Returns an operand's block at the current position of the K loop: loaded as it is, or computed, rounded, and zero past
+        the end."""
         if isinstance(factor.expr, Load) and self._is_loaded(factor.expr):
             return self._read(factor.expr, factor.axes, factor.shape)
         with self._blocks_of(factor, dict(kept)):
             narrow = self._value(factor.expr)
             value = self._broadcast(narrow, factor.shape)
         for side, axis in enumerate(factor.axes):
-            same = ir.VectorType(narrow.type).shape[side] == 1  # along the inner dimension: Triton's dot broadcasts nothing
+            same = ir.VectorType(narrow.type).shape[side] == 1  # along K: Triton's dot broadcasts nothing
             if axis is None or (axis == self.product.inner and (same or extent(axis) % factor.shape[side])):
                 value = self._where_inside(value, side, axis)
         dtype = self.product.factors
         return value if dtype == "tf32" else arith.truncf(ir.VectorType.get(factor.shape, element(dtype)), value)
 
     def _is_loaded(self, e: Expr) -> bool:
-        """Whether memory has a factor as tensor cores take it."""
+        """Returns whether memory holds an operand in the type that tensor cores take."""
         stored = "f32" if self.product.factors == "tf32" else self.product.factors
         return isinstance(e, Load) and self.memory[e.tensor][1] == stored
 
     @contextmanager
     def _blocks_of(self, factor: Factor, done: Done) -> Iterator[None]:
-        """Values are blocks of a factor. done: those that are known."""
+        """Makes emitted values blocks of an operand while open. done: values emitted before."""
         before = self.axes, self.shape, self.done
         self.axes, self.shape, self.done = factor.axes, factor.shape, done
         yield
@@ -214,13 +227,13 @@ class Dot(Blocks):
 
 
 def squares(product: Contraction, config: Config) -> int:
-    """How many programs there are."""
+    """Returns the number of output tiles, which is the number of programs."""
     m, n, _ = product.sizes
     return product.batches * -(-m // config.m) * -(-n // config.n)
 
 
 def _rows_by_columns() -> tuple[ir.ArrayAttr, ir.ArrayAttr]:
-    """Which loops a product's factors and result run over, and that the last is summed over."""
+    """Returns the indexing maps and iterator types of a vector.contract of [m, k] by [k, n]."""
     i, j, k = (ir.AffineDimExpr.get(d) for d in range(3))
     maps = [ir.AffineMapAttr.get(ir.AffineMap.get(3, 0, pair)) for pair in ([i, k], [k, j], [i, j])]
     kinds = [ir.Attribute.parse(f"#vector.iterator_type<{kind}>") for kind in ("parallel", "parallel", "reduction")]

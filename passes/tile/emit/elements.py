@@ -1,6 +1,6 @@
-"""Scalar expressions as blocks: values, loads and stores of a tile program.
+"""Emits scalar expressions as blocks: the values, loads and stores of a tile program.
 
-See emit_scopes for where each is emitted.
+See scopes.py for where each value is emitted.
 """
 
 from functools import partial
@@ -28,20 +28,21 @@ class Blocks(Scopes):
         super().__init__(entry, merged, lanes)
         self.memory = memory
         self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do
-        self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory
+        self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory: where, and at which index
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
-        self.ahead: dict[Load, int] = {}  # loads whose next row is fetched early, and how many elements away that is
-        self.apart = False  # whether masks of lanes are ranges of them, and loops say which values their axes have
-        self.ranges: dict[Axis, emit_bounds.Range] = {}  # of axes whose loops do not run over all of them
+        self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead
+        self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
+        self.ranges: dict[Axis, emit_bounds.Range] = {}  # values of axes whose loops run over a part of them
         self.window: emit_access.Window | None = None  # of the loop over rows that start amid an access
-        self.decided: dict[Expr, Expr] = {}  # choices that a branch has made, and what was chosen
+        self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
         self.known: Guard = ()  # what holds in the branch
-        self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # transposed in scratch memory: where, and the row
+        self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # loads through a transpose tile: its memory, and the row
 
     # -- where a value belongs
 
     def depth(self, e: Expr) -> int:
-        """The scope that `e` is emitted in. Those of its operands are found first, so that chains of any length take no stack."""
+        """Returns the scope that `e` is emitted in. Operands are found first, on a list, so that chains of any length take no
+        stack."""
         if (known := self._depths.get(e)) is not None:
             return known
         stack = [e]
@@ -57,7 +58,7 @@ class Blocks(Scopes):
         return self._depths[e]
 
     def _reduced_at(self, e: Expr) -> int | None:
-        """The scope that holds the result of a reduction or scan, which its loop has left there."""
+        """Returns the scope that holds the result of a reduction or scan, where its loop has left it; None where none does."""
         if not isinstance(e, Reduce | Scan):
             return None
         return next((d for d in range(len(self.stack) - 1, -1, -1) if e in self.stack[d].memo), None)
@@ -70,8 +71,8 @@ class Blocks(Scopes):
     # -- indices
 
     def index(self, at: Affine) -> ir.Value:
-        """The scalar value of an index; for the vector axis, that of the block's first lane. Terms that are known
-        further out are added there."""
+        """Returns the scalar value of an index; for the vector axis, that of the block's first lane. Terms known in outer scopes
+        are added there."""
         at = at.rename(self.merged.rename)
         terms = []
         for t, c in at.terms:
@@ -91,7 +92,7 @@ class Blocks(Scopes):
         return out
 
     def lane_index(self, at: Affine) -> ir.Value:
-        """The index of every lane."""
+        """Returns the index of every lane, as a vector."""
         at = at.rename(self.merged.rename)
         type_ = ir.VectorType.get([self.lanes], ir.IndexType.get())
         out = vector.broadcast(type_, self.index(at))
@@ -110,7 +111,8 @@ class Blocks(Scopes):
     # -- values
 
     def value(self, e: Expr) -> ir.Value:
-        """The value of `e`, emitted where it is not yet: operands first, so that chains of any length take no stack."""
+        """Returns the value of `e`, emitting it on first use: operands first, on a list, so that chains of any length take no
+        stack."""
         stack = [e]
         while stack:
             top = stack[-1]
@@ -137,7 +139,7 @@ class Blocks(Scopes):
             self._save(e, memo[e])
 
     def block(self, e: Expr) -> ir.Value:
-        """The value of `e` as a vector."""
+        """Returns the value of `e` as a vector."""
         if isinstance(e, Const):
             return self.splat(e.value, element(e.dtype))
         value = self.value(e)
@@ -183,11 +185,11 @@ class Blocks(Scopes):
         return ir.Operation.create(e.op, results=[result], operands=operands, attributes=attributes).results[0]
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
-        """Whether every bound holds (per lane when `wide`)."""
+        """Emits whether every bound holds (per lane when `wide`)."""
         return emit_bounds.condition(self, guard, wide)
 
     def _check(self, e: Load, wide: bool) -> None:
-        """Reports indices of the user that are out of range, where the element is wanted at all."""
+        """Emits the checks of the user's indices, which count only where the other bounds want the element."""
         for i, b in enumerate(e.guard):
             if b.message:
                 ok = self._condition((b,), wide)
@@ -198,7 +200,7 @@ class Blocks(Scopes):
                 self._report(ok, wide, b.message)
 
     def _report(self, ok: ir.Value, wide: bool, message: str) -> None:
-        """Makes the call fail with `message` where `ok` is false in a lane that counts."""
+        """Emits a tile.check: the call fails with `message` where `ok` is false in an unmasked lane."""
         mask = self.stack[-1].mask
         if wide and mask is not None:
             ok = arith.ori(ok, arith.xori(mask, self.splat(1, ir.IntegerType.get_signless(1))))
@@ -237,7 +239,7 @@ class Blocks(Scopes):
         return self.from_memory(emit_access.read(self, flat, at, mask), dtype)
 
     def _fetch(self, flat: ir.Value, at: ir.Value, distance: int) -> None:
-        """Asks for the cache lines `distance` elements after a block; at the end of memory for the last lines again."""
+        """Prefetches the cache lines `distance` elements after a block; at the end of memory, the last line again."""
         type_ = ir.MemRefType(flat.type)
         line = LINE * 8 // type_.element_type.width
         for i in range(0, self.lanes, line):
@@ -245,7 +247,7 @@ class Blocks(Scopes):
             memref.prefetch(flat, [to], False, 2, True)
 
     def store(self, e: Expr, flat: ir.Value, dtype: str, at: Affine) -> None:
-        """Stores `e` at offset `at`, in the innermost scope."""
+        """Stores `e` to `flat` at the index `at`, in the innermost scope. dtype: the result's element type."""
         at = at.rename(self.merged.rename)
         along = at.coefficient(self.vector) if self.vector is not None else 0
         value = self.block(e) if along else self.value(e)
@@ -259,7 +261,7 @@ class Blocks(Scopes):
                 emit_access.write(self, value, flat, at)
 
     def _streams(self, flat: ir.Value, value: ir.Value, at: Affine) -> bool:
-        """Whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
+        """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
         cache lines (results start on a line), so that no line has to be read before it is written."""
         type_ = ir.MemRefType(flat.type)
         item = (type_.element_type.width + 7) // 8

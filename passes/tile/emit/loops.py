@@ -1,4 +1,4 @@
-"""The loops of a tile program: rows, one loop over the columns per level of reductions, and one for full results."""
+"""Emits the loops of a tile program: over rows, one nest over columns per level of reductions, and one for full results."""
 
 import math
 from collections.abc import Callable
@@ -30,7 +30,7 @@ Body = Callable[[list[ir.Value]], list[ir.Value]]
 
 
 class Loops:
-    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+    """Emits the body of one kernel. results: the flat memref that each result is stored to."""
 
     def __init__(
         self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
@@ -44,6 +44,7 @@ class Loops:
         self.keep = self._slots()
 
     def emit(self, program: ir.Value) -> None:
+        """Emits the program whose number in the grid is `program`."""
         b, plan = self.b, self.plan
         chunks = self._place(program)
         inner = list(plan.inner)
@@ -60,7 +61,7 @@ class Loops:
             self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
-        """Binds the axes of the grid to this program's place in it: the first iteration of each chunked axis, and how many."""
+        """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
         b, rest, chunks = self.b, program, {}
         with b.point(0):
             axes = self.plan.grid_axes
@@ -86,7 +87,7 @@ class Loops:
     def _over(
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
-        """`body` for every iteration of `axis` from `first`, by blocks when it is the vector axis. exact: count as a constant."""
+        """Runs `body` over `axis` from `first`, by blocks when it is the vector axis. exact: the count, where it is a constant."""
         if axis is self.plan.vector or (self.plan.column_vector and axis is self.b.vector):
             self.b.vector = axis
             return self.blocks(axis, first, count, exact, inits, body)
@@ -95,6 +96,7 @@ class Loops:
     def blocks(
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
+        """Runs `body` over `axis` in blocks of `lanes`, the last one masked if need be; returns the carried values."""
         b, plan, lanes = self.b, self.plan, self.plan.config.lanes
         zero = b.number(0)
         if self.plan.shift is not None and axis is self.plan.vector:
@@ -117,7 +119,7 @@ class Loops:
         return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
 
     def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
-        """`body` for blocks of all `count` elements of an axis, those of the range `inner` in a loop of their own."""
+        """Runs `body` for blocks of all `count` elements of an axis, with a loop of its own for those in the range `inner`."""
         b, lanes = self.b, self.plan.config.lanes
         whole = count // lanes * lanes
         known = b.ranges
@@ -135,8 +137,8 @@ class Loops:
         self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
         inits: list[ir.Value], body: Body, single: bool = False, attribute: str = "",
     ) -> list[ir.Value]:  # fmt: skip
-        """One loop; `tail`: lanes left over (a constant, or the end to count from), else whole blocks. single: one iteration.
-        attribute: a mark on the loop."""
+        """Emits one loop. tail: lanes left over (a constant, or the end to count from); None for whole blocks. single: it has one
+        iteration, and no scf.for. attribute: a mark on the loop."""
         b = self.b
         if single:
             memo = b.stack[-1].once.setdefault((axis, first, low, tail), {})
@@ -168,9 +170,8 @@ class Loops:
                 b.stack[-1].mask = None
             b.bind(axis, at if first == b.number(0) else arith.addi(first, at))
 
-    # -- one row
-
     def row(self) -> None:
+        """Emits one row: the nests over its columns, then the stores of reduced results."""
         for i, nest in enumerate(self.nests):
             self._nest(nest, i)
         for r, flat in self.results:
@@ -234,10 +235,10 @@ class Loops:
         b._depths = {}
 
     def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
-        """The loop that teams of threads share, if they do, and all loops of a nest, the outermost first."""
+        """Returns the loop whose iterations teams of threads share, if any, and all loops of a nest, the outermost first."""
         axes = [a for a in nest.axes if a is not self.b.vector] + [a for a in nest.axes if a is self.b.vector]
         shared = max(axes, key=lambda a: a.extent, default=None) if self.plan.config.teams > 1 and not nest.scans else None
-        axes.sort(key=lambda a: a is not shared)  # outermost: every team begins with nothing
+        axes.sort(key=lambda a: a is not shared)  # outermost: every team starts from neutral elements
         return shared, axes
 
     def _vector_of(self, nest: Nest) -> Axis | None:
@@ -248,8 +249,7 @@ class Loops:
     def _columns(
         self, axes: list[Axis], inits: list[ir.Value], body: Body, nest: Nest, shared: Axis | None, runs: Cut | None
     ) -> list[ir.Value]:
-        """Loops over `axes`; teams of threads take turns in the iterations of `shared`. runs: the loop that is cut into runs, of
-        this one and those inside it."""
+        """Emits the loops over `axes`. shared: the one that teams of threads share; runs: the one to cut into runs."""
         if not axes:
             with self.b.scope(self.b.stack[-1].block, mask=self.b.stack[-1].mask):
                 return body(inits)
@@ -277,7 +277,7 @@ class Loops:
     # -- what is kept between loops
 
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
-        """Scratch memory for a row of every value that is worth keeping: by the loop that fills it."""
+        """Allocates scratch memory for a row of each value worth keeping; returns it by value, with the nest that fills it."""
         columns, config = self.plan.merged.columns, self.plan.config
         if not self.plan.column_vector or not config.scratch:
             return {}
@@ -295,7 +295,7 @@ class Loops:
         return out
 
     def _costs(self, e: Expr) -> bool:
-        """Whether a value takes many operations, or is gathered from memory and does not stay in registers."""
+        """Returns whether a value takes many operations, or is gathered from memory and does not stay in registers."""
         if isinstance(e, Load):
             several = math.prod(a.extent for a in self.plan.merged.columns) > self.plan.config.lanes
             return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)

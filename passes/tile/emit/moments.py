@@ -1,4 +1,4 @@
-"""Sums along the rows of blocks, and of the squares of how far elements are from the mean."""
+"""Row and column sums of blocks, and sums of squared distances from row means, for reductions in a GEMM epilogue."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from torch_mlir.dialects import arith, vector
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the rows of a block: their sums, and those of the squared distances from their means. Vectors of shape [rows, 1].
+    """Sums of a block's rows, and of the squared distances from their means: f32 vectors of shape [rows, 1].
 
-    squares  None: nobody asks
+    squares  None: not wanted
     count    columns of the block that are summed, of shape [1, 1]
     """
 
@@ -19,7 +19,8 @@ class Moments:
     count: ir.Value | None = None
 
     def joined(self, before: "Moments") -> "Moments":
-        """Those of this block and of one before it, which has a column at least: by Chan, Golub and LeVeque."""
+        """Merges the moments of this block and of those before it, which have a column at least, by the method of Chan, Golub and
+        LeVeque."""
         total = arith.addf(before.sum, self.sum)
         if self.squares is None or self.count is None or before.squares is None or before.count is None:
             return Moments(total)
@@ -32,7 +33,7 @@ class Moments:
 
 
 def along_rows(value: ir.Value) -> ir.Value:
-    """The sum of each row of a block of f32, [rows, 1]."""
+    """Returns the sum of each row of a block of f32, [rows, 1]."""
     rows = ir.VectorType(value.type).shape[0]
     f32 = ir.F32Type.get()
     row = ir.VectorType.get([rows], f32)
@@ -42,7 +43,7 @@ def along_rows(value: ir.Value) -> ir.Value:
 
 
 def over_rows(value: ir.Value) -> ir.Value:
-    """The sum of each column of a block of f32, [1, columns]."""
+    """Returns the sum of each column of a block of f32, [1, columns]."""
     columns = ir.VectorType(value.type).shape[1]
     f32 = ir.F32Type.get()
     row = ir.VectorType.get([columns], f32)
@@ -52,11 +53,11 @@ def over_rows(value: ir.Value) -> ir.Value:
 
 
 def constant(number: float) -> ir.Value:
-    """Of f32, as a block of one element."""
+    """Returns an f32 constant as a block of one element."""
     one = ir.VectorType.get([1, 1], ir.F32Type.get())
     return arith.constant(one, ir.DenseElementsAttr.get_splat(one, ir.FloatAttr.get(ir.F32Type.get(), number)))
 
 
 def like(value: ir.Value, other: ir.Value) -> ir.Value:
-    """A block repeated to the shape of another."""
+    """Broadcasts a block to the shape of another."""
     return value if value.type == other.type else vector.broadcast(other.type, value)

@@ -1,6 +1,6 @@
-"""Concatenations in programs that each lie within one part: a branch computes that part alone.
+"""Concatenations in programs whose blocks each lie within one part: emits a branch that computes that part alone.
 
-Elsewhere every part is computed, its loads masked, and one of them selected.
+Elsewhere every part is computed with masked loads, and one of them selected.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) -> None:
-    """Calls `store`, which emits what stores `e`, in a branch for each part that blocks of `lanes` elements can lie in."""
+    """Emits `store` in a branch for each part of the concatenation in `e` that blocks of `lanes` elements can lie in. store:
+    emits the store of `e`."""
     select = next((x for x in reversed(walk(e)) if x not in b.decided and _fits(b, lanes, x)), None)
     choice = choice_of(select) if select is not None else None
     if select is None or choice is None:
@@ -54,7 +55,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
 
 
 def _range(bound: Bound, known: Guard) -> tuple[int, int]:
-    """What the index of a bound is known to be: at least, and less than."""
+    """Returns the values that the index of a bound is known to have: at least, and less than."""
     least, most = bound.at.bounds()
     alike = [(k, bound.at.constant - k.at.constant) for k in known if k.at.terms == bound.at.terms]
     return max([least, *(k.low + c for k, c in alike)]), min([most + 1, *(k.high + c for k, c in alike)])
@@ -62,7 +63,7 @@ def _range(bound: Bound, known: Guard) -> tuple[int, int]:
 
 @contextmanager
 def _inside(b: "Blocks", block: ir.Block, branch: ir.Operation) -> Iterator[None]:
-    """A scope within a branch, in which all that axes say is computed again."""
+    """Opens a scope within a branch. Axes are bound anew, so that what depends on them is emitted again in it."""
     bound = dict(b.bound)
     with b.scope(block, anchor=branch):
         for axis, (_, value) in bound.items():
@@ -74,7 +75,7 @@ def _inside(b: "Blocks", block: ir.Block, branch: ir.Operation) -> Iterator[None
 
 
 def _fits(b: "Blocks", lanes: int, e: Expr) -> bool:
-    """Whether blocks of so many elements lie on one side of what an expression chooses by."""
+    """Returns whether blocks of `lanes` elements all lie on one side of the bound that a select chooses by."""
     choice = choice_of(e)
     if choice is None or b.vector is None:
         return False

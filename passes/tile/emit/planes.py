@@ -1,8 +1,9 @@
-"""The program of a plane on a CPU: sums over windows of one channel, of a copy of the image with zeros around it.
+"""Depthwise convolution on a CPU: one program computes rows of one channel (a plane) from a copy of the image with zeros around
+it.
 
-The copy is in scratch memory that stays in the caches. With it no load is masked, and none asks where the image ends. Columns that
-a stride steps over are apart there (phases), so that neighbouring sums read neighbours. A tile of sums is in registers: each
-block of pixels that is loaded is multiplied for every row of the tile that has it in its windows.
+The copy is in scratch memory that stays in the caches. With it no load is masked, and none checks where the image ends. Columns
+are split there by their remainder modulo the stride (phases), so that neighboring sums read neighbors. A tile of sums is in
+registers: each block of pixels that is loaded is multiplied for every row of the tile that has it in its windows.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from .elements import Blocks, Memory
 
 
 class PlaneProgram:
-    """Emits the body of one kernel. results: with the flat memref each is stored to."""
+    """Emits the body of one kernel. results: the flat memref that each result is stored to."""
 
     def __init__(self, entry: ir.Block, space: Space, plan: Planes, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
         self.plan = plan
@@ -31,6 +32,7 @@ class PlaneProgram:
         self.f32 = ir.F32Type.get()
 
     def emit(self, program: ir.Value) -> None:
+        """Emits the program whose number in the grid is `program`: the padded copy, then the sums from it."""
         b, p = self.b, self.plan
         rest = program
         for axis in (p.chunks, p.channel, p.batch):
@@ -50,14 +52,14 @@ class PlaneProgram:
 
     @contextmanager
     def _inside(self, block: ir.Block, of: ir.Operation) -> Iterator[None]:
-        """Emits into a block of `of`, constants in front of it."""
+        """Opens a block of the op `of` to emit into, with constants in front of that op."""
         with self.b.scope(block, anchor=of), ir.InsertionPoint(block):
             yield
 
     # -- the copy
 
     def _fill(self, copy: ir.Value, line: ir.Value, first: ir.Value) -> None:
-        """Copies the rows of the image that this program's windows have, with zeros around them."""
+        """Copies the image rows that this program's windows read, with zeros around them."""
         b, p = self.b, self.plan
         origin = b.index(p.origin)
         top = arith.addi(arith.muli(first, b.number(p.window.stride[0])), b.number(-p.window.padding[0]))
@@ -82,7 +84,7 @@ class PlaneProgram:
             scf.YieldOp([])
 
     def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
-        """A row of the image from `at` on, behind the padding. What no window reads is left out."""
+        """Copies the image row that starts at `at`, behind the padding. What no window reads is left out."""
         b, p = self.b, self.plan
         pad, width = p.window.padding[1], p.width * p.window.stride[1]
         count = min(p.size[1], width - pad)
@@ -114,7 +116,7 @@ class PlaneProgram:
         return self.b.memoised("zeros", 0, lambda: arith.constant(block, zero))
 
     def _part(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
-        """Puts columns that are a stride apart side by side."""
+        """Splits a row into phases: columns that are a stride apart become neighbors."""
         b, p = self.b, self.plan
         steps = p.window.stride[1]
         wide = ir.VectorType.get([cpu.VECTOR * steps], self.f32)
@@ -131,7 +133,7 @@ class PlaneProgram:
     # -- sums
 
     def _tiles(self, copy: ir.Value, first: ir.Value, low: int, high: int, rows: int) -> None:
-        """Sums of the rows from `low` to `high` of this program, `rows` of them at a time."""
+        """Emits the sums of this program's rows from `low` to `high`, `rows` of them at a time."""
         b, p = self.b, self.plan
         with b.point():
             loop = scf.ForOp(b.number(low), b.number(high), b.number(rows))
@@ -154,8 +156,8 @@ class PlaneProgram:
                 scf.YieldOp([])
 
     def _tile(self, copy: ir.Value, row: ir.Value, place: ir.Value, column: ir.Value, rows: int, left: int | None) -> None:
-        """Sums of `rows` rows from `row` of the program, `place` of the image, for a block of columns. left: of a part of a
-        block."""
+        """Emits the sums of `rows` rows for a block of columns, their epilogue and stores. row: the first one, in the program;
+        place: the same, in the image; left: columns of a partial block."""
         b, p = self.b, self.plan
         b.bind(p.column, column)
         if left is not None:
@@ -173,7 +175,7 @@ class PlaneProgram:
                     b.store(result.expr, flat, result.dtype, result.at)
 
     def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:
-        """Loads every block of pixels once, and the weights of one column of the window at a time."""
+        """Emits a tile of sums: loads every block of pixels once, and the weights of one column of the window at a time."""
         b, p = self.b, self.plan
         (tall, wide), (spread_down, spread_across) = p.window.stride, p.window.dilation
         length = p.width * wide

@@ -1,7 +1,7 @@
-"""Where values of a tile program are emitted: loop bodies inside one another, and constants at the start.
+"""Scopes of a tile program: nested loop bodies, with constants at the start, and where in them values are emitted.
 
-A value is a scalar, or a vector of `lanes` neighbours along the vector axis. Each is emitted once, in the outermost loop
-body where all it depends on is known.
+A value is a scalar, or a vector of `lanes` neighbors along the vector axis. Each is emitted once, in the outermost loop body
+where all that it depends on is known.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +19,14 @@ from ...space.coalesce import Merged
 
 @dataclass
 class Scope:
-    """One loop body. `anchor`: the nested loop in front of which late values of this scope are emitted. `once`: the values of
-    loops of one iteration in it, which stand in the same block: a second loop over the same iteration finds them."""
+    """One loop body.
+
+    block   that its values are emitted into
+    memo    values emitted so far
+    anchor  the nested loop in front of which late values of this scope are emitted
+    mask    of the lanes that count; None: all
+    once    memos of loops of one iteration, which stand in the same block: a second loop over the same iteration finds its values
+    """
 
     block: ir.Block
     memo: dict[Any, ir.Value] = field(default_factory=dict)
@@ -30,10 +36,12 @@ class Scope:
 
 
 def element(dtype: str) -> ir.Type:
+    """Returns the MLIR type of an element type such as "f32" or "index"."""
     return ir.IndexType.get() if dtype == "index" else ir.Type.parse(dtype)
 
 
 def attribute(value: Any, type_: ir.Type) -> ir.Attribute:
+    """Returns a number as a float or integer attribute of `type_`."""
     return ir.FloatAttr.get(type_, value) if isinstance(type_, ir.FloatType) else ir.IntegerAttr.get(type_, int(value))
 
 
@@ -55,6 +63,7 @@ class Scopes:
         mask: ir.Value | None = None,
         memo: dict[Any, ir.Value] | None = None,
     ) -> Iterator[None]:
+        """Opens a loop body. anchor: its loop, in front of which the scope around emits meanwhile; memo: values already known."""
         self.stack[-1].anchor = anchor
         self.stack.append(Scope(block, {} if memo is None else memo, mask=mask))
         self._depths = {}
@@ -65,7 +74,8 @@ class Scopes:
         self.bound = {a: (d, v) for a, (d, v) in self.bound.items() if d < len(self.stack)}
 
     def point(self, depth: int = -1) -> ir.InsertionPoint:
-        """Where values of the scope at `depth` are emitted: its end, or in front of the loop that is open in its block."""
+        """Returns where values of the scope at `depth` are emitted: at its end, or in front of the loop that is open in its
+        block."""
         depth %= len(self.stack)
         while self.stack[depth].anchor is None and depth + 1 < len(self.stack):
             depth += 1  # a scope of one iteration shares its parent's block
@@ -73,10 +83,12 @@ class Scopes:
         return ir.InsertionPoint(scope.anchor) if scope.anchor is not None else ir.InsertionPoint(scope.block)
 
     def bind(self, axis: Axis, value: ir.Value) -> None:
+        """Gives an axis its value in the innermost scope."""
         self.bound[axis] = (len(self.stack) - 1, value)
         self._depths = {}
 
     def memoised(self, key: Any, depth: int, make: Callable[[], ir.Value]) -> ir.Value:
+        """Returns the value known as `key` in the scope at `depth`, made by `make` on first use."""
         memo = self.stack[depth].memo
         if key not in memo:
             with self.point(depth):
@@ -86,20 +98,25 @@ class Scopes:
     # -- what varies along the vector axis
 
     def axes(self, e: Expr) -> set[Axis]:
+        """Returns the merged axes that `e` varies along."""
         return {self.merged.axis_of.get(a, a) for a in e.free}
 
     def is_block(self, e: Expr) -> bool:
+        """Returns whether `e` varies along the vector axis."""
         return self.vector is not None and self.vector in self.axes(e)
 
     # -- constants
 
     def constant(self, value: Any, type_: ir.Type) -> ir.Value:
+        """Returns a scalar constant at the start of the program."""
         return self.memoised((repr(value), str(type_)), 0, lambda: arith.constant(type_, attribute(value, type_)))
 
     def number(self, n: int) -> ir.Value:
+        """Returns an index constant."""
         return self.constant(n, ir.IndexType.get())
 
     def splat(self, value: Any, type_: ir.Type) -> ir.Value:
+        """Returns a constant vector with `value` in all lanes."""
         whole = ir.VectorType.get([self.lanes], type_)
         return self.memoised(
             ("splat", repr(value), str(type_)), 0,
@@ -107,6 +124,7 @@ class Scopes:
         )  # fmt: skip
 
     def widen(self, v: ir.Value) -> ir.Value:
+        """Broadcasts a scalar to all lanes; a vector stays as it is."""
         if isinstance(v.type, ir.VectorType):
             return v
         return vector.broadcast(ir.VectorType.get([self.lanes], v.type), v)
@@ -118,6 +136,7 @@ class Scopes:
         return ir.VectorType.get(ir.VectorType(v.type).shape, target) if isinstance(v.type, ir.VectorType) else target
 
     def from_memory(self, v: ir.Value, dtype: str) -> ir.Value:
+        """Converts a loaded value to the type it is computed in: f16 and bf16 to f32, bytes to i1."""
         if dtype in HALF:
             return arith.extf(self._like(v, "f32"), v)
         if dtype == "i1":
@@ -127,6 +146,7 @@ class Scopes:
         return v
 
     def to_memory(self, v: ir.Value, dtype: str) -> ir.Value:
+        """Converts a value to the type that memory holds: f32 to f16 or bf16, i1 to bytes."""
         if dtype in HALF:
             return arith.truncf(self._like(v, dtype), v)
         return arith.extui(self._like(v, "i8"), v) if dtype == "i1" else v

@@ -1,4 +1,5 @@
-"""Loops over rows that start amid an access (schedule.Shift): blocks start where whole accesses do, masks say which lanes count."""
+"""Emits loops over rows that start in the middle of an access (schedule.Shift): blocks start where whole accesses do, and masks
+say which lanes count."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def over(
     loops: "Loops", axis: Axis, shift: Shift, inits: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
 ) -> list[ir.Value]:
-    """`body` for every block of the row along `axis`: whole ones but for the row's first lanes, then what is left."""
+    """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest."""
     b, lanes = loops.b, loops.plan.config.lanes
     by = b.memoised("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
     b.window = Window(shift, by)
@@ -34,7 +35,8 @@ def over(
 
 
 def enter(b: "Blocks", window: Window, axis: Axis, at: ir.Value, left: int | ir.Value | None) -> None:
-    """A block whose first lane is `at` lanes after the access that the row starts in. left: None where the row goes on."""
+    """Sets the mask and the axis of a block whose first lane is `at` lanes after the start of the row's first access. left: the
+    lanes left over; None where the row goes on."""
     with b.point():
         low = arith.subi(window.by, at)
         high = b.number(b.lanes) if left is None else arith.addi(low, b.number(axis.extent))

@@ -1,1 +1,1 @@
-"""Errors, options, the device model and the program format: what every other layer may import."""
+"""Errors, options, targets, device models and the program format. Every other layer may import this one."""

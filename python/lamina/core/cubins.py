@@ -1,4 +1,4 @@
-"""Several cubins as one run of bytes: what an artifact for a GPU holds as its code."""
+"""Packs several cubins into one byte string, the code of a GPU artifact."""
 
 import struct
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ _COUNT = struct.Struct("<Q")
 
 
 def join(cubins: Sequence[bytes]) -> bytes:
-    """One cubin as it is; several behind their number and their sizes in bytes."""
+    """Concatenates cubins behind a header with their number and their sizes in bytes. A single cubin is returned as it is."""
     if len(cubins) == 1:
         return cubins[0]
     return b"".join([_MAGIC, _COUNT.pack(len(cubins)), *(_COUNT.pack(len(c)) for c in cubins), *cubins])
 
 
 def divide(code: bytes) -> list[bytes]:
-    """What `join` was given. What it did not make is one cubin."""
+    """Returns the cubins that `join` was given. Bytes without its header are one cubin."""
     if not code.startswith(_MAGIC):
         return [code]
     at = len(_MAGIC) + _COUNT.size

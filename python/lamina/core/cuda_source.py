@@ -1,4 +1,5 @@
-"""CUDA C++ that users bring: the text, which of its functions is the kernel, and what is written of its parameters."""
+"""CUDA C++ sources of user kernels: finds the `__global__` function and reads its parameters by text matching, without a
+compiler."""
 
 import hashlib
 import re
@@ -15,7 +16,7 @@ _ELEMENTS = {
     "f8e4m3fn": ("__nv_fp8_e4m3",), "f8e5m2": ("__nv_fp8_e5m2",),
 }  # fmt: skip
 ELEMENTS = {name: dtype for dtype, names in _ELEMENTS.items() for name in names}
-"""dtype by type in C++, without blanks."""
+"""Maps a C++ type without blanks to its dtype."""
 _ITEMS = {
     "char": 1,
     "uchar": 1,
@@ -33,29 +34,36 @@ _VECTOR = re.compile(rf"({'|'.join(sorted(_ITEMS, key=len, reverse=True))})([24]
 
 @dataclass(frozen=True)
 class Parameter:
-    """type, name: as written; name: "" where there is none."""
+    """A parameter of a kernel.
+
+    type  its type as written, "*" for an array
+    name  its name, "" where there is none
+    """
 
     type: str
     name: str
 
     @property
     def is_pointer(self) -> bool:
+        """Tells whether the parameter is a pointer or an array."""
         return "*" in self.type
 
     def element(self, macros: dict[str, str]) -> str:
-        """The type, or what it points to, without qualifiers and blanks, macros put in."""
+        """Returns the type, or the pointee's type, without qualifiers and blanks, with `macros` (name to text) expanded."""
         bare = _QUALIFIERS.sub("", self.type.replace("*", ""))
         return _QUALIFIERS.sub("", macros.get(bare, bare))
 
     def alignment(self, macros: dict[str, str]) -> int:
-        """Bytes that what it points to has to begin at a multiple of, as vectors such as float4 have; 1 for all else."""
+        """Returns the alignment in bytes that a vector type such as float4 asks of the pointee; 1 for any other type."""
         found = _VECTOR.match(self.element(macros))
         return min(_ITEMS[found[1]] * int(found[2]), 16) if found else 1
 
 
 @dataclass(frozen=True)
 class CudaSource:
-    """text      of the file
+    """A CUDA C++ source file and the kernel to take from it.
+
+    text      the source
     function  the kernel, as an expression of C++: "scaled_add", or "scale<float, BLOCK>" for one instance of a template
     file, line  where the text begins, for messages
     flags     options for NVRTC
@@ -69,17 +77,17 @@ class CudaSource:
 
     @property
     def cache_key(self) -> str:
-        """A digest of all that the code depends on, but for files that it includes."""
+        """Returns a digest of all that the code depends on, except the files it includes."""
         return hashlib.sha256(repr((self.text, self.function, self.flags)).encode()).hexdigest()
 
     @property
     def name(self) -> str:
-        """The function's, without namespaces and template arguments."""
+        """The function's name without namespaces and template arguments."""
         return self.function.partition("<")[0].strip().rpartition("::")[2]
 
     @property
     def place(self) -> str:
-        """ "file.cu:12" of the kernel."""
+        """Returns where the kernel is defined, such as "file.cu:12"."""
         text = _without_comments(self.text)
         at = re.search(rf"__global__[^;{{}}]*?\b{re.escape(self.name)}\s*\(", text)
         before = text[: at.start()] if at else ""
@@ -87,7 +95,7 @@ class CudaSource:
 
     @property
     def parameters(self) -> tuple[Parameter, ...] | None:
-        """The kernel's, or None where the text does not say: macros write them, or there are several functions of its name."""
+        """The kernel's parameters. None where the text does not tell: macros write them, or several functions have its name."""
         found = {text for name, text in global_functions(self.text) if name == self.name}
         written = tuple(map(_parameter, _parts(found.pop()))) if len(found) == 1 else None
         macros = written is None or any(not p.name and p.type.isidentifier() and p.type not in ELEMENTS for p in written)
@@ -95,7 +103,7 @@ class CudaSource:
 
 
 def global_functions(text: str) -> list[tuple[str, str]]:
-    """Name and parameters of each function with __global__, in order."""
+    """Returns name and parameter list of each `__global__` function, in order."""
     text = _without_comments(text)
     found = []
     for start in re.finditer(r"\b__global__\b", text):
@@ -108,7 +116,7 @@ def global_functions(text: str) -> list[tuple[str, str]]:
 
 
 def _without_comments(text: str) -> str:
-    """With as many lines."""
+    """Replaces comments by blanks and keeps the number of lines."""
     return _COMMENT.sub(lambda comment: " " + "\n" * comment[0].count("\n"), text)
 
 
@@ -122,7 +130,7 @@ def _until_closed(text: str, start: int) -> str:
 
 
 def _parts(parameters: str) -> list[str]:
-    """What stands between commas that are in no brackets."""
+    """Splits a parameter list at the commas outside brackets."""
     parts, depth = [""], 0
     for c in parameters:
         depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(c, 0)

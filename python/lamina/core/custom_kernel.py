@@ -1,4 +1,4 @@
-"""Kernels that users bring: what is said of one, and the table of those that hold for the whole process."""
+"""User kernels: the declaration of one, and the process-wide table of registered ones."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,23 +12,23 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class CustomKernel:
-    """A kernel in Triton or CUDA C++ that computes an op or a graph pattern; made and checked by lamina.custom_kernel, where the
-    rules are explained.
+    """A kernel in Triton or CUDA C++ that computes an op or a graph pattern. `lamina.custom_kernel` makes and checks it, and
+    documents the rules.
 
-    name        for people: in explain, in profiles, in errors
+    name        name in explain, profiles and errors
     op          the overload (torch._ops.OpOverload), or None
-    pattern     or a function in torch's ops
-    example_inputs  tensors that the pattern is traced for
+    pattern     where `op` is None: the computation as a function in torch ops
+    example_inputs  tensors that the pattern is traced with
     kernel      the @triton.jit function, or a CudaSource
-    source      what it was made of then, and flags for its compiler
-    arguments   what it is launched with
-    grid        blocks along x, y and z
-    outputs     tensors like those that it writes; None: what the op's own shape rule says
-    when        whether it serves these arguments; None: always
+    source      what a CudaSource was made of, and flags for its compiler
+    arguments   rule for the launch arguments
+    grid        rule for the blocks along x, y and z
+    outputs     rule for tensors like those that it writes; None: the op's own shape rule
+    when        rule for whether the kernel serves these arguments; None: always
     constants   values of constexpr parameters that are the same at each launch
-    configs     what tuning chooses from: constants and launch_names by name, the likeliest first
-    epilogue    parameters of a Triton kernel that get a function for what follows it, and its operands; () for none
-    threads, shared  of a kernel in CUDA C++: a block's threads, and the bytes of shared memory that it asks for, or rules
+    configs     candidates for tuning: constants and launch_names by name, the likeliest first
+    epilogue    parameters of a Triton kernel that receive the epilogue function and its operands; () for none
+    threads, shared  of a CUDA C++ kernel: threads of a block and bytes of dynamic shared memory, or rules for them
     """
 
     name: str
@@ -52,20 +52,21 @@ class CustomKernel:
 
     @property
     def is_cuda(self) -> bool:
+        """Tells whether the kernel is written in CUDA C++ rather than Triton."""
         return isinstance(self.kernel, CudaSource)
 
     @property
     def launch_names(self) -> tuple[str, ...]:
-        """Names in configs that are no parameters of the kernel, nor macros."""
+        """Names in configs that are launch options, not kernel parameters or macros."""
         return ("threads", "shared") if self.is_cuda else ("num_warps", "num_stages")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What rules get besides arguments and results."""
+        """Returns what rules get besides arguments and results."""
         return {**self.constants, "threads": self.threads} if self.is_cuda else dict(self.constants)
 
     def variants(self) -> dict[str, "CustomKernel"]:
-        """One kernel for each config, by its text; itself alone, by "", without configs."""
+        """Returns one kernel for each config, keyed by the config's text; without configs only this kernel, keyed by ""."""
         if not self.configs:
             return {"": self}
         return {" ".join(f"{name}={value}" for name, value in c.items()): self._with(c) for c in self.configs}
@@ -77,11 +78,11 @@ class CustomKernel:
 
     @property
     def what(self) -> str:
-        """It computes this."""
+        """Names the op or the pattern that the kernel computes."""
         return str(self.op) if self.op is not None else f"pattern {getattr(self.pattern, '__name__', '')}"
 
     def remove(self) -> None:
-        """Takes it out of the table of the process, where it is there: what is compiled from now on does without it."""
+        """Removes the kernel from the process-wide table, if it is there. Later compilations do not see it."""
         TABLE.remove(self)
 
     def __enter__(self) -> "CustomKernel":
@@ -93,23 +94,25 @@ class CustomKernel:
 
 
 class Table:
-    """Kernels that every compilation of the process looks at. Threads may add and remove at any time; a compilation sees the table
-    as it was when it began."""
+    """Kernels that every compilation of the process considers. Threads may add and remove at any time; a compilation sees the table
+    as it was when the compilation began."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kernels: tuple[CustomKernel, ...] = ()
 
     def add(self, kernel: CustomKernel) -> None:
-        """In front of those that are there: the newest that fits is taken. Once, however often it is added."""
+        """Puts a kernel first: the newest that fits is chosen. Adding it again moves it to the front."""
         with self._lock:
             self._kernels = (kernel, *(k for k in self._kernels if k is not kernel))
 
     def remove(self, kernel: CustomKernel) -> None:
+        """Removes a kernel; does nothing where it is not registered."""
         with self._lock:
             self._kernels = tuple(k for k in self._kernels if k is not kernel)
 
     def kernels(self) -> tuple[CustomKernel, ...]:
+        """Returns the registered kernels, the newest first."""
         return self._kernels
 
 

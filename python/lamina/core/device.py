@@ -1,4 +1,4 @@
-"""Models of the devices Lamina compiles for: what a schedule and a target must know to choose well."""
+"""CPU models: the processor features, cores and cache sizes that schedules and code generation depend on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Cpu:
 
     @staticmethod
     def named(processor: str) -> Cpu:
-        """An x86 processor by LLVM's name, with the caches and cores of this host."""
+        """Returns the model of an x86 processor by LLVM's name, with the caches and cores of this host. Raises CompileError for an
+        unknown name."""
         if processor not in _SIMD_BITS:
             near = get_close_matches(processor, _SIMD_BITS, 3)
             remedy = f"did you mean {' or '.join(near)}?" if near else f"known are: {', '.join(_SIMD_BITS)}"
@@ -52,19 +53,19 @@ class Cpu:
 
     @property
     def avx512(self) -> bool:
-        """512-bit registers with masks for every lane type, and vscalef."""
+        """Tells whether the processor has 512-bit registers with masks for every lane type, and vscalef."""
         return self.simd_bits == 512
 
     @property
     def identity(self) -> str:
-        """What code compiled for this processor depends on: part of a cache key."""
+        """The part of a cache key that names all that code for this processor depends on."""
         return f"{self.processor}:{self.simd_bits}:{self.features}"
 
 
 @cache
 def host() -> Cpu:
-    """The processor this process runs on."""
-    import llvmlite.binding as llvm  # 60 ms that a user of the program format alone need not pay
+    """Returns the model of the processor that this process runs on."""
+    import llvmlite.binding as llvm  # takes 60 ms, which users of the program format alone need not pay
 
     features = llvm.get_host_cpu_features()
     text = features.flatten()
@@ -76,7 +77,7 @@ def host() -> Cpu:
 
 
 def _cache_bytes(level: int) -> int:
-    """Size of the first core's data or unified cache of a level, from Linux's sysfs; 0 where it does not say."""
+    """Returns the size of the first core's data or unified cache of a level, from Linux's sysfs; 0 where that is missing."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             if (folder / "level").read_text().strip() != str(level) or "Instruction" in (folder / "type").read_text():

@@ -1,8 +1,8 @@
-"""What Lamina raises."""
+"""The exception that Lamina raises for what it cannot compile."""
 
 
 class CompileError(Exception):
-    """A model, pipeline or kernel that cannot be compiled: what is wrong, where in the user's source, and the way out.
+    """A model, pipeline or kernel that cannot be compiled: what is wrong, where in the user's source, and how to fix it.
 
     message  one line, no traceback needed to understand it
     where    "file:line" in the user's model, or "" when unknown

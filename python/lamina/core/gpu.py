@@ -1,7 +1,8 @@
-"""Models of NVIDIA GPUs: what a schedule, a target and the roofline must know of a chip.
+"""Models of NVIDIA GPUs: the limits and peak rates that schedules, targets and the roofline use.
 
-Figures are those of one common board of each architecture, from the sources named beside them. Bytes and FLOPs per second;
-peaks are dense, without sparsity, of the tensor cores for f16, bf16 and tf32 and of the ordinary units for f32 and f64.
+Figures are those of one common board of each architecture, from the sources named beside them. Bandwidth is in bytes per second,
+peaks in FLOP per second. Peaks are dense, without sparsity: of the tensor cores for f16, bf16 and tf32, of the ordinary units for
+f32 and f64.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Gpu:
 
     @staticmethod
     def named(arch: str) -> Gpu:
-        """The GPU of an architecture's name, such as "sm_80" or "sm_90a"."""
+        """Returns the GPU of an architecture such as "sm_80" or "sm_90a". Raises CompileError for an unknown or too old one."""
         if found := _GPUS.get(arch):
             return found
         known = ", ".join(_GPUS)
@@ -58,7 +59,7 @@ class Gpu:
 
     @staticmethod
     def of_capability(major: int, minor: int) -> Gpu:
-        """The GPU of a compute capability, with the chip's own features where it has any: (9, 0) is sm_90a."""
+        """Returns the GPU of a compute capability, with architecture-specific features where it has any: (9, 0) is sm_90a."""
         plain = f"sm_{major}{minor}"
         return Gpu.named(f"{plain}a" if f"{plain}a" in _GPUS else plain)
 
@@ -68,23 +69,23 @@ class Gpu:
         return int(self.arch.removeprefix("sm_").rstrip("af"))
 
     def peak(self, dtype: str) -> float:
-        """FLOP per second of a dtype; KeyError for one without a figure."""
+        """Returns the peak in FLOP per second of a dtype. Raises KeyError for one without a figure."""
         return dict(self.peaks)[dtype]
 
     @property
     def identity(self) -> str:
-        """What code compiled for this GPU depends on: part of a cache key."""
+        """The part of a cache key that names all that code for this GPU depends on."""
         return f"{self.arch}:{self.sm_count}:{self.shared_bytes}:{self.registers}:{self.l2}:{self.bandwidth:.3e}"
 
 
 def _gpu(arch: str, board: str, sms: int, shared: int, l2: int, gb_s: float, teraflops: tuple[float, ...], source: str) -> Gpu:
-    """An entry in the units data sheets use: KiB of shared memory, MiB of L2, GB/s, and TFLOP/s of f64, f32, tf32, f16, bf16."""
+    """Makes an entry from data sheet units: KiB of shared memory, MiB of L2, GB/s, and TFLOP/s of f64, f32, tf32, f16, bf16."""
     peaks = tuple((dtype, t * 1e12) for dtype, t in zip(("f64", "f32", "tf32", "f16", "bf16"), teraflops, strict=True))
     return Gpu(arch, board, sms, shared * KIB, 65536, l2 * MIB, gb_s * 1e9, peaks, source)
 
 
 # Shared memory per block and registers: CUDA C Programming Guide, table "Technical Specifications per Compute Capability".
-# H200: 4276 GB/s is a copy that was measured; its data sheet says 4800.
+# H200: 4276 GB/s is the measured rate of a copy; its data sheet says 4800.
 _HOPPER = (
     "H200 SXM",
     132,

@@ -1,4 +1,4 @@
-"""Strided layouts of tensors in memory, as plain numbers: what a view does to shape, strides and offset, all in elements."""
+"""Strided layouts of tensors in memory, as plain numbers: the effect of views on shape, strides and offset, all in elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from math import prod
 
 @dataclass(frozen=True)
 class Layout:
-    """Element [i, j, ...] lies at offset + i*strides[0] + j*strides[1] + ...
+    """A strided layout: element [i, j, ...] lies at offset + i*strides[0] + j*strides[1] + ...
 
-    Made by `of` or `row_major`, which write one stride for what has many: a dimension of length 1 gets the stride that makes it
-    continue its inner neighbour, and a tensor without elements is row-major. So equal layouts compare equal.
+    `of` and `row_major` make canonical layouts, so that equal layouts compare equal: a dimension of length 1 gets the stride that
+    continues its inner neighbor, and a tensor without elements is row-major.
     """
 
     shape: tuple[int, ...]
@@ -20,6 +20,7 @@ class Layout:
 
     @staticmethod
     def of(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "Layout":
+        """Returns the canonical layout of a shape with these strides."""
         if 0 in shape:
             return Layout.row_major(shape)
         normal: list[int] = []
@@ -31,6 +32,7 @@ class Layout:
 
     @staticmethod
     def row_major(shape: Sequence[int]) -> "Layout":
+        """Returns the contiguous layout of a shape, at offset 0."""
         strides: list[int] = []
         inner = 1
         for size in reversed(shape):
@@ -40,6 +42,7 @@ class Layout:
 
     @property
     def elements(self) -> int:
+        """The number of elements."""
         return prod(self.shape)
 
     @property
@@ -51,11 +54,12 @@ class Layout:
 
     @property
     def is_row_major(self) -> bool:
+        """Tells whether the strides are those of a contiguous tensor."""
         return self.strides == Layout.row_major(self.shape).strides
 
     @property
     def is_dense(self) -> bool:
-        """Every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
+        """Tells whether every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
         inner = 1
         for stride, size in sorted((t, n) for n, t in zip(self.shape, self.strides, strict=True) if n != 1):
             if stride != inner:
@@ -65,7 +69,7 @@ class Layout:
 
     @property
     def is_injective(self) -> bool:
-        """No two elements share memory, as far as strides in some order of the dimensions show."""
+        """Tells whether no two elements share memory, as far as strides in some order of the dimensions show."""
         reach = 0
         for stride, size in sorted((t, n) for n, t in zip(self.shape, self.strides, strict=True) if n != 1):
             if stride <= reach:
@@ -74,16 +78,18 @@ class Layout:
         return True
 
     def projected(self, dims: Sequence[int | None], shape: Sequence[int]) -> "Layout":
-        """Dimension i of the result walks dimension dims[i] of this one, or repeats it (stride 0) where dims[i] is None."""
+        """Permutes and broadcasts: dimension i of the result walks dimension dims[i] of this layout, or repeats (stride 0) where
+        that is None."""
         strides = [0 if d is None else self.strides[d] for d in dims]
         return Layout.of(shape, strides, self.offset)
 
     def sliced(self, offsets: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> "Layout":
+        """Returns the layout of a strided slice, with an offset, size and step for each dimension."""
         start = self.offset + sum(o * t for o, t in zip(offsets, self.strides, strict=True))
         return Layout.of(sizes, [t * step for t, step in zip(self.strides, steps, strict=True)], start)
 
     def expanded(self, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> "Layout":
-        """Dimension k split into dimensions groups[k] of `shape`."""
+        """Splits dimension k into dimensions groups[k] of `shape`."""
         strides = [1] * len(shape)
         for dim, group in enumerate(groups):
             inner = self.strides[dim]
@@ -93,7 +99,7 @@ class Layout:
         return Layout.of(shape, strides, self.offset)
 
     def collapsed(self, groups: Sequence[Sequence[int]]) -> "Layout | None":
-        """Dimensions groups[k] joined into dimension k; None when their elements do not lie in one row."""
+        """Joins dimensions groups[k] into dimension k. Returns None when no single stride can describe the joined dimension."""
         shape = [prod(self.shape[i] for i in group) for group in groups]
         if 0 in shape:
             return Layout.row_major(shape)

@@ -1,4 +1,4 @@
-"""What a user may ask of a compilation."""
+"""Options of a compilation, and their validation."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ FAST_MATH = ("exp-log", "mul-zero", "div-self", "add-zero")
 
 
 def check_fast_math(names: tuple[str, ...]) -> None:
-    """CompileError for a name that is none of FAST_MATH."""
+    """Raises CompileError for a name that is not in FAST_MATH."""
     for name in names:
         if name not in FAST_MATH:
             near = get_close_matches(name, FAST_MATH, 1)
@@ -26,7 +26,7 @@ def check_fast_math(names: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of one compilation; part of the cache key.
+    """Options of one compilation; part of the cache key. A wrong type or value raises CompileError.
 
     strict               an external call outside the library list is a CompileError (default: LAMINA_STRICT=1)
     fast_math            named relaxations: exp-log (exp(log x) -> x), mul-zero (x*0 -> 0), div-self (x/x -> 1), add-zero
@@ -34,15 +34,15 @@ class Options:
     fold_weights         bytes up to which parameters and buffers count as constants (0: none)
     freeze_weights       the user promises that parameters and buffers do not change in place while the model is compiled, so that
                          graphs without gradients may keep packed copies of them on the CPU
-    round_intermediates  round half-type values inside kernels where eager stores them
+    round_intermediates  round f16 and bf16 values inside kernels where eager stores them
     cache                use the on-disk cache
-    cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where launches are measured to
-                         bound the program and the graph to be faster, True wherever possible, False never
+    cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where measurement shows that
+                         launches bound the program and the graph is faster, True wherever possible, False never
     graph_limit          CUDA graphs that the process may hold while this program records one; the least recently used go first
-    tune                 how implementations of hot ops are chosen: "off" by the cost model, "cached" by what the store of tuning
-                         says, "quick" by measuring the three likeliest where it says nothing, "full" by measuring all
-    kernels              users' kernels (lamina.custom_kernel), looked at before those of lamina.register_kernel. Not in the cache
-                         key: what a program takes of them stands in its graph
+    tune                 how implementations of hot ops are chosen: "off" by the cost model, "cached" from the tuning store,
+                         "quick" by measuring the three likeliest where the store has no entry, "full" by measuring all
+    kernels              user kernels (lamina.custom_kernel), considered before those of lamina.register_kernel. Not in the cache
+                         key: those that a program uses are part of its graph
     """
 
     strict: bool = field(default_factory=lambda: os.environ.get("LAMINA_STRICT", "") == "1")
@@ -76,7 +76,8 @@ class Options:
 
     @staticmethod
     def of(given: "Options | Mapping[str, Any] | None") -> "Options":
-        """Options from a mapping with the same names, as torch.compile's `options=` gives them."""
+        """Returns options from a mapping with the same names, as torch.compile's `options=` gives them. Raises CompileError for an
+        unknown name."""
         if isinstance(given, Options):
             return given
         if given is not None and not isinstance(given, Mapping):

@@ -1,8 +1,8 @@
-"""A compiled graph as plain data: what the cache stores and the native runtime runs.
+"""The program format: a compiled graph as plain data, which the cache stores and the native runtime runs.
 
 A program is a list of steps over buffers. A `Ref` is one tensor as a step sees it: a place in a buffer, a shape and strides.
-Offsets and sizes of memory are in bytes, strides in elements. Every size may be a `Size` (an expression over symbols).
-Nothing here knows MLIR or torch; `program_json` holds the JSON form.
+Offsets and sizes of memory are in bytes, strides in elements. Every size may be a `Size` (an expression over symbols). Nothing here
+knows MLIR or torch; `program_json` holds the JSON form.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,18 @@ ITEM_BYTES = {
 }  # fmt: skip
 
 Device = Literal["cpu", "cuda"]
-ALIGNED = 16  # bytes that a GPU's kernels take every buffer to start at a multiple of, unless it tells otherwise
+ALIGNED = 16  # alignment in bytes that GPU kernels assume of every buffer, unless its TensorSpec says otherwise
 
 BufferKind = Literal["input", "arena", "output", "constant", "owned"]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An argument of the call as it must arrive: `strides` in elements (of dimensions longer than 1 they are binding); `align`:
-    bytes that its first element lies at a multiple of, for a GPU's kernels. The runtime copies an argument that does not."""
+    """An argument of the call as it must arrive; the runtime copies one that does not.
+
+    strides  in elements; binding for dimensions longer than 1
+    align    alignment in bytes that GPU kernels need of its first element
+    """
 
     dtype: str
     shape: tuple[SizeLike, ...]
@@ -53,7 +56,7 @@ class Buffer:
               arena     `offset` bytes (64-byte aligned) into the arena of the call; arena buffers share memory over time
               output    fresh memory, allocated by the runtime, that leaves with a result
               constant  `Program.constants[index]`, read-only
-              owned     what a Call returned, memory of its library
+              owned     the result of a Call, memory of its library
     index   the argument or the constant; for outputs and owned buffers their number among their kind
     offset  arena only, else 0
     bytes   size; 0 for a tensor without elements, which has no memory
@@ -70,7 +73,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Constant:
-    """Data of the program, row-major, little-endian, `bool` one byte an element."""
+    """Data of the program: row-major, little-endian, one byte per `bool`."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -79,24 +82,25 @@ class Constant:
 
 @dataclass(frozen=True)
 class Launch:
-    """Runs a kernel. On the CPU its programs 0..grid-1, by `void kernel(void *const *bufs, int64_t lo, int64_t hi)`: bufs[i] is the
-    first element of args[i]. On a GPU `grid` blocks of `threads` threads, its parameters one 64-bit pointer per argument, in order.
+    """Runs a kernel. On the CPU: its programs 0..grid-1, by `void kernel(void *const *bufs, int64_t lo, int64_t hi)`, where bufs[i]
+    is the first element of args[i]. On a GPU: `grid` blocks of `threads` threads, with one 64-bit pointer parameter per argument,
+    in order.
 
     kernel   symbol in the program's object; launches with equal bodies and layouts share it
     args     inputs, then `n_out` outputs
-    grid     number of independent programs; on a GPU of blocks (CTAs) along x, a multiple of `cluster`
+    grid     number of independent programs; on a GPU the blocks (CTAs) along x, a multiple of `cluster`
     bytes    bytes moved in all: inputs read once and outputs written once, more where the kernel re-reads
-    flops    arithmetic operations in all, a transcendental counts as one
+    flops    arithmetic operations in all; a transcendental counts as one
     name     what this launch computes, for people
     where    source lines of the ops it holds, "file.py:12"
     ops      names of the ops it holds, "aten.add.Tensor"
     inplace  (input, output) pairs of arg positions that share memory; all else is disjoint from the outputs
-    threads  of a block, along x; 0 on the CPU
+    threads  threads of a block along x; 0 on the CPU
     cluster  blocks of a cluster
     shared   bytes of dynamic shared memory of a block
-    scratch  what a kernel takes after its arguments and nobody else reads: descriptors of memory that it keeps
-    dependent  the kernel waits (griddepcontrol.wait) before it touches global memory, so it may be launched before what runs ahead
-               of it on the stream has ended; of sm_90 and newer
+    scratch  parameters after the arguments that the kernel alone uses: global memory for descriptors that it builds
+    dependent  programmatic dependent launch (sm_90 and newer): the kernel waits (griddepcontrol.wait) before it touches global
+               memory, so it may start before its predecessor on the stream has ended
     grid_yz  on a GPU: blocks along y and z
     threads_yz  on a GPU: threads of a block along y and z
     """
@@ -122,9 +126,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Needs:
-    """What only the compiler of a kernel for a GPU knows of its launches: bytes of dynamic shared memory of a CTA, and of global
-    memory for each CTA, at multiples of `align`, which it takes by `pointers` more parameters; threads, 0: as the launch says; what
-    people are told beside its name."""
+    """Launch requirements of a GPU kernel that only its compiler knows.
+
+    shared    bytes of dynamic shared memory of a CTA
+    scratch   bytes of global memory for each CTA, aligned to `align`
+    pointers  parameters after the arguments that take the scratch memory
+    threads   threads of a block; 0: as the launch says
+    note      text that is shown beside its name
+    """
 
     shared: int = 0
     scratch: int = 0
@@ -139,7 +148,7 @@ Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]
 
 @dataclass(frozen=True)
 class Call:
-    """Runs a routine that is not ours. Exactly one of `outs` and `owned` holds its results.
+    """Calls a routine outside Lamina's own code. Exactly one of `outs` and `owned` holds its results.
 
     callee  the overload, "aten.addmm.default"
     reason  "library" or "fallback"
@@ -147,8 +156,8 @@ class Call:
             strings such as "torch.float32"
     kwargs  (name, value) pairs, the same kinds of value
     outs    results written in place, by the overload's out variant
-    owned   results the routine allocates itself, each the whole of an owned buffer, with the layout the program counts on: the
-            runtime copies one that comes out otherwise. None for a result that is not a tensor, or undefined
+    owned   results that the routine allocates itself. Each is the whole of an owned buffer, with the layout the program counts on;
+            the runtime copies a result with another layout. None for a result that is not a tensor, or undefined
     name    what it computes, for people
     where   source lines
     """
@@ -168,7 +177,7 @@ Step = Launch | Call
 
 @dataclass(frozen=True)
 class SymbolSource:
-    """A size symbol is dimension `dim` of argument `input`."""
+    """Defines a size symbol as dimension `dim` of argument `input`."""
 
     name: str
     input: int
@@ -181,10 +190,10 @@ class Program:
 
     arena_bytes  memory the call needs for values between steps (its peak)
     sum_bytes    what those values would take without reuse
-    lower_bound  the most bytes of them alive at one step: no packing can do better
+    lower_bound  the most bytes of them live at one step: no packing can do better
     outputs      refs into outputs, owned memory or (a result that is a view of an argument) inputs
-    saved        the numbers of outputs that nobody but a backward pass sees
-    device       where its tensors live and its kernels run; which of several GPUs, the arguments of each call say
+    saved        indices of the outputs that only a backward pass reads
+    device       where its tensors live and its kernels run; with several GPUs, the arguments of each call say which
     """
 
     arena_bytes: SizeLike
@@ -201,13 +210,14 @@ class Program:
     saved: tuple[int, ...] = ()
 
     def to_json(self) -> str:
+        """Returns the program as JSON text."""
         from .program_json import dumps
 
         return dumps(self)
 
     @staticmethod
     def from_json(text: str) -> "Program":
-        """The program `to_json` wrote; CompileError when the text is anything else."""
+        """Reads what `to_json` wrote. Raises CompileError for any other text."""
         from .program_json import loads
 
         return loads(text)

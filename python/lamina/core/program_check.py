@@ -1,4 +1,4 @@
-"""Whether a program that was read from disk holds together: what it refers to is there, and lies within its memory."""
+"""Validates a program read from disk: every index refers to something that exists, and every tensor lies within its memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,8 @@ KINDS = ("input", "arena", "output", "constant", "owned")
 
 
 def fault(program: Program, kernels: tuple[str, ...]) -> str:
-    """What is wrong with a program whose code has these kernels, "" for nothing. Sizes that depend on the call are not checked."""
+    """Describes the first fault of a program whose code has these kernels; "" for none. Sizes that depend on the call are not
+    checked."""
     return next(_faults(program, kernels), "")
 
 
@@ -80,6 +81,6 @@ def _refs(value: Any) -> Iterator[Ref]:
 
 
 def _known(*sizes: SizeLike) -> tuple[int, ...] | None:
-    """Sizes that do not depend on the call; None where one does."""
+    """Returns sizes that do not depend on the call; None where one does."""
     known = tuple(size for size in sizes if not isinstance(size, Size))
     return known if len(known) == len(sizes) else None

@@ -1,4 +1,5 @@
-"""Programs as JSON. Constants are base64; floats that JSON lacks are written as {"float": "inf"}; refs are flat lists."""
+"""Serializes programs as JSON. Constants are base64; floats that JSON lacks are written as {"float": "inf"}; refs are flat
+lists."""
 
 import base64
 import json
@@ -30,10 +31,12 @@ _Kind = TypeVar("_Kind")
 
 
 def dumps(program: Program) -> str:
+    """Returns a program as compact JSON text."""
     return json.dumps(_program_to_json(program), separators=(",", ":"), allow_nan=False)
 
 
 def loads(text: str) -> Program:
+    """Reads what `dumps` wrote. Raises CompileError for any other text and for another format version."""
     try:
         data = json.loads(text)
         if data["version"] != VERSION:
@@ -178,7 +181,7 @@ def _arg_from_json(a: Any) -> Arg:
 
 
 def _exactly(kind: type[_Kind], value: Any) -> _Kind:
-    """Returns `value`; TypeError where it is of another type, if only of a subclass: True is no int."""
+    """Returns `value`. Raises TypeError unless its type is exactly `kind`: True is no int."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value

@@ -1,4 +1,4 @@
-"""Programs whose kernels need what only their compiler knows."""
+"""Adds to a program the launch requirements that only the kernels' compiler knows."""
 
 import math
 from collections.abc import Mapping
@@ -8,19 +8,19 @@ from .errors import CompileError
 from .program import Buffer, Launch, Needs, Program, Ref, Step
 from .size import SizeLike
 
-_ALIGNED = 64  # bytes that the arena's buffers start at multiples of
+_ALIGNED = 64  # alignment of arena buffers, in bytes
 
 
 def fixed(size: SizeLike, of: str) -> int:
-    """A size that is a number; CompileError where it depends on symbols."""
+    """Returns a size that is a number. Raises CompileError where it depends on symbols; `of` names its owner in the message."""
     if isinstance(size, int):
         return size
     raise CompileError(f"{of} has a size that depends on {size}", remedy="compile it for fixed sizes")
 
 
 def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
-    """The program with the shared memory, and with the global memory behind its arena, that its kernels (by symbol) need. Launches
-    run one after the other, so that one piece of memory serves them all."""
+    """Returns the program with the shared memory that its kernels (by symbol) need, and with one scratch buffer behind its arena.
+    Launches run one after the other, so one buffer serves them all."""
     launches = [step for step in program.steps if isinstance(step, Launch) and step.kernel in needs]
     if not launches:
         return program
@@ -36,7 +36,7 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
         if not isinstance(step, Launch) or step.kernel not in needs:
             return step
         need = needs[step.kernel]
-        given = place if need.scratch else step.args[-1]  # what is not used has to point somewhere
+        given = place if need.scratch else step.args[-1]  # an unused parameter still needs a valid pointer
         name = f"{step.name} ({need.note})" if need.note else step.name
         threads = need.threads or step.threads
         return replace(step, name=name, shared=need.shared, scratch=(given,) * need.pointers, threads=threads)

@@ -1,10 +1,10 @@
-"""Sizes that may depend on the call: a number, or a sum of named size symbols.
+"""Symbolic sizes: a number, or a linear sum of named size symbols.
 
     Size.of("batch") * 768 + 64        # 768*batch + 64
     evaluate(that, {"batch": 2})       # 1600
 
-A constant size is a plain `int` everywhere, in Python and in JSON, so a program without symbols reads as it always did. Products
-of two symbols have no form here: a buffer may have one symbolic dimension.
+A constant size is a plain `int` everywhere, in Python and in JSON, so a program without symbols holds numbers only. Products of two
+symbols cannot be expressed: a buffer may have one symbolic dimension.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ class Size:
 
     @staticmethod
     def of(symbol: str) -> "Size":
+        """Returns the size that is one symbol."""
         return Size(0, ((symbol, 1),))
 
     def __add__(self, other: "int | Size") -> "int | Size":
@@ -51,17 +52,19 @@ def _normal(const: int, terms: dict[str, int]) -> SizeLike:
 
 
 def evaluate(size: SizeLike, symbols: Mapping[str, int]) -> int:
-    """The number a size stands for; KeyError names a symbol without a value."""
+    """Returns the value of a size. Raises KeyError for a symbol without a value."""
     if isinstance(size, int):
         return size
     return size.const + sum(k * symbols[symbol] for symbol, k in size.terms)
 
 
 def size_to_json(size: SizeLike) -> Any:
+    """Returns a size as JSON data: a number, or its constant and terms."""
     return size if isinstance(size, int) else {"const": size.const, "terms": dict(size.terms)}
 
 
 def size_from_json(data: Any) -> SizeLike:
+    """Reads what `size_to_json` made. Raises TypeError or KeyError for other data."""
     if isinstance(data, int) and not isinstance(data, bool):
         return data
     const, terms = data["const"], data["terms"]

@@ -1,4 +1,4 @@
-"""What code is made for: a kind of machine, and the model of one."""
+"""Compilation targets: the kind of machine that code is made for, and a model of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .program import Device
 
 Kind = Literal["cpu", "nvvm"]
 _NULL = "null"
-_WARP = 32  # lanes of NVIDIA's GPUs
+_WARP = 32  # lanes of a warp on NVIDIA GPUs
+
 _REMEDY = (
     '"cpu" is this host, "cpu:NAME" a processor by LLVM\'s name, "nvvm:ARCH" a GPU, such as nvvm:sm_90a; "null:TARGET" runs nothing'
 )
@@ -22,12 +23,12 @@ _REMEDY = (
 class Target:
     """A machine that code is made for.
 
-    Its text, `str(target)`, is what users and pipelines write: "cpu" for this host, "cpu:znver4", "nvvm:sm_90a", and with "null:"
-    before any of these a machine that all is compiled for and nothing is run on.
+    Its text, `str(target)`, is what users and pipelines write: "cpu" for this host, "cpu:znver4", "nvvm:sm_90a". The prefix "null:"
+    before any of these compiles for that machine and runs nothing.
 
     kind   names the folder of `targets/` that compiles for it
-    model  what schedules, kernels and the roofline must know of it: features, limits, peaks
-    null   calls launch nothing and return zeros: tests, and profiles of compile time, need no such machine
+    model  features, limits and peaks that schedules, kernels and the roofline use
+    null   calls launch nothing and return zeros, so that tests and profiles of compile time need no such machine
     """
 
     kind: Kind
@@ -36,7 +37,7 @@ class Target:
 
     @staticmethod
     def parse(text: str | Target) -> Target:
-        """Reads a target's text. Raises CompileError for what names none, TypeError for what is no text."""
+        """Reads a target's text. Raises CompileError for an unknown target, TypeError for a value that is not text."""
         if isinstance(text, Target):
             return text
         if not isinstance(text, str):
@@ -57,7 +58,7 @@ class Target:
 
     @property
     def machine(self) -> Target:
-        """Returns the target that a null one stands for, and any other itself."""
+        """Returns the target that a null one stands for; any other target itself."""
         return replace(self, null=False) if self.null else self
 
     def __str__(self) -> str:
@@ -74,29 +75,29 @@ class Target:
 
     @property
     def gpu(self) -> Gpu:
-        """Returns the model of a GPU. Raises CompileError for another machine."""
+        """Returns the GPU's model. Raises CompileError for another machine."""
         if isinstance(self.model, Gpu):
             return self.model
         raise CompileError(f"target {self} is no GPU", remedy="give a GPU's, such as nvvm:sm_90a")
 
     @property
     def cpu(self) -> Cpu:
-        """Returns the model of a processor. Raises CompileError for another machine."""
+        """Returns the processor's model. Raises CompileError for another machine."""
         if isinstance(self.model, Cpu):
             return self.model
         raise CompileError(f"target {self} is no processor", remedy="give one, such as cpu")
 
     @property
     def lanes(self) -> int:
-        """Counts the threads that run in step."""
+        """The number of threads that run in lockstep: 32 on a GPU, 1 on a CPU."""
         return _WARP if self.is_gpu else 1
 
     @property
     def device(self) -> Device:
-        """Returns torch's type of the device that tensors are on."""
+        """Returns torch's device type of its tensors."""
         return "cuda" if self.is_gpu else "cpu"
 
     @property
     def identity(self) -> str:
-        """Returns what code depends on: part of a cache key."""
+        """The part of a cache key that names all that its code depends on."""
         return f"{_NULL}:{self.model.identity}" if self.null else self.model.identity

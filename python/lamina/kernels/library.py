@@ -1,5 +1,5 @@
-"""Routines of other libraries, by overload: which are allowed as `reason = library`, which write into memory of ours, and which
-may hand back memory of their arguments."""
+"""Routines of other libraries, by overload: which are allowed as `reason = library`, which can write into given memory, and which
+may return memory of their arguments."""
 
 from collections.abc import Sequence
 
@@ -30,24 +30,24 @@ LIBRARY = frozenset(
         "lamina.dropped_attention_backward.default",
     }
 )
-"""Overloads where a vendor's library may be the best choice, and attention whose random numbers are ours, which
-lamina-select-attention makes kernels of ours of. The rest of what we do not compile is a fallback, but for the draw of
-seeds, which are torch's (frontend/importing/random_bits.py)."""
+"""Overloads for which a vendor's library may be the best choice, and attention with Lamina's random numbers, which
+lamina-select-attention replaces by Lamina's kernels. All else that Lamina does not compile is a fallback, except the draw of seeds,
+which are torch's (frontend/importing/random_bits.py)."""
 
 STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})
-"""Those that take operands in the order of dimensions that eager gives these, and in no other: cuBLASLt multiplies matrices of
-eight bits by transposed ones alone."""
+"""Overloads that need operands in the memory order that eager gives them: cuBLASLt multiplies 8-bit matrices by transposed ones
+only."""
 
 _MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default", "aten._addmm_activation.default"})
 _BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})
 
 
 def writes_in_place(callee: str, outs: Sequence[Layout]) -> bool:
-    """Whether the runtime can have `callee` write into given memory of these layouts, with no copy inside.
+    """Tells whether the runtime can have `callee` write into given memory of these layouts, with no copy inside.
 
-    The matrix products have `out` variants in torch's C shim (aoti_torch_cpu_mm_out, addmm_out, bmm_out, baddbmm_out): 2-D
-    results go anywhere a BLAS leading dimension describes, batches of them only row-major. Convolution's `out` variant computes
-    elsewhere and copies, attention has none: those return memory of their own.
+    The matrix products have `out` variants in torch's C shim (aoti_torch_cpu_mm_out, addmm_out, bmm_out, baddbmm_out): 2-D results
+    go anywhere a BLAS leading dimension describes, batches of them only row-major. Convolution's `out` variant computes elsewhere
+    and copies, attention has none: those return memory of their own.
     """
     if len(outs) != 1:
         return False
@@ -74,7 +74,7 @@ _PRIM_VIEWS = frozenset(
 
 
 def may_alias(callee: str) -> bool:
-    """Whether a result of `callee` may be memory of one of its tensor arguments. Custom operators may not do that (torch
+    """Tells whether a result of `callee` may share memory with one of its tensor arguments. Custom operators may not do that (torch
     forbids it), so this is a list of ATen's own views."""
     namespace, _, rest = callee.partition(".")
     base = rest.partition(".")[0]

@@ -1,1 +1,1 @@
-"""What a compilation did, as data and as tables: explain, the roofline, times of kernels, IR of every level."""
+"""Reports on a compilation, as data and as tables: explain, the roofline, kernel times, unfused cost."""

@@ -1,5 +1,5 @@
-"""How matrix products, attention and large reductions along rows are computed, and why: what tuning knows of them, or the default
-and how to tune."""
+"""Reports how matrix products, attention and large row reductions are computed, and why: tuning's measurements, or the default and
+how to tune."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -12,25 +12,25 @@ from lamina.tune.choice import Choice
 
 from .amounts import counted, duration
 
-RUNNERS_UP = 2  # shown of each op; all are in the data
+RUNNERS_UP = 2  # shown for each op; all are in the data
 _HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
 
 
 def table(choices: Iterable[Choice]) -> Table:
-    """Each op with its candidates: the chosen one, the fastest others, why some were dropped."""
+    """Returns a table of each op with its candidates: the chosen one, the fastest others, and why some were dropped."""
     made = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for column in ("hot op", "candidate", "time", ""):
         made.add_column(column, justify="right" if column == "time" else "left", overflow="fold")
     for choice in choices:
         what = choice.what
         for row in _rows(choice):
-            made.add_row(*map(Text, (what, *row)))  # as it is, not read for rich's own marks
+            made.add_row(*map(Text, (what, *row)))  # Text: rich would read markup in strings
             what = ""
     return made
 
 
 def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
-    """(candidate, time, note)"""
+    """Yields (candidate, time, note)."""
     times = dict(choice.seconds)
     notes = ["chosen", *(["pinned"] if choice.pinned else []), *([] if times else ["not measured"])]
     yield choice.chosen, duration(times[choice.chosen]) if choice.chosen in times else "", ", ".join(notes)
@@ -47,8 +47,8 @@ def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
 
 
 def default(program: Program, tune: Tune) -> str:
-    """What became of the matrix products and, on a GPU, the attention of a program that tuning said nothing of, and how to have it
-    asked; "" without any."""
+    """Returns what became of a program's matrix products and, on a GPU, its attention ops, where tuning has no answer for them, and
+    how to tune them; "" without any."""
     from lamina.passes.families.attention import backward, forward
     from lamina.passes.families.gemm.products import PRODUCTS
     from lamina.passes.space.contraction import FACTORS  # imports MLIR
@@ -69,23 +69,23 @@ def default(program: Program, tune: Tune) -> str:
     if not any(ours.values()) and not any(_dtypes(step) <= set(FACTORS) for steps in calls.values() for step in steps):
         return f"{head}: tuning chooses for f16 and bf16 alone"
     if tune in ("quick", "full"):
-        return f"{head}: kernels of ours compute none of these"
+        return f"{head}: no kernel of Lamina computes these"
     why = "tune=off" if tune == "off" else "untuned"
     return f"{head}, by the cost model ({why}); {_HOW}"
 
 
 def _is_one(step: Launch, names: Collection[str]) -> bool:
-    """Whether this computes an op of these. The second kernels of attention in parts, and of gradients, do not count."""
+    """Whether a launch computes one of these ops. The second kernels of split attention and of its gradients do not count."""
     return not set(names).isdisjoint(step.ops) and step.name not in ("attention_join", "attention_backward_keys")
 
 
 def _drops(step: Call, names: Sequence[str]) -> bool:
-    """Whether attention with arguments of these names drops weights."""
+    """Whether an attention call with arguments of these names has dropout."""
     given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
     return bool(given.get("dropout", given.get("dropout_p", 0.0)))
 
 
 def _dtypes(step: Call) -> set[str]:
-    """Of what is multiplied: of attention, its first two tensors; of a product, its last two, as what is added stands first."""
+    """The dtypes of the factors: the first two tensors of attention; the last two of a product, as its addend comes first."""
     refs: Sequence[Ref] = [arg for arg in step.args if isinstance(arg, Ref)]
     return {ref.dtype for ref in (refs[:2] if "attention" in step.callee else refs[-2:])}

@@ -1,4 +1,4 @@
-"""From a compiled program of fixed sizes to the graph of an explanation."""
+"""Collects the data of an explanation from a compiled program of fixed sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,8 +24,12 @@ def graph(
     choices: tuple[Choice, ...] = (),
     tune: Tune = "cached",
 ) -> Graph:
-    """What there is to say of a program. `times`: measured seconds of its steps, if they were measured; `cuda_graph`: for a GPU;
-    `choices`: what tuning knew, asked by the policy `tune`."""
+    """Returns the explanation of one program.
+
+    times       measured seconds of its steps, if they were measured
+    cuda_graph  for a GPU
+    choices     tuning's answers, asked by the policy `tune`
+    """
     steps = [_step(i, step) for i, step in enumerate(program.steps)]
     if times:
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
@@ -43,7 +47,7 @@ def graph(
 
 
 def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
-    """A part of a graph that runs eagerly: (callee, why, line) of its calls."""
+    """Returns the explanation of a part of a graph that runs eagerly. calls: (callee, why, line) of each."""
     externals = tuple(
         External(i, callee, "fallback", (line,) if line else (), False, why=why) for i, (callee, why, line) in enumerate(calls)
     )
@@ -58,7 +62,7 @@ def _step(index: int, step: Launch | Call) -> Kernel | External:
 
 
 def memory(program: Program) -> Memory:
-    """The memory plan, with the life of every buffer."""
+    """Returns the memory plan, with the live range of every buffer."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     filled: dict[int, str] = {}
@@ -90,7 +94,7 @@ def memory(program: Program) -> Memory:
 
 
 def _uses(step: Launch | Call) -> tuple[list[Ref], list[Ref]]:
-    """(refs read, refs written)"""
+    """Returns (refs read, refs written)."""
     if isinstance(step, Launch):
         return list(step.args[: len(step.args) - step.n_out]), list(step.args[len(step.args) - step.n_out :])
     found: list[Ref] = []

@@ -1,4 +1,4 @@
-"""What `lamina.explain` returns: plain data with a JSON form. Bytes are bytes, times are seconds."""
+"""The result of `lamina.explain`: plain data with a JSON form. Bytes are bytes, times are seconds."""
 
 import dataclasses
 import json
@@ -11,8 +11,11 @@ from lamina.tune.choice import Choice
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the device reaches: `bandwidth` of a copy too large for its caches (read + written bytes a second), and `flops` a
-    second in f32 fused multiply-adds, both with `threads` of `unit`."""
+    """Peak rates of the device, both with `threads` of `unit`.
+
+    bandwidth  read + written bytes a second, of a copy too large for its caches
+    flops      f32 operations a second, in fused multiply-adds
+    """
 
     device: str
     threads: int
@@ -21,24 +24,24 @@ class Peaks:
     unit: str = "threads"
 
     def attainable(self, intensity: float) -> float:
-        """Operations a second that the roof allows at `intensity` operations a byte."""
+        """Returns operations a second that the roofline allows at `intensity` operations a byte."""
         return min(self.flops, intensity * self.bandwidth)
 
     def least(self, nbytes: int, flops: int) -> float:
-        """Seconds below which no kernel with this traffic to memory and these operations gets."""
+        """Returns the least seconds that a kernel with this memory traffic and these operations can take."""
         return max(nbytes / self.bandwidth, flops / self.flops)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch of a kernel of ours.
+    """One launch of a Lamina kernel.
 
-    step      its place among the steps of the program
+    step      its index among the steps of the program
     kernel    symbol in the object; launches with equal bodies share it
-    name      what it computes
+    name      describes what it computes
     ops       ops it fused, "aten.add.Tensor"
     where     their source lines, "model.py:12"
-    programs  independent programs it is divided into
+    programs  independent programs in its grid
     bytes     moved in all; flops: operations in all
     seconds   the least of several runs, None when not measured
     """
@@ -61,9 +64,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class External:
-    """One call of a routine that is not ours, and why: "library" or "fallback".
+    """One call of a routine outside Lamina.
 
-    why  what kept it out of the program: it ran eagerly, between compiled parts of the graph; "" for a call by a program
+    reason    "library" or "fallback"
+    in_place  it writes its result into the program's memory
+    why       the reason that it ran eagerly, between compiled parts of the graph; "" for a call by a program
     """
 
     step: int
@@ -77,7 +82,8 @@ class External:
 
 @dataclass(frozen=True)
 class Unfused:
-    """The same graph with one kernel for every op, each reading its inputs from memory and writing its results there."""
+    """The cost of the same graph with one kernel for every op, each reading its inputs from memory and writing its results
+    there."""
 
     kernels: int
     bytes: int
@@ -88,7 +94,7 @@ class Place:
     """One buffer of the memory plan. It is alive from step `first` to step `last`; last -1: as long as the call's results.
 
     kind    "arena", "output", "input", "constant" or "owned" (memory of the library that made it)
-    name    what fills it, or "argument 3"
+    name    the step that fills it, or "argument 3"
     offset  in the arena
     """
 
@@ -103,7 +109,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory plan: what the arena takes, what its values would take without reuse, the most of them alive at one step."""
+    """The memory plan.
+
+    arena_bytes  size of the arena
+    sum_bytes    size of its values without reuse
+    lower_bound  most bytes alive at one step
+    """
 
     arena_bytes: int
     sum_bytes: int
@@ -115,10 +126,11 @@ class Memory:
 class Graph:
     """One compiled graph.
 
+    before      the same graph without fusion
     seconds     time of every stage and pass, in order
     cuda_graph  whether its steps run as a CUDA graph, on a GPU
-    choices     how its matrix products, attention and large rows are computed, by what tuning knows of them
-    products    what became of them where tuning knows nothing, and how to tune; "" without any
+    choices     tuning's answers for its matrix products, attention and large row reductions
+    products    how these are computed where tuning has no answer, and how to tune; "" without any
     """
 
     name: str
@@ -133,6 +145,7 @@ class Graph:
 
     @property
     def bytes(self) -> int:
+        """Bytes that all kernels move."""
         return sum(k.bytes for k in self.kernels)
 
     @property
@@ -142,12 +155,13 @@ class Graph:
 
     @property
     def fallbacks(self) -> tuple[External, ...]:
+        """The external calls of ops that have no lowering."""
         return tuple(e for e in self.externals if e.reason == "fallback")
 
 
 @dataclass(frozen=True)
 class Break:
-    """Where Dynamo ended a graph although the function went on."""
+    """A place where Dynamo ended a graph although the function went on."""
 
     reason: str
     where: tuple[str, ...]
@@ -155,7 +169,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Guard:
-    """What Dynamo checks at every call: `kind` ("TENSOR_MATCH") of `source` ("L['x']"), and the condition as code."""
+    """A condition that Dynamo checks at every call: `kind` ("TENSOR_MATCH") of `source` ("L['x']"), and the condition as code."""
 
     kind: str
     source: str
@@ -174,7 +188,7 @@ class Recompile:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All of it. `print()` shows it as tables, `to_json()` gives it as JSON."""
+    """Everything that `lamina.explain` found. `print()` shows it as tables, `to_json()` returns it as JSON."""
 
     graphs: tuple[Graph, ...]
     breaks: tuple[Break, ...]
@@ -184,16 +198,20 @@ class Explanation:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of all graphs."""
         return tuple(k for g in self.graphs for k in g.kernels)
 
     @property
     def externals(self) -> tuple[External, ...]:
+        """The external calls of all graphs."""
         return tuple(e for g in self.graphs for e in g.externals)
 
     def to_json(self) -> str:
+        """Returns the explanation as JSON text."""
         return json.dumps(self.to_dict(), indent=1)
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the explanation as dicts and lists that JSON can hold."""
         made = dataclasses.asdict(self)
         for written, graph in zip(made["graphs"], self.graphs, strict=True):
             written["choices"] = [choice.to_json() for choice in graph.choices]
@@ -205,6 +223,7 @@ class Explanation:
         return text(self)
 
     def print(self) -> None:
+        """Prints the explanation as tables."""
         from .tables import show
 
         show(self)

@@ -1,4 +1,4 @@
-"""What a GPU reaches, and the time of every step of a program there."""
+"""Measures the peak rates of a GPU, and the time of every step of a program there."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -20,13 +20,14 @@ from .roofline import read, write
 
 COPY_BYTES = 1 << 29  # one tensor, larger than any cache; the copy moves twice as much
 _RUNS = 10
-_RUNS_TO_CHOOSE = 40  # until it is known whether a program runs as a CUDA graph
+_RUNS_TO_CHOOSE = 40  # calls after which it is decided whether a program runs as a CUDA graph
 
 
 def gpu_peaks(index: int, *, again: bool = False) -> Peaks:
-    """The peaks of GPU number `index`: bandwidth measured once and kept beside the compiled programs, f32 operations of its model.
+    """Returns the peaks of GPU number `index`: its bandwidth, measured once and kept beside the compiled programs, and its model's
+    f32 rate.
 
-    again  measure now in any case; what was found before counts where it is higher
+    again  measure now in any case; an earlier measurement counts where it is higher
     """
     name = torch.cuda.get_device_name(index)
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability(index))
@@ -58,7 +59,7 @@ def _copy_bandwidth(index: int) -> float:
 
 
 def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *, repeat: int = 10) -> list[float]:
-    """Least seconds that the GPU worked on every step of a loaded program over `repeat` calls, on inputs made for it."""
+    """Returns the least GPU time in seconds of every step of a loaded program over `repeat` calls, on inputs made for it."""
     inputs = [make(spec).to(f"cuda:{index}") for spec in program.inputs]
     with torch.no_grad():
         for _ in range(2):
@@ -73,7 +74,8 @@ def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *
 
 
 def graph_status(run: Executable, index: int) -> Status | None:
-    """Whether a loaded program runs as a CUDA graph, found by calling it, each call after the last is done."""
+    """Returns whether a loaded program runs as a CUDA graph. It calls the program, each call after the last is done, until that is
+    decided."""
     inputs = [make(spec).to(f"cuda:{index}") for spec in run.program.inputs]
     with torch.no_grad():
         for _ in range(_RUNS_TO_CHOOSE):
@@ -86,10 +88,10 @@ def graph_status(run: Executable, index: int) -> Status | None:
 
 
 def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], repeat: int) -> list[float]:
-    """Seconds of every step from what the GPU did (name, start, end in microseconds) in `repeat` calls.
+    """Returns the seconds of every step from the GPU's events (name, start, end in microseconds) in `repeat` calls.
 
-    Kernels of ours carry their names; what lies between two of them is the calls between them. Calls that follow each other share
-    their time evenly, as nothing tells their kernels apart.
+    Lamina's kernels carry their names; the events between two of them belong to the calls between them. Consecutive calls share
+    their time evenly, as nothing tells their kernels apart. Raises RuntimeError for events that do not fit the steps.
     """
     ordered = sorted(events, key=lambda e: e[1])
     if len(ordered) % repeat:
@@ -100,7 +102,7 @@ def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], r
 
 
 def _one_call(steps: Sequence[Step], events: Sequence[tuple[str, float, float]]) -> list[float]:
-    """Seconds of every step in one call."""
+    """The seconds of every step in one call."""
     found: list[float] = []
     at = 0
     for ours, run in itertools.groupby(enumerate(steps), lambda s: isinstance(s[1], Launch)):

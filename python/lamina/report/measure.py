@@ -1,4 +1,4 @@
-"""Time of every step of a program, by torch.profiler, in which each step carries its name."""
+"""Measures the time of every step of a program on the CPU, by torch.profiler, which records each step under its name."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ DTYPES = {
 
 
 def step_seconds(run: Callable[..., Any], program: Program, *, repeat: int = 10) -> list[float]:
-    """Least seconds of every step of a loaded program over `repeat` calls, on inputs made for it."""
+    """Returns the least seconds of every step of a loaded program over `repeat` calls, on inputs made for it."""
     inputs = [make(spec) for spec in program.inputs]
     names = [step.name or (step.kernel if hasattr(step, "kernel") else step.callee) for step in program.steps]
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler of torch 2.13 announces its start and end on stderr
@@ -32,9 +32,10 @@ def step_seconds(run: Callable[..., Any], program: Program, *, repeat: int = 10)
 
 
 def best(names: Sequence[str], events: Sequence[tuple[str, float, float]], repeat: int) -> list[float]:
-    """Seconds of every step from the events (name, start, end in microseconds) of `repeat` calls.
+    """Returns the least seconds of every step from the events (name, start, end in microseconds) of `repeat` calls.
 
-    The steps of a call follow each other, and what a library routine records inside its step lies within it.
+    The steps of a call follow each other; events that a library routine records within its step lie inside it. Raises RuntimeError
+    where the events of a step are not `repeat` in number.
     """
     ordered = sorted(events, key=lambda e: (e[1], -e[2]))
     times: list[list[float]] = [[] for _ in names]
@@ -50,7 +51,7 @@ def best(names: Sequence[str], events: Sequence[tuple[str, float, float]], repea
 
 
 def make(spec: TensorSpec) -> torch.Tensor:
-    """A tensor as the program expects it: normal random numbers, and zeros where indices may be meant."""
+    """Returns a tensor of the program's input spec: normal random numbers, and zeros for integers, which may be indices."""
     tensor = torch.empty_strided(spec.shape, spec.strides, dtype=DTYPES[spec.dtype])
     if tensor.is_floating_point() and tensor.element_size() > 1:
         return tensor.normal_()

@@ -1,7 +1,7 @@
-"""What this machine reaches, measured once for a number of threads and kept beside the compiled programs.
+"""Measures the peak rates of this machine, once for a number of threads, and keeps them beside the compiled programs.
 
 Two short measurements, well under a second together: torch's copy of a 64 MiB tensor, and chains of fused multiply-adds in vector
-registers, by a loop made for it here. Each takes the best of several runs: a roof is what can be had.
+registers, in a loop generated here. Each is the best of several runs: a roof is what can be reached.
 """
 
 import ctypes
@@ -30,9 +30,9 @@ _FORMAT = 1
 
 
 def peaks(threads: int | None = None, *, again: bool = False) -> Peaks:
-    """The peaks of this machine with `threads` threads (default: torch's number), from the cache folder or measured now.
+    """Returns the peaks of this machine with `threads` threads (default: torch's number), from the cache folder or measured now.
 
-    again  measure now in any case; what was found before counts where it is higher (the machine may be busy)
+    again  measure now in any case; an earlier measurement counts where it is higher (the machine may be busy)
     """
     threads = threads or torch.get_num_threads()
     device = host()
@@ -48,11 +48,12 @@ def peaks(threads: int | None = None, *, again: bool = False) -> Peaks:
 
 
 def measure(device: Cpu, threads: int) -> Peaks:
+    """Measures the peaks of the CPU now, with `threads` threads."""
     return Peaks(device.processor, threads, copy_bandwidth(threads), fma_rate(device, threads))
 
 
 def copy_bandwidth(threads: int, nbytes: int = COPY_BYTES) -> float:
-    """Bytes a second, read and written, of `out.copy_(x)`."""
+    """Returns bytes a second, read and written, of `out.copy_(x)`."""
     x, out = torch.ones(nbytes // 4), torch.empty(nbytes // 4)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -63,7 +64,7 @@ def copy_bandwidth(threads: int, nbytes: int = COPY_BYTES) -> float:
 
 
 def fma_rate(device: Cpu, threads: int, rounds: int = ROUNDS) -> float:
-    """f32 operations a second in fused multiply-adds; one counts as two."""
+    """Returns f32 operations a second in fused multiply-adds; one counts as two."""
     from lamina.runtime.loader import Code
 
     lanes = device.simd_bits // 32
@@ -82,7 +83,7 @@ def fma_rate(device: Cpu, threads: int, rounds: int = ROUNDS) -> float:
 
 
 def _fma_object(device: Cpu, lanes: int) -> bytes:
-    """`void fma(float *sums, int64_t rounds)`: CHAINS vectors, each multiplied and added to in every round."""
+    """The object code of `void fma(float *sums, int64_t rounds)`: CHAINS vectors, each multiplied and added to in every round."""
     import llvmlite.binding as llvm
 
     vector = f"<{lanes} x float>"
@@ -123,7 +124,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def read(file: Path) -> Peaks | None:
-    """What `write` has kept; None where there is nothing, or nothing that this version wrote."""
+    """Reads the peaks that `write` stored; None where there are none, or none that this version wrote."""
     try:
         with owned.folder(file.parent) as opened:
             data = json.loads(owned.read(opened, file.name))
@@ -136,7 +137,7 @@ def read(file: Path) -> Peaks | None:
 
 
 def write(file: Path, found: Peaks) -> None:
-    """Beside the compiled programs; where that folder takes nothing the next process measures again."""
+    """Stores peaks beside the compiled programs. Where that folder cannot be written, the next process measures again."""
     with suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".new-", dir=file.parent)

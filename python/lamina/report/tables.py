@@ -1,4 +1,4 @@
-"""An explanation as tables."""
+"""Renders an explanation as tables."""
 
 import io
 import os
@@ -15,22 +15,25 @@ from . import choices
 from .amounts import amount, counted, duration
 from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
 
-WIDTH = 150  # of text that goes to no terminal
+WIDTH = 150  # of text that is not printed to a terminal
 GUARDS = 12  # kinds and sources shown; all are in the data
 
 
 def text(explanation: Explanation) -> str:
+    """Returns an explanation as text, WIDTH columns wide."""
     out = io.StringIO()
     Console(file=out, width=WIDTH).print(render(explanation))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def show(explanation: Explanation) -> None:
+    """Prints an explanation to the terminal."""
     console = Console()
     (console if console.is_terminal else Console(width=WIDTH)).print(render(explanation))
 
 
 def render(explanation: Explanation) -> RenderableType:
+    """Returns an explanation as tables of rich."""
     p = explanation.peaks
     roof = f"copies {amount(p.bandwidth)}B/s, multiplies and adds {amount(p.flops)}flop/s in f32"
     parts: list[RenderableType] = [Text(f"{p.device}, {p.threads} {p.unit}: {roof}")]
@@ -147,7 +150,7 @@ def _dynamo(explanation: Explanation) -> Iterable[RenderableType]:
 
 
 def cuda_graph(status: Status) -> str:
-    """Whether the steps run as a CUDA graph, why not, what was measured, and what is copied."""
+    """Describes whether the steps run as a CUDA graph, why not, the measured times, and what every replay copies."""
     chosen = {"recorded": "CUDA graph: yes", "given up": "CUDA graph: no", "off": "CUDA graph: no"}
     parts = [f"{chosen.get(status.state, 'CUDA graph: chosen after some calls')}{', ' if status.why else ''}{status.why}"]
     if status.steps is not None:
@@ -178,12 +181,13 @@ def _table(*columns: str) -> Table:
 
 
 def short(op: str) -> str:
-    """ "aten.add.Tensor" as "add", "aten.native_layer_norm.default" as "layer_norm"."""
+    """Returns "aten.add.Tensor" as "add", "aten.native_layer_norm.default" as "layer_norm"."""
     return op.split(".")[1].strip("_").removeprefix("native_") if op.count(".") else op
 
 
 def lines(where: Iterable[str]) -> str:
-    """Source lines, files relative to the current folder, lines of one file together: "model.py:12,14". Modules as they are."""
+    """Returns source lines with files relative to the current folder and lines of one file together: "model.py:12,14". Modules stay
+    as they are."""
     files: dict[str, list[str]] = {}
     for place in where:
         file, _, line = place.rpartition(":")
@@ -196,4 +200,5 @@ def lines(where: Iterable[str]) -> str:
 
 
 def first_line(message: str) -> str:
+    """Returns the first line of a message; "" for none."""
     return message.strip().splitlines()[0] if message.strip() else ""

@@ -1,4 +1,4 @@
-"""What a graph would cost without fusion: counted on the module that lamina-fuse is about to take."""
+"""Counts what a graph would cost without fusion, on the module before lamina-fuse."""
 
 from torch_mlir import ir
 
@@ -7,14 +7,14 @@ from lamina.passes.trace.trace import VIEWS
 
 from .explanation import Unfused
 
-# Ops that compute nothing: a kernel of its own would not exist for them in any compiler.
+# Ops that compute nothing: no compiler would emit a kernel for them alone.
 _FREE = frozenset(
     {"arith.constant", "tensor.empty", "linalg.fill", "tensor.cast", "func.return", "graph.extern", "func.call", *VIEWS}
 )
 
 
 def count(module: ir.Module) -> Unfused:
-    """One kernel for every op of @main that computes a tensor; it reads every input once and writes every result."""
+    """Counts one kernel for every op of @main that computes a tensor; it reads every input once and writes every result."""
     kernels = moved = 0
     for op in _main(module).regions[0].blocks[0].operations:
         results = [r for r in op.operation.results if isinstance(r.type, ir.RankedTensorType)]
@@ -31,7 +31,7 @@ def _main(module: ir.Module) -> ir.Operation:
 
 
 def _inputs(op: ir.Operation) -> list[ir.Value]:
-    """Tensors read: not the initial values of linalg ops, which are neutral elements or nothing at all."""
+    """The tensors that an op reads: not the initial values of linalg ops, which are neutral elements or undefined."""
     operands = list(op.operands)
     if op.name.startswith("linalg."):
         operands = operands[: len(operands) - len(op.results)]

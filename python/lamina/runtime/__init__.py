@@ -1,1 +1,1 @@
-"""Running compiled programs: the native runner, loading of objects, the on-disk cache."""
+"""Runs compiled programs: the native runner, loading of objects, the on-disk cache."""

@@ -1,12 +1,12 @@
-"""Compiled programs on disk, found by what they were made from.
+"""On-disk cache of compiled programs, keyed by a hash of what they were made from.
 
-One file an entry, `<root>/<key>.lamina`: a line with the format and the SHA-256 of the key and the rest, a line of JSON with sizes
-and `meta`, the program's JSON, the object file. Nothing in it is executed before the hash has been checked, and nothing is pickled.
-Files are written beside and renamed, so readers and writers in other processes see whole entries only. An entry that does not read
-right is dropped and compiled again.
+Each entry is one file, `<root>/<key>.lamina`: a line with the format and the SHA-256 of the key and the rest, a line of JSON with
+sizes and `meta`, the program's JSON, the object file. Nothing in it is executed before the hash is checked, and nothing is pickled.
+Files are written under a temporary name and renamed, so readers and writers in other processes see whole entries only. A damaged
+entry is dropped and compiled again.
 
-The folder holds machine code that will run as this user: it is of mode 0700, and one that belongs to somebody else is not used. A
-file that somebody else owns or may write to, put there while the folder was open to all, is dropped, as is one that was renamed.
+The folder holds machine code that will run as this user: its mode is 0700, and one that belongs to another user is not used. A file
+that another user owns or may write to, put there while the folder was open to all, is dropped, and so is a renamed file.
 """
 
 import hashlib
@@ -50,13 +50,13 @@ class Entry:
 
 
 def default_root() -> Path:
-    """LAMINA_CACHE_DIR, else `lamina` in the user's cache folder (XDG_CACHE_HOME or ~/.cache)."""
+    """Returns LAMINA_CACHE_DIR, else `lamina` in the user's cache folder (XDG_CACHE_HOME or ~/.cache)."""
     given = os.environ.get("LAMINA_CACHE_DIR")
     return Path(given) if given else Path(platformdirs.user_cache_dir("lamina"))
 
 
 def cache_key(**parts: str | bytes) -> str:
-    """A name for what is compiled from `parts` (the graph, the options, the target with its features) by this toolchain."""
+    """Hashes `parts` (the graph, the options, the target with its features) together with the versions of this toolchain."""
     digest = hashlib.sha256()
     for name, value in sorted({**parts, **{f"version of {n}": v for n, v in toolchain().items()}}.items()):
         data = value.encode() if isinstance(value, str) else value
@@ -67,7 +67,8 @@ def cache_key(**parts: str | bytes) -> str:
 
 @cache
 def toolchain() -> dict[str, str]:
-    """Versions of everything that shapes the code. Lamina's own sources count by size and time, so that an edit is noticed."""
+    """Returns the versions of everything that shapes the code. Lamina's own sources count by size and time, so that an edit is
+    noticed."""
     found = {}
     for name in _TOOLCHAIN:
         try:
@@ -84,7 +85,7 @@ def toolchain() -> dict[str, str]:
 
 
 class Cache:
-    """A folder of entries, `limit_bytes` at most: the least recently used go first."""
+    """A folder of entries with least-recently-used eviction beyond `limit_bytes`."""
 
     def __init__(self, root: Path | str | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
         self.root = Path(root) if root is not None else default_root()
@@ -92,7 +93,7 @@ class Cache:
         self._warned = False
 
     def get(self, key: str) -> Entry | None:
-        """The entry, or None when there is none that reads right."""
+        """Returns the entry, or None when there is no valid one."""
         path = self._path(key)
         try:
             with owned.folder(self.root) as opened:
@@ -106,13 +107,13 @@ class Cache:
         if entry is None:
             self.drop(key)
             return None
-        with suppress(OSError):  # a folder that is only read keeps its order
-            os.utime(path)  # used now
+        with suppress(OSError):  # a read-only folder keeps its order
+            os.utime(path)  # marks it as just used
         return entry
 
     @staticmethod
     def _read(opened: int, path: Path) -> bytes | None:
-        """None for what somebody else may have written."""
+        """Returns the file's bytes; None where another user may have written it."""
         try:
             return owned.read(opened, path.name)
         except owned.NotOwned as error:
@@ -120,13 +121,13 @@ class Cache:
             return None
 
     def drop(self, key: str) -> None:
-        """Removes an entry that does not read right, with a warning."""
+        """Removes a damaged entry and warns."""
         path = self._path(key)
         _log.warning("lamina: dropped a damaged entry of the cache, %s", path)
         _remove(path)
 
     def put(self, key: str, entry: Entry) -> bool:
-        """Stores the entry; False, after one warning, when the folder takes none."""
+        """Stores the entry. Returns False when it exceeds the limit, or, after one warning, when the folder cannot be written."""
         data = _encode(key, entry)
         if len(data) > self.limit_bytes:
             return False
@@ -152,7 +153,7 @@ class Cache:
             _remove(path)
 
     def size(self) -> int:
-        """Bytes of all entries."""
+        """Returns the bytes of all entries."""
         return sum(_status(path)[1] for path in self._files())
 
     def _path(self, key: str) -> Path:
@@ -167,7 +168,7 @@ class Cache:
             return []
 
     def _shrink(self) -> None:
-        """Removes the least recently used entries beyond the limit, and what dead processes left."""
+        """Removes the least recently used entries beyond the limit, and temporary files of dead processes."""
         entries = sorted((*_status(path), path) for path in self._files())
         total = sum(size for _, size, _ in entries)
         for _, size, path in entries:
@@ -194,7 +195,7 @@ def _encode(key: str, entry: Entry) -> bytes:
 
 
 def _hash(key: str, body: bytes) -> bytes:
-    """Of an entry and its key, so that a file that was renamed is no entry."""
+    """Hashes an entry together with its key, so that a renamed file is not valid."""
     return hashlib.sha256(b"%s\n%s" % (key.encode(), body)).hexdigest().encode()
 
 
@@ -214,7 +215,7 @@ def _decode(key: str, data: bytes) -> Entry | None:
 
 
 def _status(path: Path) -> tuple[float, int]:
-    """Time of last use and size; zeros for a file that another process has just removed."""
+    """Returns time of last use and size; zeros for a file that another process has just removed."""
     try:
         found = path.stat()
     except OSError:
@@ -223,5 +224,5 @@ def _status(path: Path) -> tuple[float, int]:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # another process was first, or the folder is only read
+    with suppress(OSError):  # another process was first, or the folder is read-only
         path.unlink()

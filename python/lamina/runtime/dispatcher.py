@@ -1,6 +1,7 @@
-"""Which calls of a program the native runner makes through torch's dispatcher without Python, where torch's C shim has no routine.
+"""Describes calls that have no routine in torch's C shim, so that the native runner makes them through torch's dispatcher without
+Python.
 
-The operator's schema says what each argument is. A call that does not fit stays a Python call: slower, otherwise the same.
+The operator's schema gives the type of each argument. A call that does not fit stays a Python call: slower, otherwise the same.
 """
 
 from collections.abc import Callable
@@ -17,16 +18,16 @@ _NUMBERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "BoolType": (bool, bool),
     "FloatType": (int | float, float),
 }
-"""By kind of a type in a schema: what a program may give for it, and what the runner is told."""
+"""Maps a schema type's kind to the Python types that a program may give, and the conversion for the runner."""
 
 
 class _Unfit(Exception):
-    """An argument has no form that the runner can make without Python."""
+    """An argument that the runner cannot build without Python."""
 
 
 def dispatcher_call(step: Call, index: Callable[[Ref], int]) -> dict[str, Any] | None:
-    """Describe the step as a call of an operator whose arguments are tensors, numbers, optional ones and lists of these, and whose
-    results are tensors of its own; None for another one. `index` numbers the tensors of the program."""
+    """Describes the step as an operator call for the runner. Returns None unless its arguments are tensors, numbers, optionals and
+    lists of these, and its results are tensors that it allocates. `index` numbers the tensors of the program."""
     namespace, packet, name = step.callee.split(".")
     if namespace != "aten" or step.outs or not _native.has_routine("dispatcher"):
         return None
@@ -45,7 +46,7 @@ def dispatcher_call(step: Call, index: Callable[[Ref], int]) -> dict[str, Any] |
 
 
 def _arguments(step: Call, schema: Any) -> list[tuple[Any, Any]]:
-    """Return all arguments of the schema, in its order, with their types."""
+    """Returns all arguments of the schema, in its order, with their types."""
     names = [argument.name for argument in schema.arguments]
     given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
     if len(step.args) > len(names) or not given.keys() <= set(names):
@@ -56,7 +57,7 @@ def _arguments(step: Call, schema: Any) -> list[tuple[Any, Any]]:
 
 
 def _value(given: Any, kind: Any, tensors: list[int], index: Callable[[Ref], int]) -> tuple[str, Any]:
-    """Return an argument as native/build.cpp reads it, its tensors by their places in `tensors`."""
+    """Returns an argument as native/build.cpp reads it, with tensors as positions in `tensors`."""
     match kind.kind():
         case "TensorType" if given is None:
             return ("tensor", -1)

@@ -1,5 +1,5 @@
-"""As much of the ELF format as it takes to load an object file made by LLVM: sections, symbols, relocations (System V ABI, AMD64
-supplement; 64-bit, little-endian)."""
+"""Reads the sections, symbols and relocations of object files made by LLVM (System V ABI, AMD64 supplement; 64-bit, little-endian
+ELF)."""
 
 import struct
 from dataclasses import dataclass
@@ -11,12 +11,16 @@ _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
 
 
 class Malformed(ValueError):
-    """Bytes that are no whole relocatable 64-bit ELF object for this machine."""
+    """Bytes that are not a whole relocatable 64-bit ELF object for this machine."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One that takes memory. data: its bytes (zeros where the file has none); executable: it holds code."""
+    """A section that takes memory.
+
+    data        its bytes, zeros where the file has none
+    executable  it holds code
+    """
 
     number: int
     data: bytes
@@ -26,7 +30,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """section: its number, None where the symbol is defined elsewhere; value: bytes from the section's start."""
+    """A symbol.
+
+    section  the number of its section, None where the symbol is defined elsewhere
+    value    bytes from the section's start
+    """
 
     name: str
     section: int | None
@@ -35,7 +43,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """At `offset` of section `section`: of `kind` (R_X86_64_...), to `symbol` + `addend`."""
+    """A relocation at `offset` of section `section`: of `kind` (R_X86_64_...), to `symbol` + `addend`."""
 
     section: int
     offset: int
@@ -46,18 +54,20 @@ class Relocation:
 
 @dataclass(frozen=True)
 class Object:
+    """A parsed object file."""
+
     sections: tuple[Section, ...]
     symbols: tuple[Symbol, ...]
     relocations: tuple[Relocation, ...]
 
     @property
     def undefined(self) -> tuple[str, ...]:
-        """Names that the object refers to and does not define."""
+        """The names of symbols that the object refers to and does not define."""
         return tuple(s.name for s in self.symbols if s.section is None and s.name)
 
 
 def read(code: bytes) -> Object:
-    """The object that `code` is. Malformed for anything else."""
+    """Parses an object file. Raises Malformed for other bytes."""
     try:
         return _read(code)
     except (struct.error, ValueError, IndexError) as error:

@@ -1,4 +1,4 @@
-"""A program with its code, ready to be called."""
+"""A callable compiled program: the native runner with the program and its loaded code."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -15,25 +15,32 @@ from .spec import spec_of
 
 
 class Loadable(Protocol):
-    """What is needed of an artifact (lamina.targets.base.Artifact): an object file or a cubin, its entry points, what failed checks
-    mean, what it was compiled for."""
+    """The part of an artifact (lamina.targets.base.Artifact) that running it needs."""
 
     @property
-    def code(self) -> bytes: ...
+    def code(self) -> bytes:
+        """The object file, or cubins."""
+
     @property
-    def kernels(self) -> tuple[str, ...]: ...
+    def kernels(self) -> tuple[str, ...]:
+        """The names of its entry points."""
+
     @property
-    def messages(self) -> tuple[str, ...]: ...
+    def messages(self) -> tuple[str, ...]:
+        """The messages of failed checks."""
+
     @property
-    def target(self) -> str: ...
+    def target(self) -> str:
+        """The target that it was compiled for."""
 
 
 class Executable(_native.Runner):
-    """Calls run in native code: `executable(*tensors)`, or `executable([*tensors])`, which empties the list so that the caller's
-    references die (AOTAutograd's boxed convention). The result is a tuple of tensors. Safe to call from several threads at once.
+    """Runs a program in native code: `executable(*tensors)`, or `executable([*tensors])`, which empties the list so that the
+    caller's references die (AOTAutograd's boxed convention). The result is a tuple of tensors. Safe to call from several threads at
+    once.
 
-    Wrong arguments are a ValueError or TypeError that names the argument, what was expected and what was given. An index out of
-    range, where eager checks it, is an IndexError (on the CPU).
+    Wrong arguments raise ValueError or TypeError that names the argument, what was expected and what was given. An index out of
+    range, where eager checks it, raises IndexError (on the CPU).
     """
 
     def __init__(
@@ -44,8 +51,12 @@ class Executable(_native.Runner):
         recorder: Recorder | None = None,
         frozen: Collection[int] = (),
     ) -> None:
-        """For a GPU: `driver`, what launches kernels, and `recorder`, through which runs are recorded as CUDA graphs. For a CPU:
-        `frozen`, the inputs whose elements do not change in place, so that packed copies of them may be kept."""
+        """Loads the code.
+
+        driver    for a GPU: the library that launches kernels
+        recorder  for a GPU: records runs as CUDA graphs
+        frozen    for a CPU: the inputs whose elements do not change in place, so that packed copies of them may be kept
+        """
         if program.device == "cuda":
             program = program if recorder is None else draws_first(program)
             self._why_not = "it was not asked for" if recorder is None else why_not_recorded(program, driver.tensors)
@@ -55,9 +66,9 @@ class Executable(_native.Runner):
             self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
             super().__init__(spec_of(program, self._code.addresses, artifact.messages, frozen=frozen))
         self.program = program
-        self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
+        self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
     def status(self) -> Status | None:
-        """How the steps run on a GPU, as CUDA graphs or not; None on the CPU."""
+        """Tells whether the steps run as CUDA graphs on a GPU; None on the CPU."""
         found = self.graphs()
         return None if found is None else status_of(found, self._why_not)

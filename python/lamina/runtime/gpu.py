@@ -1,4 +1,4 @@
-"""What the native runner needs for a program of a GPU, besides what `spec` makes of any program."""
+"""Builds the native runner's input for a GPU program: `spec` plus cubins, launch limits and CUDA graph recording."""
 
 import os
 from collections.abc import Sequence
@@ -15,8 +15,11 @@ from .spec import spec_of
 
 @dataclass(frozen=True)
 class Driver:
-    """What launches kernels: a library with the functions of NVIDIA's driver, and where the tensors are that its kernels work on
-    ("cpu" for one that only stands in for a GPU)."""
+    """The library that launches kernels.
+
+    library  a shared library with the functions of NVIDIA's driver
+    tensors  the device of the tensors that kernels work on; "cpu" for a library that only stands in for a GPU
+    """
 
     library: str
     tensors: Literal["cuda", "cpu"] = "cuda"
@@ -28,10 +31,10 @@ NVIDIA = Driver("libcuda.so.1")
 def gpu_spec_of(
     program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None = None
 ) -> dict[str, Any]:
-    """As spec_of, for cubins (core/cubins.py). With LAMINA_SYNC=1 each call waits after every step, so that a fault shows at its
-    kernel's name and lines, an assertion of the device as an IndexError.
+    """Returns what spec_of does, for cubins (core/cubins.py). With LAMINA_SYNC=1 each call synchronizes after every step, so that a
+    fault names its kernel and source lines, and a device assertion raises IndexError.
 
-    recorder  runs are recorded as CUDA graphs through it: of what follows the program's leading draws (see `recordable`)
+    recorder  records runs as CUDA graphs, without the program's leading draws (see `recordable`)
     """
     synchronous = os.environ.get("LAMINA_SYNC", "") == "1"
     program = with_lines(program) if synchronous else program
@@ -58,7 +61,7 @@ def gpu_spec_of(
 
 
 def with_lines(program: Program) -> Program:
-    """The program whose launches are called by their kernels and the model's lines."""
+    """Returns the program with the model's source lines added to the names of its launches."""
 
     def named(step: Launch) -> Launch:
         lines = ", ".join(line for line in step.where if ":" in line)

@@ -1,4 +1,4 @@
-"""What became of a program's steps on a GPU: one by one, or as a recorded CUDA graph."""
+"""The CUDA graph status of a loaded program: whether its steps run one by one or as a recorded graph."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a run: `host` to issue it, `device` from its begin to its end on the GPU. The least of several runs."""
+    """Seconds of a run, the least of several: `host` to issue it, `device` from its start to its end on the GPU."""
 
     host: float
     device: float
@@ -18,10 +18,10 @@ class Status:
 
     state     "watching" (runs are watched and measured), "trying" (a graph is replayed and measured), "recorded", "given up", or
               "off" (not asked for, or impossible)
-    why       it was given up, or is off
-    steps     one by one; replays: as a graph; None where that was not measured
+    why       why it was given up, or is off
+    steps     times of a run step by step; replays: of a run as a graph; None where that was not measured
     recorded  how often a graph has been recorded
-    copied_in, copied_out  arguments of library calls, and their results, that each replay copies, and their bytes
+    copied_in, copied_out  arguments and results of library calls that each replay copies, with their bytes in *_bytes
     aligned   arguments that the last run copied because they do not start at a multiple of 16 bytes
     """
 
@@ -38,12 +38,12 @@ class Status:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it stays so while arguments stay in place."""
+        """Tells whether the state stays the same while arguments stay in place."""
         return self.state not in ("watching", "trying")
 
 
 def status_of(found: dict[str, Any], why_not: str) -> Status:
-    """From what the native runner says of its graphs."""
+    """Makes a Status from the native runner's report on its graphs."""
     if "state" not in found:
         return Status("off" if why_not else "watching", why_not, aligned=found["aligned"])
     times = {name: Times(*found.pop(name)) if found[name] else found.pop(name) for name in ("steps", "replays")}

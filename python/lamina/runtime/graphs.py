@@ -1,4 +1,4 @@
-"""Recording a program's steps as a CUDA graph, through torch, whose allocator and libraries have to know of it."""
+"""Records a program's steps as a CUDA graph. Capture goes through torch, whose allocator and libraries have to know of it."""
 
 import logging
 import os
@@ -14,10 +14,10 @@ _log = logging.getLogger("lamina")
 
 @dataclass(frozen=True)
 class Recorder:
-    """What native/recording.cpp calls. Between `begin` and `end` the calling thread captures a stream; programs of
-    kernels alone need no capture.
+    """The callbacks of native/recording.cpp. Between `begin` and `end` the calling thread captures a stream; programs of kernels
+    alone need no capture.
 
-    measured  only programs are recorded that are measured to be bound by launches, and faster as a graph
+    measured  record only programs that are measured to be launch-bound and faster as a graph
     limit     graphs that the process may hold; the least recently used go first
     """
 
@@ -25,7 +25,7 @@ class Recorder:
     limit: int = 64
 
     def begin(self, gpu: int) -> Any:
-        """Starts on a stream of its own, which becomes torch's current one; what `end` takes."""
+        """Starts capture on a new stream, which becomes torch's current one. Returns the state that `end` takes."""
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         stream = torch.cuda.Stream(gpu)
         stream.wait_stream(torch.cuda.current_stream(gpu))
@@ -40,7 +40,7 @@ class Recorder:
         return graph, scope
 
     def end(self, started: Any) -> int:
-        """The address of the graph (cudaGraph_t), which lives as long as `started`."""
+        """Ends capture. Returns the address of the graph (cudaGraph_t), which lives as long as `started`."""
         graph, scope = started
         try:
             graph.capture_end()
@@ -50,7 +50,7 @@ class Recorder:
         return int(graph.raw_cuda_graph())
 
     def give_up(self, program: str, why: str, started: Any | None) -> None:
-        """After an error; `started` where `end` has not been called."""
+        """Logs why a recording failed, and ends the capture where `end` has not been called (`started` is not None)."""
         level = logging.DEBUG if self.measured else logging.WARNING
         _log.log(level, "lamina: %s is not recorded as a CUDA graph: %s", program, why)
         if started is not None:
@@ -61,15 +61,15 @@ class Recorder:
 
 
 def _forget_workspaces() -> None:
-    """cuBLAS keeps a workspace for each stream: one made before a recording would be shared with others on that stream later, one
-    made while recording must stay the graph's own."""
+    """Drops cuBLAS's workspaces, which it keeps for each stream: one made before a recording would be shared with later users of
+    that stream, one made while recording must stay the graph's own."""
     forget = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
     if forget is not None:
         forget()
 
 
 def recorder_for(options: Options) -> Recorder | None:
-    """None where these options (`graph_limit=0` too), or CUDA_LAUNCH_BLOCKING=1, want no graphs."""
+    """Returns the recorder for these options. None where they (`graph_limit=0` too) or CUDA_LAUNCH_BLOCKING=1 turn graphs off."""
     if options.cuda_graphs is False or not options.graph_limit or os.environ.get("CUDA_LAUNCH_BLOCKING", "") == "1":
         return None
     return Recorder(options.cuda_graphs == "auto", options.graph_limit)

@@ -1,4 +1,4 @@
-"""An object file in memory: its sections in one block, so that code reaches everything by 32-bit offsets.
+"""Links an object file in memory. Its sections lie in one block, so that code reaches everything by 32-bit offsets.
 
 LLVM's own loader places sections wherever it finds room, and ends the process where they come to lie more than 2 GiB apart.
 """
@@ -14,7 +14,7 @@ from .elf import Object, Relocation, Symbol
 
 PAGE = mmap.PAGESIZE
 _READ_EXECUTE = 5  # PROT_READ | PROT_EXEC
-_STUB = b"\xff\x25\0\0\0\0"  # jmp [rip]: to the address in the eight bytes that follow
+_STUB = b"\xff\x25\0\0\0\0"  # jmp [rip]: jumps to the address in the next eight bytes
 _SLOT = 16  # bytes of a stub with its address
 
 # R_X86_64_...: value stored, and in how many bytes
@@ -23,7 +23,7 @@ _THROUGH_TABLE = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
 
 
 class Image:
-    """The object `made`, placed and linked. addresses: of the symbols it leaves to others. Memory lives as long as this does."""
+    """The object `made`, placed and linked. `addresses` resolves its undefined symbols. Memory lives as long as the instance."""
 
     def __init__(self, made: Object, addresses: Mapping[str, int]) -> None:
         self.addresses = addresses
@@ -49,7 +49,7 @@ class Image:
             raise OSError(ctypes.get_errno(), "this system does not let compiled code be executed")
 
     def address(self, symbol: Symbol) -> int:
-        """Where a symbol of the object lies."""
+        """Returns the address of a symbol that the object defines."""
         assert symbol.section is not None
         return self._base + self._offsets[symbol.section] + symbol.value
 
@@ -81,7 +81,7 @@ class Image:
         return symbol.section is None
 
     def _near(self, symbol: Symbol) -> int:
-        """An address that 32-bit offsets reach: of the symbol, or of the stub that jumps to it."""
+        """Returns an address within reach of 32-bit offsets: the symbol's, or that of the stub that jumps to it."""
         if not self._is_outside(symbol):
             return self.address(symbol)
         return self._base + self._stubs + _SLOT * self._names.index(symbol.name)

@@ -1,6 +1,6 @@
-"""Tensors that the native runner cannot read as they are: its slow path, for what its check of the key set does not let through.
+"""Resolves argument tensors that the native runner cannot read directly: its slow path, for key sets that its fast check rejects.
 
-An ordinary tensor's memory holds its values. A conj or neg bit makes the values others than those in memory; a subclass or a tensor
+An ordinary tensor's memory holds its values. With a conj or neg bit the values differ from those in memory; a subclass or a tensor
 of a functorch transform may have no memory, or means more than its memory says.
 """
 
@@ -18,7 +18,7 @@ _TRANSFORMS = {
 
 
 def resolved(tensor: Tensor) -> Tensor | str:
-    """Returns `tensor` when its memory holds its values, or a copy with its strides that does, or what is wrong with it."""
+    """Returns `tensor` when its memory holds its values, else a copy with its strides that does, or the error text."""
     problem = _problem(tensor)
     if problem is not None:
         return problem
@@ -44,7 +44,7 @@ def materialised(tensor: Tensor, conj: bool = False, neg: bool = False) -> Tenso
 
 
 def without_bits(tensor: Tensor) -> Tensor:
-    """Returns a view of what is in the memory of a tensor."""
+    """Returns a view of the raw memory of a tensor, without its conj and neg bits."""
     return with_bits(tensor, tensor.is_conj(), tensor.is_neg())
 
 
@@ -56,7 +56,7 @@ def with_bits(tensor: Tensor, conj: bool, neg: bool) -> Tensor:
 
 
 def tangent_of(tensor: Tensor) -> str | None:
-    """Returns the error for a tensor with a forward-mode tangent, which compiled code would drop."""
+    """Returns the error text for a tensor with a forward-mode tangent, which compiled code would drop; else None."""
     if _problem(tensor) is not None or tensor.layout is not torch.strided:
         return None  # another error
     if forward_ad.unpack_dual(tensor).tangent is None:
@@ -83,5 +83,5 @@ def _problem(tensor: Tensor) -> str | None:
 
 
 def _overrides(tensor: Tensor) -> bool:
-    """Whether torch functions would ask the class of `tensor` now."""
+    """Tells whether torch functions currently dispatch to the class of `tensor`."""
     return type(tensor) is not Tensor and torch.overrides.has_torch_function((tensor,))

@@ -1,7 +1,7 @@
-"""Which calls of a program the native runner makes without Python, through torch's C shim.
+"""Describes library calls that the native runner makes through torch's C shim, without Python.
 
-Each routine is described by where its arguments stand in the overload's schema. A call that does not fit stays a Python call:
-slower by some microseconds, otherwise the same.
+A routine's description maps the arguments of the overload's schema. A call that does not fit stays a Python call: slower by some
+microseconds, otherwise the same.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def library_call(step: Call, tensors: str) -> dict[str, Any] | None:
-    """The step as a call of the C shim for `tensors` ("cpu" or "cuda"), or None. Its `tensors` are refs in the shim's order, None
-    for an absent one."""
+    """Describes the step as a C shim call for `tensors` ("cpu" or "cuda"); None where it does not fit. The description's `tensors`
+    are refs in the shim's order, None for an absent one."""
     namespace, _, rest = step.callee.partition(".")
     if namespace != "aten" or step.reason != "library":
         return None
@@ -67,7 +67,7 @@ def _convolution(step: Call) -> dict[str, Any] | None:
 
 
 def _seeds(step: Call) -> dict[str, Any] | None:
-    """Numbers from the whole range of i64, as many as the result has."""
+    """Describes a draw of i64 seeds from the whole range, as many as the result has."""
     drawn = len(step.owned) == 1 and step.owned[0] is not None and step.owned[0].dtype == "i64"
     return {"routine": "seeds", "tensors": ()} if drawn and step.args[:2] == (-(2**63), 2**63 - 1) else None
 
@@ -88,7 +88,7 @@ def _attention(step: Call) -> dict[str, Any] | None:
 
 
 def _gpu_attention(routine: str, biased: bool, results: int) -> Any:
-    """Attention without dropout. `biased`: it also takes a bias, and whether to return the logarithms that backward needs."""
+    """Describes attention without dropout. `biased`: it also takes a bias and a flag for the log-sum-exp that backward needs."""
     names = ["query", "key", "value", *(("attn_bias", "compute_log_sumexp") if biased else ()), "dropout_p", "is_causal"]
     names += [] if routine == "efficient" else ["return_debug_mask"]
 

@@ -1,4 +1,4 @@
-"""Object files into this process. Imports neither LLVM nor MLIR nor torch."""
+"""Loads object files into this process and resolves their symbols. Imports neither LLVM nor MLIR nor torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .image import Image
 
 
 class Code:
-    """A loaded object file; its memory lives as long as this does.
+    """A loaded object file. Its memory lives as long as the instance. Raises CompileError for an object that cannot be loaded here.
 
     addresses  of the kernels, by name: `void (*)(void *const *bufs, int64_t lo, int64_t hi)`
     """
@@ -40,12 +40,12 @@ class Code:
 
 @cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """Where functions are looked for: what the process has loaded, and the C math library."""
+    """Returns the libraries that are searched for symbols: all that the process has loaded, and the C math library."""
     return ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
 
 
 def _address(name: str) -> int:
-    """0 where no library has the symbol."""
+    """Returns the address of a symbol; 0 where no library has it."""
     for library in _libraries():
         try:
             return ctypes.cast(library[name], ctypes.c_void_p).value or 0

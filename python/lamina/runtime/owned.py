@@ -1,4 +1,4 @@
-"""Files that this user alone can have written: folders and files are checked by their open descriptors before they are read."""
+"""Reads files that only this user can have written. Folders and files are checked through their open descriptors before reading."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class NotOwned(OSError):
-    """A folder or file that somebody else owns or may write to, or that is no plain file."""
+    """A folder or file that another user owns or may write to, or that is not a regular file."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -18,7 +18,8 @@ class NotOwned(OSError):
 
 @contextmanager
 def folder(root: Path) -> Iterator[int]:
-    """The descriptor of a folder of this user. One that others may enter is closed to them; NotOwned for somebody else's."""
+    """Opens a folder of this user and yields its descriptor. Closes it to other users; raises NotOwned where another user owns
+    it."""
     opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         status = os.fstat(opened)
@@ -32,8 +33,8 @@ def folder(root: Path) -> Iterator[int]:
 
 
 def read(opened: int, name: str) -> bytes:
-    """The bytes of a file in an open folder. NotOwned for a link, for what is no plain file, and for a file that somebody else owns
-    or may write to: one that was put there while the folder was open to all."""
+    """Returns the bytes of a file in an open folder. Raises NotOwned for a link, for anything but a regular file, and for a file
+    that another user owns or may write to, which may have been put there while the folder was open to all."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened)
     except OSError as error:

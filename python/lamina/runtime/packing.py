@@ -1,7 +1,7 @@
-"""Which products and convolutions of a program bypass ATen, and which of these run on packed weights.
+"""Chooses matrix products and convolutions that bypass ATen, and those that run on packed weights.
 
-A packed weight is a copy, so only what does not change in place is packed: constants of the program, and the inputs that the user
-froze (`Options.freeze_weights`). See native/packed.h.
+A packed weight is a copy, so only tensors that do not change in place are packed: constants of the program, and the inputs that the
+user froze (`Options.freeze_weights`). See native/packed.h.
 """
 
 from collections.abc import Callable, Collection
@@ -13,13 +13,13 @@ import torch
 from lamina import _native
 from lamina.core.program import Call, Program, Ref
 
-# Below this many products m*n*k, or with few rows or columns, at::mm_out is as fast.
+# Below this m*n*k, or with few rows or columns, at::mm_out is as fast.
 PRODUCTS = 2_000_000
 ROWS = 16
 
 
 def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any] | None:
-    """Returns the step as an f32 product of matrices for MKL on a packed weight, or for oneDNN; None where ATen's is as good.
+    """Describes the step as an f32 matrix product for MKL on a packed weight, or for oneDNN. Returns None where ATen's is as good.
 
     frozen  the inputs of the program whose elements do not change in place
     """
@@ -52,7 +52,7 @@ def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any
 
 
 def _packs_products() -> bool:
-    """Whether a packed weight makes products faster: with MKL on Intel's processors. On others oneDNN is as fast without."""
+    """Tells whether a packed weight makes products faster: with MKL on Intel processors. On others oneDNN is as fast without."""
     return _native.has_routine("packed_gemm") and not _native.has_routine("onednn_matmul")
 
 
@@ -66,7 +66,7 @@ def _columns(out: Ref | None) -> tuple[Any, ...]:
 
 
 def _row_major(r: Ref) -> int | None:
-    """The leading dimension of a matrix with its rows in one piece each; None for any other."""
+    """Returns the leading dimension of a matrix with contiguous rows; None for any other."""
     (rows, columns), (outer, inner) = _ints(r.shape), _ints(r.strides)
     if columns > 1 and inner != 1:
         return None
@@ -80,10 +80,10 @@ def _ints(sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Callable[[torch.Tensor], Any] | None:
-    """What makes oneDNN's packed form of the weight, as a capsule of a tensor handle that the caller owns.
+    """Returns the function that makes oneDNN's packed form of the weight, as a capsule of a tensor handle that the caller owns.
 
-    For a 2-D convolution in f32 whose weight is one of the `frozen` inputs as a whole. oneDNN returns a channels-last result; where
-    the plan counts on another layout, packing pays only when there is less to copy than to pack.
+    Applies to a 2-D convolution in f32 whose weight is a whole `frozen` input; else None. oneDNN returns a channels-last result;
+    where the plan counts on another layout, packing pays only when there is less to copy than to pack.
     """
     if step.callee != "aten.convolution.default" or not _native.has_routine("packed_convolution") or not _can_reorder():
         return None
@@ -108,7 +108,7 @@ def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Cal
 
 
 def _is_argument(r: Ref, program: Program) -> bool:
-    """Whether a tensor is a whole argument, as it is."""
+    """Tells whether a ref is a whole argument with its own layout."""
     buffer = program.buffers[r.buffer]
     if buffer.kind != "input" or r.offset != 0:
         return False

@@ -1,4 +1,4 @@
-"""Which programs may be recorded as CUDA graphs, and what of them runs ahead of each replay."""
+"""Decides whether a program may be recorded as a CUDA graph, and which steps (draws of seeds) run before each replay."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,12 +10,12 @@ from .library import library_call
 from .resolve import overload
 
 _DEPENDS_ON_MORE = {"data_dependent_output", "dynamic_output_shape"}
-"""torch's tags of operators whose result's size the host has to know."""
+"""torch's tags of operators whose output size depends on data, so that the host has to wait for it."""
 
 
 def draws_first(program: Program) -> Program:
-    """The program with its draws ahead of all other steps: calls that read no memory and return memory of their own, such as seeds
-    from torch's generator. A graph is recorded of what follows them."""
+    """Moves the draws of a program ahead of all other steps. A draw is a call that reads no memory and allocates its results, such
+    as seeds from torch's generator. The graph is recorded from the steps after them."""
     order = sorted(range(len(program.steps)), key=lambda i: not _is_draw(program.steps[i]))
     place = {old: new for new, old in enumerate(order)}
     buffers = tuple(replace(b, last=place[b.last]) if b.last in place else b for b in program.buffers)
@@ -23,12 +23,12 @@ def draws_first(program: Program) -> Program:
 
 
 def draws(program: Program) -> int:
-    """How many draws lead the program."""
+    """Returns how many draws lead the program."""
     return next((i for i, step in enumerate(program.steps) if not _is_draw(step)), len(program.steps))
 
 
 def drawn(program: Program) -> list[int]:
-    """The buffers that they fill."""
+    """Returns the buffers that the leading draws fill."""
     leading = program.steps[: draws(program)]
     return [ref.buffer for step in leading if isinstance(step, Call) for ref in step.owned if ref is not None]
 
@@ -40,14 +40,14 @@ def _is_draw(step: Call | Launch) -> bool:
 
 
 def _read(step: Call | Launch) -> set[int]:
-    """The buffers that it names as arguments."""
+    """Returns the buffers that a step takes as arguments."""
     if isinstance(step, Launch):
         return {ref.buffer for ref in step.args}
     return set(_buffers((step.args, step.kwargs)))
 
 
 def _named(step: Call | Launch) -> set[int]:
-    """The buffers that it reads or writes."""
+    """Returns the buffers that a step reads or writes."""
     return _read(step) | ({ref.buffer for ref in step.outs} if isinstance(step, Call) else set())
 
 
@@ -60,7 +60,7 @@ def _buffers(value: Any) -> Iterator[int]:
 
 
 def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
-    """Why the steps of a program with its draws first are never recorded, "" where they may be; `tensors`: where these are."""
+    """Returns why a program with its draws first cannot be recorded, "" where it can. `tensors` is the device of its tensors."""
     if len(program.steps) - draws(program) < 2:
         return "a single step gains nothing by it"
     for step in program.steps[draws(program) :]:
@@ -90,19 +90,19 @@ def _why_not(step: Call) -> str:
 
 
 def _drops_nothing(step: Call) -> bool:
-    """Tell whether the numbers that it may draw are for dropout alone, of which it does none."""
+    """Tells whether the call draws random numbers for dropout only, and its dropout is 0."""
     return _arguments(step).get("dropout_p") in (0, 0.0)
 
 
 def _seeds(step: Call) -> set[int]:
-    """Return the buffers of random seeds that a call takes and, as it drops nothing, does not look at."""
+    """Returns the buffers of random seeds that a call takes but, as it drops nothing, does not read."""
     if not step.callee.startswith("aten.") or not _drops_nothing(step):
         return set()
     return {ref.buffer for name, ref in _arguments(step).items() if name.startswith("philox_") and isinstance(ref, Ref)}
 
 
 def _arguments(step: Call) -> dict[str, Any]:
-    """Return the arguments of a call by their names in the operator's schema."""
+    """Returns the arguments of a call by their names in the operator's schema."""
     names = [argument.name for argument in overload(step.callee, step.where)._schema.arguments]
     return dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
 

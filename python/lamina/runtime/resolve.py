@@ -1,4 +1,4 @@
-"""From the names in a program to torch's operators and constants."""
+"""Resolves the names in a program to torch operators and constants."""
 
 from functools import cache
 from typing import Any
@@ -11,7 +11,8 @@ _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
 def overload(callee: str, where: tuple[str, ...] = ()) -> Any:
-    """The operator overload named "namespace.packet.overload", e.g. "aten.addmm.default"."""
+    """Returns the operator overload named "namespace.packet.overload", such as "aten.addmm.default". Raises CompileError for an
+    unknown one."""
     parts = callee.split(".")
     try:
         namespace, packet, name = parts
@@ -26,7 +27,8 @@ def overload(callee: str, where: tuple[str, ...] = ()) -> Any:
 
 @cache
 def out_variant(function: Any) -> tuple[Any, tuple[str, ...]] | None:
-    """The overload that takes the same arguments and writes its results in place, with the names of those; None without one."""
+    """Returns the overload that takes the same arguments and writes its results in place, with the names of its out arguments; None
+    where there is none."""
     schema = function._schema
     wanted = [(a.name, str(a.type)) for a in schema.arguments]
     packet = function.overloadpacket
@@ -40,7 +42,7 @@ def out_variant(function: Any) -> tuple[Any, tuple[str, ...]] | None:
 
 
 def resolve_constant(value: Any) -> Any:
-    """torch dtypes, layouts and memory formats are written as "torch.float32" in programs; all else is itself."""
+    """Returns the torch dtype, layout or memory format that a string such as "torch.float32" names; any other value as it is."""
     if isinstance(value, str) and value.startswith("torch."):
         named = getattr(torch, value.removeprefix("torch."), None)
         if isinstance(named, _CONSTANTS):

@@ -1,4 +1,4 @@
-"""What `lamina._native.Runner` takes, made from a Program: plain tuples and dicts, with every call resolved.
+"""Converts a Program to the input of `lamina._native.Runner`: plain tuples and dicts, with every call resolved.
 
 A ref is (buffer, offset, dtype, shape, strides); calls name tensors by index into `tensors`, so that equal refs share one. See
 native/build.cpp for the reader.
@@ -19,8 +19,13 @@ from .resolve import out_variant, overload, resolve_constant
 def spec_of(
     program: Program, kernels: Mapping[str, int], messages: Sequence[str], on: str = "cpu", frozen: Collection[int] = ()
 ) -> dict[str, Any]:
-    """`kernels`: addresses by symbol; `messages`: what the codes in the kernels' error slot mean, from 1; `on`: where the tensors
-    are, "cpu" or "cuda"; `frozen`: inputs that do not change in place, whose packed copies are kept on the CPU."""
+    """Returns the runner's input. Raises CompileError for a program with symbolic sizes.
+
+    kernels   addresses by symbol
+    messages  texts for the codes in the kernels' error slot, from 1
+    on        the device of the tensors, "cpu" or "cuda"
+    frozen    inputs that do not change in place, whose packed copies are kept on the CPU
+    """
     if program.symbols:
         names = ", ".join(s.name for s in program.symbols)
         raise CompileError(f"program {program.name} has sizes that depend on {names}", remedy="compile it for fixed sizes")
@@ -44,14 +49,14 @@ def spec_of(
 
 
 class _Tensors:
-    """The tensors that calls name, each once."""
+    """The distinct tensors that calls name."""
 
     def __init__(self) -> None:
         self.refs: list[tuple[Any, ...]] = []
         self._index: dict[tuple[Any, ...], int] = {}
 
     def index(self, ref: Ref | None) -> int:
-        """-1 for an absent one."""
+        """Returns a ref's number, adding it where it is new; -1 for None."""
         if ref is None:
             return -1
         plain = _ref(ref)

@@ -1,4 +1,4 @@
-"""Targets: how a module of tile programs becomes code. Each has a folder, and a line in the registry."""
+"""Targets: compile a module of tile programs to code. Each target has a folder and a line in the registry."""
 
 from .base import Artifact, Backend
 from .registry import backend

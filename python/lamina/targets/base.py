@@ -1,4 +1,4 @@
-"""What compiles for a target, and what it makes."""
+"""The interface of a target's compiler (Backend) and its result (Artifact)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +15,13 @@ from lamina.core.target import Target
 class Artifact:
     """Loadable code.
 
-    target    what it is for, as text
+    target    the target's text
     code      the object file (CPU) or binary
     kernels   the entry points in it
     messages  of failed checks: a kernel stores number + 1 in the error slot
-    llvm      the LLVM IR it was made of, before optimisation; "" when loaded from a cache
+    llvm      the LLVM IR it was made of, before optimization; "" when loaded from a cache
     seconds   time of each stage of the compilation
-    needs     what kernels need at their launches that their tile programs do not say
+    needs     launch requirements of kernels that their tile programs do not state
     """
 
     target: str
@@ -34,29 +34,29 @@ class Artifact:
 
 
 class Backend(ABC):
-    """Turns tile programs into code for one target."""
+    """Compiles tile programs to code for one target."""
 
     target: Target
 
     @abstractmethod
     def accepts(self, module: ir.Module) -> str | None:
-        """Why the tile programs of a module cannot be compiled here, or None."""
+        """Returns why the tile programs of a module cannot be compiled here, or None."""
 
     @abstractmethod
     def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
-        """Code for every tile program of the module, which is consumed: it is left at the lowest level it reached.
+        """Compiles every tile program of the module. The module is consumed: it is left at the lowest level it reached.
 
-        ready  kernels that belong into the same code and are in a form of the target's own by now: for GPUs
-               targets.triton.compiler.Awaited
+        ready  kernels for the same artifact that are already in the target's own form: for GPUs targets.triton.compiler.Awaited
         """
 
     @abstractmethod
     def below(self, module: ir.Module, ready: Sequence[Any] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
-        """The levels under tile by name, each reached when it is asked for, with their texts. The module is consumed.
+        """Yields the levels under tile by name, each with a function that returns its text. A level is reached when it is asked
+        for. The module is consumed.
 
-        ready  as of `compile`
+        ready  as in `compile`
         """
 
     @abstractmethod
     def assembly(self, artifact: Artifact) -> str:
-        """The machine code as text, made on demand."""
+        """Returns the machine code as text, made on demand."""

@@ -1,13 +1,13 @@
-"""The levels a model goes through, and the pipeline that leads to each from the one before.
+"""The levels of lowering, and the pass pipeline that leads from each to the next.
 
-    torch    what the importer makes of the FX graph
+    torch    the importer's output for the FX graph
     linalg   linalg, tensor, arith and math on static shapes; external calls are calls of private functions
     graph    every computation in graph.group or graph.extern
     plan     buffers in one arena and steps in order; kernels as functions on tensors
     tile     kernels as block programs on memrefs
     llvm     kernels in the llvm dialect
 
-The last way is the target's own (its lowering pipeline) and not here.
+The last pipeline, from tile down, belongs to the target (its lowering pipeline) and is not here.
 """
 
 from lamina.core.errors import CompileError
@@ -17,7 +17,7 @@ from . import registry
 from .steps import options
 
 # torchdynamo-export-to-torch-backend-pipeline, then torch-backend-to-linalg-on-tensors-backend-pipeline spelled out (torch-mlir,
-# TorchConversion/Transforms/Passes.cpp) without its quantisation passes and without its last, which rejects calls.
+# TorchConversion/Transforms/Passes.cpp) without its quantization passes and without its last, which rejects calls.
 TORCH_TO_LINALG = (
     "torchdynamo-export-to-torch-backend-pipeline,"
     "func.func(torch-restructure-non-constant-axes,convert-torch-to-tmtensor,canonicalize,convert-torch-to-linalg,"
@@ -38,10 +38,10 @@ def pipeline(
     fold_bytes: int = 0,
     freeze_weights: bool = False,
 ) -> str:
-    """Writes the pipeline from level `start` to level `end`, "builtin.module()" when they are one.
+    """Writes the pipeline from level `start` to level `end`, "builtin.module()" when they are the same.
 
     fold_bytes  constants up to this size are folded even where they are larger than the pass's own bound
-    The rest is as Options has it. Raises CompileError for what is no level or no target.
+    The other arguments are as in Options. Raises CompileError for an unknown level or target.
     """
     for level in (start, end):
         if level not in LEVELS:

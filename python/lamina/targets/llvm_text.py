@@ -1,8 +1,8 @@
-"""LLVM IR text of MLIR's LLVM (24), made readable for llvmlite's (22).
+"""Rewrites LLVM IR text printed by MLIR's LLVM (24) so that llvmlite's (22) can read it.
 
 LLVM 23 changed how floating-point literals print: shortest decimals that need not be exact (`float 0.1`), `+inf`, `-qnan`,
-`nan(0x1)` and `f0x3F800000` for bits. LLVM 22 reads exact decimals and hexadecimal bits only: `0x` + 16 digits of the value
-as a double for float and double, `0xH` + 4 for half, `0xR` + 4 for bfloat. Nothing else that the CPU path prints differs.
+`nan(0x1)` and `f0x3F800000` for bits. LLVM 22 reads exact decimals and hexadecimal bits only: `0x` + 16 digits of the value as a
+double for float and double, `0xH` + 4 for half, `0xR` + 4 for bfloat. Nothing else that the CPU path prints differs.
 """
 
 import re
@@ -16,7 +16,7 @@ _LITERAL = re.compile(
 
 
 def convert(text: str) -> str:
-    """`text` with every floating-point literal spelled as LLVM 22 reads it."""
+    """Returns `text` with every floating-point literal spelled as LLVM 22 reads it."""
     return "\n".join(_line(line) if _LITERAL.search(line) else line for line in text.split("\n"))
 
 
@@ -30,7 +30,8 @@ def _line(line: str) -> str:
 
 
 def _type_before(line: str, end: int) -> str:
-    """A literal has the type named last before it: `fmul float %x, 2.0`, `phi float [ 0.0, %1 ]`, `splat (float 1.0)`."""
+    """Returns a literal's type, the last one named before it: `fmul float %x, 2.0`, `phi float [ 0.0, %1 ]`, `splat (float
+    1.0)`."""
     best, found = -1, ""
     for name in _WIDTHS:  # bfloat comes before float, which ends at the same place
         at = line.rfind(name, 0, end)
@@ -41,7 +42,7 @@ def _type_before(line: str, end: int) -> str:
 
 @cache
 def spelling(of: str, literal: str) -> str:
-    """One literal of type `of`, e.g. ("float", "0.1") -> "0x3FB99999A0000000"."""
+    """Respells one literal of type `of`, e.g. ("float", "0.1") -> "0x3FB99999A0000000"."""
     bits = _bits(of, literal)
     if of == "half":
         return f"0xH{bits:04X}"
@@ -78,7 +79,7 @@ def _single(value: float) -> int:
 
 
 def _widened(bits: int) -> int:
-    """The bits of the double that equals a float; a NaN keeps its payload, which a conversion would not promise."""
+    """Returns the bits of the double that equals a float. A NaN keeps its payload, which a conversion does not promise."""
     if bits >> 23 & 0xFF == 0xFF:
         return (bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29
     value = struct.unpack("<f", struct.pack("<I", bits))[0]
@@ -86,6 +87,6 @@ def _widened(bits: int) -> int:
 
 
 def attach(text: str, attributes: dict[str, str]) -> str:
-    """`text` with string attributes on every function definition."""
+    """Returns `text` with string attributes on every function definition."""
     words = " ".join(f'"{k}"="{v}"' for k, v in attributes.items())
     return re.sub(r"^(define [^\n]*?)( \{)$", rf"\1 {words}\2", text, flags=re.M) if words else text

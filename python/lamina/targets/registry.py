@@ -1,4 +1,4 @@
-"""Which targets there are: for each kind, what says its passes, and what compiles for it."""
+"""The registry of targets: for each kind, the function that returns its passes, and its Backend."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +12,7 @@ from .steps import Steps
 
 @dataclass(frozen=True)
 class Entry:
-    """Names a target's parts as "module:name", which are imported when they are asked for: LLVM and MLIR take a while.
+    """Names a target's parts as "module:name". They are imported on demand: LLVM and MLIR take a while.
 
     steps    the function that returns its Steps
     backend  the Backend's class
@@ -29,7 +29,7 @@ TARGETS: dict[Kind, Entry] = {
 
 
 def backend(target: Target) -> Backend:
-    """Returns what compiles for a target."""
+    """Returns the Backend for a target."""
     made: Backend = _load(TARGETS[target.kind].backend)(target)
     return made
 

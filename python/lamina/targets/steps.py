@@ -1,4 +1,4 @@
-"""The passes in which targets differ: each target's folder says which it has, and with which options."""
+"""The passes in which targets differ. Each target's folder defines its own, with their options."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ class Steps:
     layout  lamina-layout, with the target's preferences
     split   options of lamina-split-reductions
     fuse    options of lamina-fuse
-    choose  what takes hot ops from libraries, before lamina-plan
-    launch  what joins kernels, behind lamina-tile
+    choose  passes that replace library calls of hot ops, before lamina-plan
+    launch  passes that join kernels, after lamina-tile
     """
 
     layout: str

@@ -1,1 +1,1 @@
-"""Measured choice between implementations of one op, and the store of what was chosen."""
+"""Autotuning: chooses between implementations of one op by measurement, and stores the choices."""

@@ -1,4 +1,4 @@
-"""Whether candidates compute the same."""
+"""Checks that candidates compute the same results."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,10 +14,10 @@ _PIECE = 1 << 24  # elements compared at a time: f64 copies of whole results mig
 
 
 def difference(results: Sequence[Tensor], expected: Sequence[Tensor]) -> str:
-    """What is wrong with a candidate's results, in words; "" where they are the expected ones.
+    """Describes how a candidate's results differ from the expected ones; "" where they agree.
 
-    The norm of the difference may be that part of the expected norm which the dtype allows; integers are equal. An element
-    that is not finite where the expected one is counts as wrong, and where that is not, as right.
+    The norm of the difference may be the fraction of the expected norm that the dtype allows; integers must be equal. An element
+    that is not finite is wrong where the expected one is finite; where the expected one is not, any element is right.
     """
     if len(results) != len(expected):
         return f"{len(results)} results instead of {len(expected)}"
@@ -30,12 +30,13 @@ def difference(results: Sequence[Tensor], expected: Sequence[Tensor]) -> str:
 
 
 def keep(results: Sequence[Tensor]) -> list[Tensor]:
-    """Copies, to compare with what others compute in the same memory."""
+    """Returns copies of results, to compare with what other candidates compute in the same memory."""
     return [result.detach().clone() for result in results]
 
 
 def spoil(results: Sequence[Tensor]) -> None:
-    """Overwrites results that have been looked at: what a later candidate does not write would look right in their memory."""
+    """Overwrites results that have been checked: elements that a later candidate does not write would look right in their
+    memory."""
     with torch.no_grad():
         for result in results:
             if result.is_floating_point() or result.is_complex():
@@ -60,7 +61,7 @@ def _differs(found: Tensor, wanted: Tensor) -> str:
 
 
 def _pieces(tensor: Tensor) -> Iterator[Tensor]:
-    """The elements in f64."""
+    """Yields the elements in f64, in pieces."""
     flat = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor.detach()
     return (piece.double() for piece in flat.reshape(-1).split(_PIECE))
 

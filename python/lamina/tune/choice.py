@@ -1,4 +1,4 @@
-"""What a compilation keeps of the answer to a question."""
+"""Records what a compilation keeps of tuning's answer to a question."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class Choice:
 
     what     the op with its sizes
     chosen   the candidate
-    seconds  median time of each candidate that was measured, the fastest first
-    dropped  why, by candidate that failed or was wrong
+    seconds  median time of each candidate that was measured, fastest first
+    dropped  reason, by candidate that failed or was wrong
     pinned   the user chose, whatever was measured
-    order    the candidates, the best first by the cost model: the first is taken unmeasured
+    order    the candidates, best first by the cost model: the first is used if nothing was measured
     """
 
     what: str
@@ -30,20 +30,23 @@ class Choice:
 
     @staticmethod
     def of(question: Question, answer: Answer) -> "Choice":
+        """Returns the choice that an answer makes."""
         times = tuple(sorted(answer.times, key=lambda pair: pair[1]))
         return Choice(question.what, answer.winner, times, answer.dropped, answer.pinned, question.candidates)
 
     @property
     def of_rows(self) -> bool:
-        """Whether a kernel's schedule alone was asked about, no call of the library."""
+        """Whether the question was about the schedule of a row program alone, with no library call among the candidates."""
         return MODEL in {self.chosen, *dict(self.seconds), *dict(self.dropped)}
 
     def to_json(self) -> dict[str, Any]:
+        """Returns a dict that `from_json` reads."""
         known = {"seconds": dict(self.seconds), "dropped": dict(self.dropped)}
         return {"what": self.what, "chosen": self.chosen, **known, "pinned": self.pinned, "order": list(self.order)}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> "Choice":
+        """Reads what `to_json` returned."""
         seconds = tuple((str(name), float(s)) for name, s in d["seconds"].items())
         dropped = tuple((str(name), str(why)) for name, why in d["dropped"].items())
         return Choice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]), tuple(map(str, d["order"])))

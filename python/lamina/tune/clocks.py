@@ -1,4 +1,4 @@
-"""What times calls of candidates, and notices devices that no longer answer."""
+"""Times calls of candidates on a device, and detects devices that no longer respond."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _SHORT_SECONDS = 2e-4  # calls on a CPU that take less are timed several in a ro
 _MOST_CALLS = 1000
 _FLUSHES = 2  # of 256 MB: the GPU is busy for about 100 us, in which the host issues the call
 _AHEAD_SECONDS = 1e-4
-_MOST_AHEAD_SECONDS = 2e-2  # a call that takes the host longer waits for the GPU, or is bound by the host however it is timed
+_MOST_AHEAD_SECONDS = 2e-2  # a call that the host takes longer to issue waits for the GPU, or is host-bound in any case
 _SPIN_HERTZ = 2e9  # at least the clock of any GPU
 
 
@@ -17,54 +17,58 @@ class Clock(Protocol):
     """Times calls on one device."""
 
     def seconds(self, run: Callable[[], object]) -> float:
-        """Of one call."""
+        """Returns the seconds of one call."""
         ...
 
     def wait(self) -> None:
-        """Until the device has done all that was asked of it; raises what it did wrong."""
+        """Waits until the device has finished all its work; raises its errors."""
         ...
 
     def alive(self) -> bool:
-        """Whether the device still takes work."""
+        """Returns whether the device still accepts work."""
         ...
 
     def now(self) -> float:
-        """Seconds since any fixed moment."""
+        """Returns seconds since any fixed moment."""
         ...
 
 
 class CpuClock:
-    """Calls that return when they are done."""
+    """Times calls that return when they are done."""
 
     def seconds(self, run: Callable[[], object]) -> float:
+        """Returns the seconds of one call; short ones are timed several in a row."""
         once = _taken(run, 1)
         if once >= _SHORT_SECONDS:
             return once
         return _taken(run, max(1, min(_MOST_CALLS, int(_SHORT_SECONDS / max(once, 1e-7)))))
 
     def wait(self) -> None:
-        pass
+        """Does nothing: calls are done when they return."""
 
     def alive(self) -> bool:
+        """Returns True."""
         return True
 
     def now(self) -> float:
+        """Returns time.perf_counter()."""
         return time.perf_counter()
 
 
 class CudaClock:
-    """Calls that launch on torch's current stream of one GPU; its second-level cache is flushed before each.
+    """Times calls that launch on torch's current stream of one GPU; its L2 cache is flushed before each.
 
-    What is timed is the GPU's part: it is kept busy until the host has issued the call. Where that took the host longer, a slow
-    call of a library's would look like a slow kernel, and the call is timed again behind a longer wait.
+    Only the GPU's part is timed: the GPU is kept busy until the host has issued the call. Where the host took longer than that, a
+    slow library call would look like a slow kernel, and the call is timed again behind a longer wait.
     """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self._cache: Any = None
-        self._ahead = _AHEAD_SECONDS  # for how long the GPU is busy before a call, at least
+        self._ahead = _AHEAD_SECONDS  # least time for which the GPU is kept busy before a call
 
     def seconds(self, run: Callable[[], object]) -> float:
+        """Returns the GPU's seconds of one call, with a cold L2 cache."""
         import torch
         import triton
 
@@ -89,12 +93,14 @@ class CudaClock:
                     return float(start.elapsed_time(end)) * 1e-3
 
     def wait(self) -> None:
+        """Waits until the GPU has finished all its work; raises its errors."""
         import torch
 
         torch.cuda.synchronize(self.index)
 
     def alive(self) -> bool:
-        """An error like an illegal address stays with the process: every later call fails with it. Others are reported once."""
+        """Returns whether the GPU still accepts work. An error like an illegal address stays with the process: every later call
+        fails with it. Others are reported once."""
         for _ in range(2):
             try:
                 self.wait()
@@ -104,11 +110,12 @@ class CudaClock:
         return False
 
     def now(self) -> float:
+        """Returns time.perf_counter()."""
         return time.perf_counter()
 
 
 class Failed(Exception):
-    """A candidate that failed, with the reason in one line."""
+    """A candidate failed; the reason is one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -116,7 +123,7 @@ class Failed(Exception):
 
 
 class DeviceLost(Exception):
-    """A candidate after which the device takes no more work from this process."""
+    """A candidate left the device unusable for this process."""
 
     def __init__(self, candidate: str, reason: str) -> None:
         super().__init__(f"{candidate}: {reason}")
@@ -124,7 +131,7 @@ class DeviceLost(Exception):
 
 
 def guarded(candidate: str, clock: Clock, work: Callable[[], T]) -> T:
-    """What `work` returns; Failed where it raises, DeviceLost where that cost the device."""
+    """Returns the result of `work`. Raises Failed where it raises, DeviceLost where the device was lost too."""
     try:
         return work()
     except Failed:
@@ -136,12 +143,12 @@ def guarded(candidate: str, clock: Clock, work: Callable[[], T]) -> T:
 
 
 def one_line(error: BaseException) -> str:
-    """The error as a note."""
+    """Returns the error's type and first line, at most 300 characters."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
 def _taken(run: Callable[[], object], calls: int) -> float:
-    """Seconds of one of `calls` calls in a row."""
+    """Seconds of one call, averaged over `calls` calls in a row."""
     start = time.perf_counter()
     for _ in range(calls):
         run()

@@ -1,4 +1,4 @@
-"""The answer to a question: from the store, or by measuring what the policy allows."""
+"""Answers a question from the store, or by measuring what the policy allows."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from .question import Answer, Identity, Question
 from .store.store import Store
 from .trial import Make, Mark, Trial, Watch, attempt
 
-BUDGET_SECONDS = 1.0  # of timing, for each question
+BUDGET_SECONDS = 1.0  # of timing, per question
 _QUICK = 3  # candidates
 
 
@@ -27,22 +27,22 @@ def decide(
     again: bool = False,
     watch: Watch = lambda stage, share: None,
 ) -> Answer:
-    """Which candidate to use; the answer's winner is always one of the question's.
+    """Returns which candidate to use; the answer's winner is always one of the question's candidates.
 
     "off"     the first, whatever the store says
-    "cached"  the store's choice; the first that was not dropped where there is none
+    "cached"  the store's choice; else the first that was not dropped
     "quick"   the store's choice, else the best of the first three that work, which is stored
-    "full"    the best of all, which is stored; measured unless the store says something of each already
+    "full"    the best of all, which is stored; measured unless the store has a result for each already
 
-    A pin is followed by all but "off". A candidate that was dropped is not tried again.
+    All policies but "off" follow a pin. A candidate that was dropped is not tried again.
 
-    make    makes a candidate by its name; in a thread of its own
+    make    creates a candidate by its name, in a thread of its own
     budget  seconds of timing
-    again   measure what the store knows, too
-    watch   is told what goes on
+    again   also measures candidates that the store knows
+    watch   is told the progress
 
-    An interrupted call stores nothing; what earlier calls stored stays. CompileError where a candidate costs the device, which is
-    stored first, or where none works.
+    An interrupted call stores nothing; what earlier calls stored stays. Raises CompileError where a candidate loses the device,
+    which is stored first, or where none works.
     """
     if policy == "off":
         return Answer(question.candidates[0])
@@ -74,7 +74,7 @@ def decide(
 
 
 def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bool:
-    """Whether the policy wants more measured than is known."""
+    """Whether the policy wants more measurements than there are."""
     heard = {name for name, _ in (*known.times, *known.dropped)}
     return not chosen or (policy == "full" and not heard.issuperset(question.candidates))
 
@@ -82,7 +82,8 @@ def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bo
 def _measure(
     question: Question, trial: Trial, make: Make, mark: Mark, clock: Clock, policy: Tune, budget: float, watch: Watch
 ) -> None:
-    """All candidates that are not dropped yet, or the first three of them: the next three where none of these works."""
+    """Measures all candidates that are not dropped yet, or the first three of them; then the next three where none of these
+    works."""
     names = [name for name in question.candidates if name not in trial.dropped]
     count = _QUICK if policy == "quick" else len(names)
     while names and not trial.seconds:
@@ -94,13 +95,13 @@ def _measure(
 
 
 def _chosen(question: Question, known: Answer) -> str:
-    """The choice in the store, unless it is none of the candidates or was dropped; "" for none."""
+    """The store's choice, unless it is not among the candidates or was dropped; "" for none."""
     dropped = dict(known.dropped)
     return next((name for name in (known.pin, known.measured) if name in question.candidates and name not in dropped), "")
 
 
 def _using(question: Question, known: Answer, chosen: str) -> Answer:
-    """What is known, with a winner: where nothing was chosen, the first candidate that may be."""
+    """The known answer with a winner: where nothing was chosen, the first candidate that was not dropped."""
     if chosen:
         return known if chosen == known.winner else replace(known, pin="")
     dropped = dict(known.dropped)
@@ -109,7 +110,7 @@ def _using(question: Question, known: Answer, chosen: str) -> Answer:
 
 
 def _without(question: Question, known: Answer, trial: Trial) -> Answer:
-    """What was known before, and what has been dropped since."""
+    """The known answer, with the candidates dropped since."""
     measured = known.measured if known.measured in question.candidates and known.measured not in trial.dropped else ""
     return _answer(measured, dict(known.times), trial.dropped)
 

@@ -1,4 +1,4 @@
-"""Times of candidates that can be compared, and the choice by them."""
+"""Times candidates so that they can be compared, and chooses between them."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -6,19 +6,20 @@ from dataclasses import dataclass, field
 
 from .clocks import Clock, Failed, guarded
 
-MARGIN = 0.01  # less is no difference, however quiet the machine
+MARGIN = 0.01  # smaller differences are ignored, however quiet the machine
 _CLEARLY_SLOWER = 2.0
 _FEWEST, _MOST = 5, 100  # rounds
-_NEARLY = 0.99  # the share that is done while a round is left, however late
+_NEARLY = 0.99  # the most progress that is reported before the last round
 _UNTIL_DROPPED = 2  # rounds
 
 
 @dataclass(frozen=True)
 class Measured:
-    """
-    seconds  median of each candidate that ran to the end, or to where it was seen to be clearly slower
-    noise    by which a candidate differs from itself, its turns taken for those of two: 0.02 is 2%
-    failed   why, by candidate that failed while it was timed
+    """Times of candidates.
+
+    seconds  median of each candidate that ran to the end, or until it was clearly slower
+    noise    relative difference of a candidate from itself, between its odd and even runs: 0.02 is 2%
+    failed   reason, by candidate that failed while it was timed
     """
 
     seconds: dict[str, float]
@@ -29,14 +30,15 @@ class Measured:
 def measure(
     runs: Mapping[str, Callable[[], object]], clock: Clock, *, budget: float, tick: Callable[[float], None] = lambda _: None
 ) -> Measured:
-    """Times calls in turns (ABCABC...), so that what disturbs one disturbs all, until `budget` seconds or 100 rounds have passed,
-    but 5 rounds at least. What takes twice the least is left out after two. Medians leave outliers without effect.
+    """Times calls in interleaved rounds (ABCABC...), so that a disturbance affects all, until `budget` seconds or 100 rounds have
+    passed, but at least 5 rounds. Candidates whose least time is over twice the best are left out after two rounds. Medians ignore
+    outliers.
 
-    `tick` is told the share that is done: 0 before the first call, 1 after the last. DeviceLost where a candidate costs the device.
+    `tick` is told the progress: 0 before the first call, 1 after the last. Raises DeviceLost where a candidate loses the device.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     failed: dict[str, str] = {}
-    tick(0.0)  # who measures alone waits here for others
+    tick(0.0)  # a caller that must measure alone waits in here for others
     running, start, rounds = list(runs), clock.now(), 0
     while running and rounds < _MOST and (rounds < _FEWEST or clock.now() - start < budget):
         tick(min(_NEARLY, max(rounds / _MOST, (clock.now() - start) / max(budget, 1e-9))))
@@ -53,10 +55,10 @@ def measure(
 
 
 def choose(order: Sequence[str], measured: Measured, incumbent: str = "") -> str:
-    """The candidate to take from now on, of those in `order` that were measured; "" where none was.
+    """Returns the candidate to use, of those in `order` that were measured; "" where none was.
 
-    Times that differ by less than the noise, or 1%, are the same. Then the incumbent stays, and without one the earliest in the
-    order is taken, so that choosing again changes nothing.
+    Times that differ by less than the noise, or 1%, are equal. Among equals the incumbent stays; without one the earliest in the
+    order is chosen, so that choosing again changes nothing.
     """
     seconds = measured.seconds
     if not seconds:
@@ -67,7 +69,7 @@ def choose(order: Sequence[str], measured: Measured, incumbent: str = "") -> str
 
 
 def _still_running(running: list[str], times: Mapping[str, Sequence[float]], rounds: int) -> list[str]:
-    """Those that are not clearly slower than the best; least times, as nothing but the candidate itself makes these long."""
+    """The candidates that are not clearly slower than the best, by least times, as only the candidate itself makes these long."""
     if rounds < _UNTIL_DROPPED or not running:
         return running
     best = min(min(times[name]) for name in running)
@@ -75,6 +77,6 @@ def _still_running(running: list[str], times: Mapping[str, Sequence[float]], rou
 
 
 def _noise(times: Sequence[Sequence[float]]) -> float:
-    """By how much the medians of odd and of even turns differ, for the candidate in the middle."""
+    """The relative difference between the medians of odd and even runs, for the median candidate."""
     halves = [(statistics.median(taken[0::2]), statistics.median(taken[1::2])) for taken in times if len(taken) > 1]
     return statistics.median(abs(a - b) / max(min(a, b), 1e-12) for a, b in halves) if halves else 0.0

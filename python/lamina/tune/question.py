@@ -1,4 +1,4 @@
-"""What is asked of tuning, what the answer depends on, and the answer."""
+"""Questions to tuning, what their answers depend on, and the answers."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,12 +9,14 @@ _VERSIONS = ("lamina", "torch", "triton")
 
 @dataclass(frozen=True)
 class Question:
-    """Which implementation of one op is the fastest in its surroundings.
+    """Asks which implementation of one op is fastest in its surroundings.
 
     key         all that the answer depends on but device and versions: op, shapes, strides, dtypes, what is fused with it
-    what        the op for people
+    what        describes the op for people
     candidates  names of the implementations, best first by the cost model
     reference   the candidate whose numbers are trusted; "" for the first that runs
+
+    Raises ValueError without candidates, for candidates of equal names, or for a reference that is not a candidate.
     """
 
     key: str
@@ -33,9 +35,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Identity:
-    """What else an answer depends on; one found under another identity is not used.
+    """The device and versions that an answer depends on; an answer found under another identity is not used.
 
-    device    the processor with what of it may be used, e.g. "NVIDIA H100 80GB HBM3, 132 SMs"
+    device    the processor with the part of it that may be used, e.g. "NVIDIA H100 80GB HBM3, 132 SMs"
     versions  of Lamina and what candidates are made with, e.g. "lamina 0.1.0, torch 2.11.0, triton 3.6.0"
     """
 
@@ -44,7 +46,7 @@ class Identity:
 
     @staticmethod
     def of_gpu(index: int) -> "Identity":
-        """Of one of torch's CUDA devices."""
+        """Returns the identity of one of torch's CUDA devices."""
         import torch
 
         found = torch.cuda.get_device_properties(index)
@@ -52,7 +54,7 @@ class Identity:
 
     @staticmethod
     def of_cpu() -> "Identity":
-        """Of this machine's processor, with the threads that torch may use."""
+        """Returns the identity of this machine's processor, with the threads that torch may use."""
         import torch
 
         from lamina.core.device import host
@@ -66,7 +68,7 @@ class Answer:
 
     measured  the candidate that measuring chose; "" where none was measured to the end
     times     median seconds by candidate
-    dropped   why, by candidate that failed or was wrong
+    dropped   reason, by candidate that failed or was wrong
     pin       the candidate that the user chose; "" for none
     """
 
@@ -82,12 +84,13 @@ class Answer:
 
     @property
     def pinned(self) -> bool:
+        """Whether the user chose the winner."""
         return bool(self.pin)
 
 
 @cache
 def versions() -> str:
-    """Versions of what candidates are made with."""
+    """Returns the versions of what candidates are made with."""
     return ", ".join(f"{name} {_version(name)}" for name in _VERSIONS)
 
 

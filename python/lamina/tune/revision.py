@@ -1,7 +1,7 @@
-"""Which kernels a measurement was of: answers hold for those alone.
+"""Hashes the code that writes kernels: a tuning answer holds only for the kernels that were measured.
 
-The modules that write kernels are found by what they import, from the passes between the graph level and tile programs and from the
-GPU's target on. Their syntax trees are hashed without docstrings, so that no edit of code is forgotten and none of prose counts.
+The modules that write kernels are found by their imports, starting from the passes between the graph level and tile programs and
+from the GPU target. Their syntax trees are hashed without docstrings, so that every edit of code counts and no edit of prose does.
 """
 
 import ast
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_ENTRIES = (  # in the package: what a choice is made by, what makes programs of it, and what makes code of those
+_ENTRIES = (  # in the package: code that applies a choice, that builds programs from it, and that compiles these
     "kernels/**/*.py",  # Triton reads them as text
     "passes/families/attention/select.py",
     "passes/families/select.py",
@@ -32,7 +32,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def revision(package: Path = Path(__file__).parents[1]) -> str:
-    """A digest of the code of `modules`."""
+    """Returns a digest of the code of `modules`."""
     digest = hashlib.sha256()
     for name, tree in sorted(modules(package).items()):
         parts: list[str] = []
@@ -42,7 +42,7 @@ def revision(package: Path = Path(__file__).parents[1]) -> str:
 
 
 def modules(package: Path) -> dict[str, ast.Module]:
-    """The syntax trees of what writes kernels, by path in the package."""
+    """Returns the syntax trees of the modules that write kernels, by path in the package."""
     found: dict[str, ast.Module] = {}
     waiting = [str(file.relative_to(package)) for pattern in _ENTRIES for file in package.glob(pattern)]
     while waiting:
@@ -73,7 +73,7 @@ def _imported(tree: ast.Module, name: str, package: Path) -> Iterator[str]:
 
 
 def _statements(block: ast.AST) -> Iterator[ast.AST]:
-    """All statements below a node, wherever they stand."""
+    """All statements below a node, at any depth."""
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         inner = getattr(block, name, None)
         for statement in inner if isinstance(inner, list) else ():
@@ -82,7 +82,7 @@ def _statements(block: ast.AST) -> Iterator[ast.AST]:
 
 
 def _write(value: Any, parts: list[str]) -> None:
-    """A syntax tree as text, without places, docstrings and what is absent."""
+    """Appends a syntax tree as text, without locations, docstrings and absent fields."""
     if isinstance(value, ast.AST):
         parts.append(type(value).__name__)
         for name in value._fields:

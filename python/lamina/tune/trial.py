@@ -1,4 +1,4 @@
-"""Candidates compiled, checked against each other and timed."""
+"""Compiles candidates, checks them against each other and times them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,15 +15,15 @@ from .clocks import Clock, Failed, guarded, one_line
 from .measure import Measured, measure
 
 Watch = Callable[[str, float], None]
-"""Told the stage ("compiling", "checking", "timing") and the share of it that is done, 0 to 1."""
+"""Called with the stage ("compiling", "checking", "timing") and its progress, 0 to 1."""
 
 
 class Candidate(Protocol):
-    """One implementation with the fused surroundings of its op, on inputs that it was made with."""
+    """One implementation of an op with its fused surroundings, on inputs that it was made with."""
 
     def compile(self) -> object:
-        """Makes it ready to run; called once, in a thread of a pool, where torch has its defaults. What it raises drops the
-        candidate."""
+        """Makes the candidate ready to run; called once, in a thread of a pool, where torch has its defaults. An exception drops
+        the candidate."""
         ...
 
     def run(self) -> Sequence[Tensor]:
@@ -32,17 +32,18 @@ class Candidate(Protocol):
 
 
 Make = Callable[[str], Candidate]
-"""Called in a thread of the pool. Random inputs come from a generator of their own: the user's numbers must not change."""
+"""Creates a candidate by its name, in a thread of the pool. Random inputs come from a generator of their own: the user's random
+numbers must not change."""
 
 Mark = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass
 class Trial:
-    """What is learned of some candidates; filled step by step, so that what was learned outlives an error.
+    """What is learned about some candidates; filled step by step, so that results outlive an error.
 
-    seconds, noise  as measured
-    dropped         why, by candidate
+    seconds, noise  as in Measured
+    dropped         reason, by candidate
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Trial:
 
     @property
     def measured(self) -> Measured:
+        """The times of the candidates that were not dropped."""
         return Measured({name: s for name, s in self.seconds.items() if name not in self.dropped}, self.noise)
 
 
@@ -62,7 +64,7 @@ def attempt(
     reference  of these, the one whose results the others' are compared with; if it fails, the first that runs
     mark       entered around the first run of each
 
-    DeviceLost where a candidate costs the device.
+    Raises DeviceLost where a candidate loses the device.
     """
     ready = _compiled(trial, names, make, watch)
     order = sorted(ready, key=lambda name: (name != reference, names.index(name)))
@@ -99,7 +101,7 @@ def _compile(make: Make, name: str) -> Candidate:
 
 
 def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Mark, clock: Clock, watch: Watch) -> set[str]:
-    """Those that run and compute what the first of them that runs does."""
+    """The candidates that run and compute the same as the first that runs."""
     right: set[str] = set()
     expected: list[Tensor] | None = None
     for done, (name, candidate) in enumerate(candidates.items(), 1):

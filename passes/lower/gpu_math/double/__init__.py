@@ -1,4 +1,5 @@
-"""f64 functions that the CPU leaves to the C library, which no GPU has. Coefficients are Chebyshev fits in 40 digits.
+"""Formulas of f64 functions for GPUs: those that the CPU leaves to the C library, which no GPU has. Coefficients are Chebyshev
+fits in 40 digits.
 
 Bounds in docstrings are ulp of the f64 result, measured against long double by test/unit/test_gpu_double.py.
 """

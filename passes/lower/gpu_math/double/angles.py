@@ -1,4 +1,4 @@
-"""sin, cos and tan, by the methods of polynomials.trigonometric with words of 64 bits."""
+"""sin, cos and tan of f64, by the methods of polynomials.trigonometric with words of 64 bits."""
 
 from itertools import pairwise
 
@@ -68,8 +68,8 @@ def _reduce(x: Num) -> tuple[Num, Num]:
 
 
 def _exact(x: Num) -> tuple[Num, Num]:
-    """The reduction of Payne and Hanek for |x| >= 1: x = m * 2**s with m < 1 of 53 bits; of 1/(2 pi) * 2**s the words that m turns
-    into whole turns are left out, the next 192 bits times m, to 128 bits of fraction, are the angle in turns."""
+    """Reduces |x| >= 1 as Payne and Hanek do: x = m * 2**s with m < 1 of 53 bits. Of 1/(2 pi) * 2**s, the words that m turns into
+    whole turns are left out; the next 192 bits times m, to 128 bits of fraction, are the angle in turns."""
     e = x.at
     bits = x.bits()
     exponent = (bits.shr(52) & 0x7FF) - 1022
@@ -88,7 +88,7 @@ def _exact(x: Num) -> tuple[Num, Num]:
     turns = m * high + _upper(m, middle) + e.constant(1, bits.element).where(below.compare("ult", m * middle), 0)
     quadrant = turns.shr(62)
     fraction = (turns << 2) | below.shr(62)
-    quadrant = quadrant + fraction.shr(63)  # a fraction above a half is the next quadrant less what is missing
+    quadrant = quadrant + fraction.shr(63)  # a fraction above 1/2 counts down from the next quadrant
     f64 = ir.F64Type.get()
     quarter = fraction.cast("arith.sitofp", f64) * 2.0**-64
     r = e.fma((below << 2).cast("arith.uitofp", f64), 2.0**-128, quarter) * HALF_PI[0]

@@ -1,4 +1,4 @@
-"""erf."""
+"""The error function of f64."""
 
 from ....ir.emit import Num
 from ...polynomials.double import exp

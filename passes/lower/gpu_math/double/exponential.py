@@ -1,4 +1,4 @@
-"""exp2, log2 and log10; and the parts of exp that powers need."""
+"""exp2, log2 and log10 of f64, and the parts of exp that powers need."""
 
 from torch_mlir import ir
 
@@ -35,7 +35,7 @@ def log10(x: Num) -> Num:
 
 
 def split(x: Num) -> tuple[Num, Num]:
-    """k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), for positive finite x."""
+    """Returns k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), for positive finite x."""
     small = x < TINY
     normal = (x * 2.0**54).where(small, x)
     exponent = (normal.bits() - double.SQRT_HALF) & -(1 << 52)
@@ -44,7 +44,7 @@ def split(x: Num) -> tuple[Num, Num]:
 
 
 def exp_of_sum(high: Num, low: Num) -> Num:
-    """e**(high + low) for a low that is small beside 1."""
+    """e**(high + low) for a low that is small compared to 1."""
     e = high.at
     bounded = clamp(high, -746.0, 710.0)
     whole, r = double._reduce(bounded)
@@ -53,7 +53,7 @@ def exp_of_sum(high: Num, low: Num) -> Num:
 
 
 def scaled(x: Num, whole: Num) -> Num:
-    """x * 2**n of n + ROUND, in two factors."""
+    """Returns x * 2**n for whole = n + ROUND, in two factors."""
     count = (whole.bits() - double.ROUND_BITS).cast("arith.trunci", ir.IntegerType.get_signless(32))
     half = count >> 1
     return x * double._power_of_two(half) * double._power_of_two(count - half)

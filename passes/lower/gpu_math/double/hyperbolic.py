@@ -1,10 +1,10 @@
-"""Hyperbolic functions and their inverses, by the formulas of polynomials.hyperbolic."""
+"""Hyperbolic functions of f64 and their inverses, by the formulas of polynomials.hyperbolic."""
 
 from ....ir.emit import Num
 from ...polynomials.double import exp, expm1, log, log1p
 
 LN2 = 0.6931471805599453
-FAR = 709.0  # beyond, e**a overflows before half of it does
+FAR = 709.0  # above it e**a overflows before e**a / 2 does
 
 
 def sinh(x: Num) -> Num:

@@ -1,4 +1,4 @@
-"""Inverse trigonometric functions."""
+"""Inverse trigonometric functions of f64."""
 
 from ....ir.emit import Num
 from ...polynomials.inverse_trigonometric import angle, arc
@@ -41,7 +41,7 @@ def _leg(x: Num) -> Num:
 
 
 def _atan(x: Num) -> Num:
-    """For x in [0, 1]."""
+    """Arc tangent of x in [0, 1]."""
     e = x.at
     outer = x > BEND
     t = ((x - 1.0) / (x + 1.0)).where(outer, x)

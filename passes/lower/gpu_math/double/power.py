@@ -1,4 +1,4 @@
-"""powf and fpowi."""
+"""powf and fpowi of f64."""
 
 from ....ir.emit import Num
 from ...polynomials import double
@@ -32,7 +32,8 @@ def fpowi(x: Num, n: Num) -> Num:
 
 
 def _log(x: Num) -> tuple[Num, Num]:
-    """log x of a non-negative x as a sum of two; of 0 and infinity in the first: k ln 2 + 2s + s**3 q(s*s) with s = f/(2 + f)."""
+    """Logarithm of a non-negative x as a sum of two values; that of 0 and infinity is in the first one. It is k ln 2 + 2s + s**3
+    q(s*s) with s = f/(2 + f)."""
     e = x.at
     k, f = split(x)
     bottom = f + 2.0

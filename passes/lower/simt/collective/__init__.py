@@ -1,1 +1,2 @@
-"""What threads of a warp, a CTA or a cluster do together: exchanges, reductions, scans, transposes through shared memory."""
+"""Collective operations of the threads of a warp, a CTA or a cluster: exchanges, reductions, scans, transposes through shared
+memory."""

@@ -1,4 +1,5 @@
-"""CTAs that share one program: barriers of a cluster, and stores into each other's shared memory (sm_90 and newer)."""
+"""Thread block clusters, whose CTAs share one program: cluster barriers and stores to distributed shared memory (sm_90 and
+newer)."""
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
@@ -7,22 +8,23 @@ from ..threads import Indices
 
 
 def start() -> None:
-    """This CTA runs: others may reach it once they have waited."""
+    """Signals that this CTA runs: others may access its shared memory once they have waited."""
     ir.Operation.create("nvvm.cluster.arrive.relaxed")
 
 
 def wait() -> None:
+    """Waits for all CTAs of the cluster to arrive."""
     ir.Operation.create("nvvm.cluster.wait")
 
 
 def synchronize() -> None:
-    """All that was stored before is seen by all afterwards."""
+    """Emits a cluster barrier: all CTAs see afterwards what any stored before."""
     ir.Operation.create("nvvm.cluster.arrive")
     wait()
 
 
 def send(value: ir.Value, slot: ir.Value, place: ir.Value, to: ir.Value, at: Indices) -> None:
-    """Stores into element `place` of `slot` as the CTA of rank `to` has it."""
+    """Stores `value` into element `place` of the buffer `slot`, in the shared memory of the CTA of rank `to`."""
     i64, i32 = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
     address = at.add(memref.extract_aligned_pointer_as_index(slot), at.times(place, value.type.width // 8))
     pointer = _make("llvm.inttoptr", "!llvm.ptr<3>", arith.index_cast(i64, address))

@@ -1,4 +1,4 @@
-"""How threads tell each other numbers: shuffles in a warp, shared memory among warps, each other's shared memory in a cluster."""
+"""Exchanges values among threads: by shuffles in a warp, shared memory among warps, distributed shared memory in a cluster."""
 
 from collections.abc import Callable
 
@@ -10,9 +10,14 @@ from .cluster import send, synchronize, wait
 
 
 class Exchange:
-    """shared: makes a workgroup buffer of so many elements; thread: this thread's number in the CTA; rank: the CTA's in its
-    cluster; met: whether the CTAs of the cluster have waited for each other's start; repeated: code in a loop, where buffers may
-    still be read for the iteration before."""
+    """Emits the exchanges of one program.
+
+    shared    makes a workgroup buffer of so many elements
+    thread    this thread's number in the CTA
+    rank      the CTA's rank in its cluster; None without clusters
+    met       whether the CTAs of the cluster have waited for each other's start
+    repeated  whether the code is in a loop, where buffers may still be read for the iteration before
+    """
 
     def __init__(
         self, shape: Shape, at: Indices, thread: ir.Value, rank: ir.Value | None, shared: Callable[[int, ir.Type], ir.Value]
@@ -21,7 +26,7 @@ class Exchange:
         self.met = self.repeated = False
 
     def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int) -> ir.Value:
-        """The values of `lanes` neighbouring threads of a warp, joined: all of them know it."""
+        """Reduces the values of `lanes` neighboring threads of a warp by `join` (butterfly shuffles); all get the result."""
         step = lanes // 2
         while step:
             value = join(value, self.from_lane(value, step))
@@ -29,7 +34,7 @@ class Exchange:
         return value
 
     def among_warps(self, values: list[ir.Value]) -> list[ir.Value]:
-        """Each warp's values, which all its threads hold: lane l gets those of warp l % warps."""
+        """Exchanges values that each warp's threads have in common: lane l gets those of warp l % warps."""
         at, warps = self.at, self.shape.threads // self.shape.warp
         lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
         stored = [_as_stored(v) for v in values]
@@ -42,13 +47,13 @@ class Exchange:
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
 
     def meet(self) -> None:
-        """The CTAs of a cluster wait for each other's start, once: outside of any loop."""
+        """Waits, once and outside of any loop, until the CTAs of a cluster have all started."""
         if self.rank is not None and not self.met:
             wait()
             self.met = True
 
     def among_ctas(self, values: list[ir.Value]) -> list[list[ir.Value]]:
-        """Every thread's list of what each CTA of the cluster has sent, in the order of their ranks."""
+        """Returns, for each value, a list of what each CTA of the cluster has, in the order of their ranks."""
         at, ctas, rank = self.at, self.shape.cluster, self.rank
         assert rank is not None
         self.meet()
@@ -69,13 +74,14 @@ class Exchange:
         ]
 
     def where(self, condition: ir.Value, make: Callable[[], object]) -> None:
+        """Emits `make` in a branch taken where `condition` holds."""
         branch = ir.Operation.create("scf.if", operands=[condition], regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
             make()
             ir.Operation.create("scf.yield")
 
     def from_lane(self, value: ir.Value, step: int) -> ir.Value:
-        """The value of the lane whose number differs in bit `step`. Shuffles move 32 bits."""
+        """Returns the value of the lane whose number differs in bit `step` (xor shuffle). Shuffles move 32 bits."""
         type_ = value.type
         width = type_.width
         i32 = ir.IntegerType.get_signless(32)
@@ -102,7 +108,7 @@ class Exchange:
 
 
 def _as_stored(v: ir.Value) -> ir.Value:
-    """A truth value takes a byte of memory."""
+    """Extends an i1 to a byte, as it is stored."""
     yes = ir.IntegerType.get_signless(1)
     return arith.extui(ir.IntegerType.get_signless(8), v) if v.type == yes else v
 

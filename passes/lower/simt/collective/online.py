@@ -1,7 +1,8 @@
-"""The sum of exp(x - max x) in one walk over x: each thread keeps the largest x that it has met and the sum relative to it.
+"""Online softmax: the sum of exp(x - max x) in one pass over x. Each thread keeps the largest x so far and the sum relative to
+it.
 
-Milakov and Gimelshein, Online normalizer calculation for softmax (2018). Where all is -inf, so is the maximum, and exponents are
-taken relative to 0, which leaves sums of 0 and no NaN.
+M. Milakov and N. Gimelshein, Online normalizer calculation for softmax (2018). Where all is -inf, so is the maximum, and
+exponents are taken relative to 0, which leaves sums of 0 and no NaN.
 """
 
 import math
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def accumulate(k: "Kernel", op: ir.Operation) -> None:
-    """tile.exp_sum: a block joins a thread's maximum and sum."""
+    """Lowers tile.exp_sum: adds a block to a thread's maximum and sum."""
     x, largest, total = (k.spread(v) for v in op.operands)
     old, before = (vector.extract(v.parts[0], dynamic_position=[], static_position=[0]) for v in (largest, total))
     new = _max(old, own(x, _max))
@@ -32,7 +33,8 @@ def accumulate(k: "Kernel", op: ir.Operation) -> None:
 
 
 def finish(k: "Kernel", op: ir.Operation) -> None:
-    """tile.exp_total: the maximum and the sum of the whole program, and what its own powers lack."""
+    """Lowers tile.exp_total: the maximum and the sum of the whole program, and the factor that rescales the thread's own
+    exponentials."""
     largest, total = (vector.extract(k.spread(v).parts[0], dynamic_position=[], static_position=[0]) for v in op.operands)
     exchange, shape, own_largest = k.exchange, k.shape, largest
     exchange.repeated = k.depth > 0
@@ -51,7 +53,7 @@ def finish(k: "Kernel", op: ir.Operation) -> None:
 
 
 def lanes(k: "Kernel", op: ir.Operation) -> None:
-    """tile.lanes: a thread's number for each of its lanes."""
+    """Lowers tile.lanes: broadcasts a thread's value to all its lanes."""
     (part,) = k.spread(op.operands[0]).parts
     value = vector.extract(part, dynamic_position=[], static_position=[0])
     wide = vector.broadcast(vector_type(k.shape.vec, value.type), value)
@@ -59,14 +61,14 @@ def lanes(k: "Kernel", op: ir.Operation) -> None:
 
 
 def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
-    """The maximum of all lanes, and their sums relative to it."""
+    """Returns the maximum of `lanes` neighboring threads, and the sum of their sums relative to it."""
     top = exchange.among_lanes(largest, _max, lanes)
     scaled = arith.mulf(total, _exp(arith.subf(largest, _finite(top))))
     return top, exchange.among_lanes(scaled, _add, lanes)
 
 
 def _finite(x: ir.Value) -> ir.Value:
-    """0 for -inf, else x."""
+    """Returns 0 for -inf, else x."""
     lowest = arith.constant(x.type, -math.inf)
     return arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, x, lowest), arith.constant(x.type, 0.0), x)
 

@@ -1,7 +1,7 @@
-"""tile.scan: prefixes of a block, in the order of its lanes: accesses, then threads, then the elements of one.
+"""Lowers tile.scan: prefixes of a block in the order of its lanes: accesses, then threads, then the elements of a thread.
 
-A thread has the prefixes of its own elements; the lanes of a warp tell each other their totals, by halves, and so do warps, through
-shared memory. All accesses share one exchange.
+A thread computes the prefixes of its own elements. The lanes of a warp exchange their totals by shuffles of doubling distance,
+and the warps through shared memory. All accesses share one exchange.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def scan(k: "Kernel", op: ir.Operation) -> None:
+    """Lowers one tile.scan: to the block of prefixes and the next block's carry."""
     name = ir.StringAttr(op.attributes["combine"]).value
 
     def join(a: ir.Value, b: ir.Value) -> ir.Value:
@@ -46,7 +47,7 @@ def _prefixes(values: list[ir.Value], join: Join) -> list[ir.Value]:
 
 
 def _among_lanes(k: "Kernel", own: ir.Value, none: ir.Value, join: Join) -> tuple[ir.Value, ir.Value]:
-    """What the lanes of a warp before this one have, and what all have."""
+    """Returns the total of the warp's lanes before this one, and that of all."""
     before, total, step = none, own, 1
     while step < min(k.shape.threads, k.shape.warp):
         other = k.exchange.from_lane(total, step)
@@ -58,7 +59,7 @@ def _among_lanes(k: "Kernel", own: ir.Value, none: ir.Value, join: Join) -> tupl
 
 
 def _among_warps(k: "Kernel", totals: list[ir.Value], carry: ir.Value, join: Join) -> tuple[list[ir.Value], ir.Value]:
-    """What comes before this warp's part of each access, and what comes after all."""
+    """Returns what comes before this warp's part of each access, and the carry after all of them."""
     at, warps, starts = k.at, max(k.shape.threads // k.shape.warp, 1), []
     if warps == 1:
         for total in totals:

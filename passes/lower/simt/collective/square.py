@@ -1,4 +1,4 @@
-"""tile.transpose among the threads of a CTA: read along rows, written along columns of a padded square in shared memory."""
+"""Lowers tile.transpose among the threads of a CTA: reads a tile along rows and writes it along columns of padded shared memory."""
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
@@ -7,11 +7,11 @@ from ..memory import Memory
 from ..threads import Indices, Shape, barrier
 from ..values import elements
 
-WORD = 4  # bytes of a bank: rows are one bank longer than they need to be, so that a column meets all banks
+WORD = 4  # bytes of a bank: rows are one bank longer than needed, so that a column spreads over all banks
 
 
 def padding(item: int) -> int:
-    """Elements added to each row of a square."""
+    """Returns the elements added to each row of a transpose tile, for elements of `item` bytes."""
     return max(WORD // item, 1)
 
 
@@ -19,7 +19,8 @@ def fill(
     op: ir.Operation, source: ir.Value, square: ir.Value, bounds: list[ir.Value], divisor: int,
     shape: Shape, memory: Memory, at: Indices, thread: ir.Value,
 ) -> None:  # fmt: skip
-    """bounds: first element, rows, columns. divisor: of the first element, the stride and the number of columns."""
+    """Fills the transpose tile `square` from `source`. bounds: first element, rows, columns; divisor: of the first element, the
+    stride and the number of columns."""
     first, rows, columns = bounds
     side = ir.MemRefType(square.type).shape[0]
     stride = ir.IntegerAttr(op.attributes["stride"]).value

@@ -1,11 +1,11 @@
-"""The shared memory of a kernel."""
+"""Allocates the shared memory of a kernel."""
 
 from torch_mlir import ir
 
 
 class Workgroup:
-    """Buffers in it, which are arguments of the kernel's entry block. Parts of a kernel never run in the same CTA, so that they
-    take turns in buffers of one type."""
+    """Buffers in shared memory, which are arguments of the kernel's entry block. Parts of a kernel never run in the same CTA, so
+    that they reuse each other's buffers of the same type."""
 
     def __init__(self, entry: ir.Block) -> None:
         self.entry = entry
@@ -13,9 +13,11 @@ class Workgroup:
         self._free: list[ir.Value] = []
 
     def next_part(self) -> None:
+        """Makes all buffers available again, to another part of the kernel."""
         self._free = list(self.buffers)
 
     def buffer(self, type_: ir.MemRefType) -> ir.Value:
+        """Returns a free buffer of this type, or a new one."""
         for i, b in enumerate(self._free):
             if b.type == type_:
                 return self._free.pop(i)

@@ -1,1 +1,1 @@
-"""Attention in captured graphs: recognized where it is written out, kept whole, with dropout, shared heads and written masks."""
+"""Attention in captured graphs: recognizes it where it is written out and keeps it whole, with dropout, grouped heads and masks."""

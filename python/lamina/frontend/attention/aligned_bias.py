@@ -1,7 +1,7 @@
-"""Biases of torch's efficient attention on a GPU, whose kernel reads rows that begin at multiples of 16 bytes.
+"""Pads the bias of torch's memory-efficient attention on a GPU, whose kernel needs rows that begin at multiples of 16 bytes.
 
-torch pads a bias before it expands it over batch and heads. A compiled graph materialises what is expanded, in rows without gaps:
-here the bias is padded after that.
+torch pads a bias before it expands it over batch and heads. A compiled graph materializes the expanded bias in rows without gaps,
+so the padding has to come after the expansion.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, fx
 aten = torch.ops.aten
 
 ROW = 8
-"""Elements, of 16 bytes in half types."""
+"""Elements that a row is padded to a multiple of: 16 bytes in half types."""
 
 _BIAS = {
     aten._scaled_dot_product_efficient_attention.default: 3,
@@ -21,7 +21,7 @@ _BIAS = {
 
 
 def align(graph: fx.Graph) -> None:
-    """In place: every bias that a kernel computes is a slice of a padded one."""
+    """Pads, in place, every bias that a kernel computes, and passes attention a slice of the padded tensor."""
     for node in [n for n in graph.nodes if n.op == "call_function" and n.target in _BIAS]:
         place = _BIAS[node.target]
         bias = node.args[place] if len(node.args) > place else None
@@ -30,7 +30,8 @@ def align(graph: fx.Graph) -> None:
 
 
 def _is_aligned(bias: fx.Node) -> bool:
-    """Whether a bias lies in padded rows: as long as ROW has it, given by the caller, or a slice of a padded one."""
+    """Whether a bias needs no padding: its rows are a multiple of ROW long, the caller gives it, or it is a slice of a padded
+    one."""
     if bias.meta["val"].shape[-1] % ROW == 0 or bias.op == "placeholder":
         return True
     source = bias.args[0] if bias.target is aten.slice.Tensor else None

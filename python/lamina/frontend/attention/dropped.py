@@ -1,9 +1,10 @@
-"""`lamina.dropped_attention`: attention that drops weights at random, and its gradients, as ops that kernels of ours compute.
+"""`lamina.dropped_attention`: attention with dropout and its gradients, as custom ops that Lamina's kernels compute.
 
-Which weights it drops follows from a seed, a call of torch's generator, which the gradients read too. Libraries draw in other
-orders, so both passes are ours or both are theirs; an op of our own says so once, before there are two graphs.
+The seed decides which weights are dropped. It comes from torch's generator, and the gradients read it too. Libraries draw in
+another order, so Lamina's kernels compute both passes or the library does; a custom op settles that once, before there are separate
+forward and backward graphs.
 
-What stands here is what the ops mean, in torch's ops: for graphs that are run without being compiled. It needs memory for all
+The bodies here are reference implementations in torch's ops, for graphs that run without being compiled. They need memory for all
 weights.
 """
 
@@ -21,10 +22,11 @@ from ..importing.random_bits import keeps
 def dropped_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, seed: Tensor, dropout: float, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """(softmax(scale * query @ key.T, masked) * kept / (1 - dropout)) @ value, and the natural logarithms of the sums of
+    """Returns (softmax(scale * query @ key.T, masked) * kept / (1 - dropout)) @ value, and the natural logarithms of the sums of
     exponentials, (batch, heads, queries) f32, infinity for rows that see nothing.
 
-    query        (batch, heads, queries, size); key, value: of as many heads or of some that several share
+    query        (batch, heads, queries, size)
+    key, value   as many heads as the query, or a divisor of that many (grouped-query attention)
     mask         four dimensions, each that of the scores or 1: bool (true: seen) or added
     seed         i64, of no dimensions
     dropout      the probability of a weight to be dropped, above 0, to 1
@@ -48,7 +50,7 @@ def dropped_attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor, seed: Tensor,
     dropout: float, causal: bool, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key and value. out, sums: what attention has found."""
+    """Returns the gradients of query, key and value. out, sums: the results of the forward pass."""
     scores, grads = _scores(query, key, mask, causal, scale), grad.float()
     weights, factors = (scores - sums[..., None]).exp(), _factors(seed, scores, dropout)
     delta = (grads * out.float()).sum(-1, keepdim=True)
@@ -86,7 +88,7 @@ dropped_attention.register_autograd(_gradients, setup_context=_keep)
 
 
 def _results(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Heads of a position side by side, as libraries have them."""
+    """Allocates both results. The heads of a position lie side by side, as in the library's results."""
     batch, heads, queries, _ = query.shape
     out = query.new_empty(batch, queries, heads, value.shape[3]).transpose(1, 2)
     return out, query.new_empty(batch, heads, queries, dtype=torch.float32)
@@ -106,5 +108,5 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale
 
 
 def _factors(seed: Tensor, scores: Tensor, dropout: float) -> Tensor:
-    """What each weight is multiplied by."""
+    """The factor of each weight: 0 where it is dropped, else 1 / (1 - dropout)."""
     return keeps(seed, scores.shape, dropout) * factor(dropout)

@@ -1,4 +1,7 @@
-"""Heads of keys and values that several heads of queries share (grouped-query attention; Ainslie and others, 2023)."""
+"""Grouped-query attention in captured graphs: finds keys and values whose heads are repeated for several heads of queries.
+
+Grouped-query attention is from Ainslie and others, 2023.
+"""
 
 import operator
 
@@ -9,13 +12,14 @@ _RESHAPES = ("reshape", "view", "_unsafe_view", "clone", "contiguous")
 
 
 def repeated(x: Tensor, heads: int) -> Tensor:
-    """x: (batch, some heads, length, size), each head as often as it takes to have `heads` of them."""
+    """Repeats the heads of x, (batch, some heads, length, size), until there are `heads` of them."""
     batch, own, length, size = x.shape
     return x.unsqueeze(2).expand(batch, own, heads // own, length, size).reshape(batch, heads, length, size)
 
 
 def share_heads(node: fx.Node) -> None:
-    """In place: an attention node whose keys and values repeat heads for its queries takes those heads, as with `enable_gqa`."""
+    """Rewrites, in place, an attention node whose keys and values are repeated for its queries to use the unrepeated heads, as with
+    `enable_gqa`."""
     if len(node.args) < 3 or node.kwargs.get("enable_gqa"):
         return
     key, value = (before_repetition(n) if isinstance(n, fx.Node) else None for n in node.args[1:3])
@@ -25,8 +29,8 @@ def share_heads(node: fx.Node) -> None:
 
 
 def before_repetition(node: fx.Node) -> fx.Node | None:
-    """What `node`, of shape (batch, heads, length, size), repeats each head of: by repeat_interleave, or by a dimension that is
-    added, expanded and merged. None where it does neither."""
+    """Returns the tensor whose heads `node`, of shape (batch, heads, length, size), repeats: by repeat_interleave, or by a
+    dimension that is added, expanded and merged. None where it does neither."""
     if _name(node) == "repeat_interleave":
         given = dict(zip(("source", "repeats", "dim"), node.args, strict=False)) | node.kwargs
         source = given.get("source")
@@ -46,14 +50,14 @@ def before_repetition(node: fx.Node) -> fx.Node | None:
 
 
 def _unsliced(node: object) -> object:
-    """What a slice of everything is taken of: `x[:, :, None]` is traced with some."""
+    """The source behind slices that take everything: tracing `x[:, :, None]` leaves some."""
     while isinstance(node, fx.Node) and _name(node) == "slice" and _shape(node) == _shape(node.args[0]):
         node = node.args[0]
     return node
 
 
 def _adds_a_dimension(node: fx.Node) -> bool:
-    """Whether this adds a dimension of 1 as the third."""
+    """Whether a node inserts a dimension of size 1 at position 2."""
     if _name(node) == "unsqueeze":
         return 2 in (*node.args[1:], node.kwargs.get("dim"))
     if node.target is not operator.getitem or not isinstance(node.args[1], tuple):

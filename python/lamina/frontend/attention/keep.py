@@ -1,9 +1,9 @@
-"""Attention on GPUs, kept whole: torch's decomposition sends a masked one to products and a softmax in device memory.
+"""Keeps attention on GPUs whole: torch's decomposition turns masked attention into products and a softmax in device memory.
 
 A mask that depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time.
-Where it lets everything through it is dropped, where it is causal it becomes the flag: fused kernels then skip what it hides.
-What is left goes to the fused kernel that eager would take for these shapes. Keys and values that several heads share stay shared
-where that kernel takes them so, written as `enable_gqa` or as repeated heads.
+A mask that hides nothing is dropped, and a causal one becomes the flag, so that fused kernels skip what it hides. All other
+attention goes to the fused kernel that eager would choose for these shapes. Keys and values that several heads share, by
+`enable_gqa` or by repeated heads, stay shared where that kernel supports it.
 """
 
 from typing import Any
@@ -23,17 +23,18 @@ ATTENTION = aten.scaled_dot_product_attention.default
 FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, ATTENTION)
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # torch.nn.attention.SDPBackend
 FAST = (_FLASH, _CUDNN)
-"""Kernels of torch's that are fast in both passes."""
+"""torch's kernels that are fast in both passes."""
 _IN_REGISTERS = 128
-"""Elements of a head up to which torch's memory-efficient kernel keeps a block's results in registers; it writes and reads longer
-ones for each block of keys. With heads of 512 elements, a model of two attentions and six products took 1.86 of the time on an H200
-that torch.compile took with products and softmaxes."""
-_HEAD = 8  # a divisor of the number of elements of the heads that the flash kernel takes
-_HIDDEN = -1e4  # a bias from which on a position has no weight, in any float type
+"""The largest head size for which torch's memory-efficient kernel keeps a block's results in registers; longer ones it writes and
+reads again for each block of keys. With heads of 512 elements, a model of two attentions and six products took 1.86 times as long
+on an H200 as torch.compile with products and softmaxes."""
+_HEAD = 8  # the flash kernel's head sizes are multiples of this
+_HIDDEN = -1e4  # a bias at or below which a position has no weight, in any float type
 
 
 def keep_whole(gm: fx.GraphModule) -> None:
-    """In place: the attention of a graph that Dynamo captured is kept whole when AOTAutograd traces it without gradients."""
+    """Replaces, in place, attention in a graph that Dynamo captured by a call that AOTAutograd's trace without gradients keeps
+    whole."""
     for node in gm.graph.nodes:
         if node.op == "call_function" and node.target in FUNCTIONS and is_on_gpu(node):
             kind = kind_of_mask(node, gm)
@@ -44,7 +45,8 @@ def keep_whole(gm: fx.GraphModule) -> None:
 
 
 def flag_masks(gm: fx.GraphModule) -> int:
-    """In place: known masks of attention that hide nothing, or just what comes later, become the flag that says so. How many."""
+    """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag. Returns how
+    many."""
     found = 0
     for node in gm.graph.nodes:
         if node.op != "call_function" or node.target not in FUNCTIONS:
@@ -59,28 +61,29 @@ def flag_masks(gm: fx.GraphModule) -> int:
 
 
 def is_on_gpu(node: fx.Node) -> bool:
-    """Whether it is worth finding out what the mask means: on the CPU torch's own decomposition stays."""
+    """Returns whether an attention node is on a GPU, where its mask is worth reading; on the CPU torch's own decomposition
+    stays."""
     query = node.args[0] if node.args else node.kwargs["query"]
     value = query.meta.get("example_value", query.meta.get("val")) if isinstance(query, fx.Node) else None
     return value.device.type == "cuda" if isinstance(value, Tensor) else torch.cuda.is_available()
 
 
 def whole(kind: str, *args: Any, **kwargs: Any) -> Tensor:
-    """scaled_dot_product_attention, by `attend` where that knows how."""
+    """Computes scaled_dot_product_attention by `attend` where that has a kernel, else by torch's function."""
     found = attend(kind, args, kwargs)
     return F.scaled_dot_product_attention(*args, **kwargs) if found is None else found
 
 
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
-    """What the mask of an attention node means; "bias" where it has none."""
+    """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
         return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
 
 
 def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Attention of these (fake) tensors by a fused kernel; None where torch has none for it, or they are not on a GPU. kind: of the
-    mask, as `meaning` has it."""
+    """Emits attention of these (fake) tensors as a call of a fused kernel. None where torch has none for it, or the tensors are not
+    on a GPU. kind: of the mask, as `meaning` returns it."""
     query, key, value, mask, dropout, causal = positional(args, kwargs)
     scale, grouped = kwargs.get("scale"), bool(kwargs.get("enable_gqa", False))
     if query.device.type != "cuda" or query.dim() != 4 or dropout:
@@ -102,8 +105,8 @@ def attend(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor |
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> Tensor:
-    """Attention by the flash kernel, which takes heads of a multiple of 8 elements: others are filled up with zeros, which change
-    neither scores nor the elements of the result that are kept, as scaled_dot_product_attention does it."""
+    """Calls the flash kernel, which supports head sizes that are multiples of 8. Others are padded with zeros, as
+    scaled_dot_product_attention does: the zeros change neither scores nor the elements of the result that are kept."""
     size = query.shape[-1]
     if missing := -size % _HEAD:
         scale = size**-0.5 if scale is None else scale
@@ -113,7 +116,7 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
 
 
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Query, key, value, mask, dropout's probability, whether it is causal."""
+    """Returns query, key, value, mask, the dropout probability and whether attention is causal, with defaults filled in."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
@@ -121,7 +124,7 @@ def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]
 
 
 def meaning(mask: Tensor | None) -> str:
-    """ "nothing" for a mask that hides nothing, "causal" for one that hides exactly what comes later, else "bias"."""
+    """Returns "nothing" for a mask that hides nothing, "causal" for one that hides exactly the later positions, else "bias"."""
     if mask is None or mask.dim() < 2 or not mask.numel():
         return "bias"
     if mask.dtype is torch.bool:
@@ -140,7 +143,7 @@ def choice(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None, grouped: bool,
     dropout: float = 0.0,
 ) -> int:  # fmt: skip
-    """What eager would take, asked with tensors that are there."""
+    """Returns the SDPBackend that eager would choose, asked with real tensors of these layouts."""
     with _disable_current_modes(), torch.no_grad():
         real = [
             None if t is None else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
@@ -150,7 +153,7 @@ def choice(
 
 
 def is_fast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> bool:
-    """Tells whether torch has a fused kernel for these that takes less time than products and a softmax, or Lamina has one."""
+    """Returns whether torch has a fused kernel for these that takes less time than products and a softmax, or Lamina has one."""
     backend = choice(query, key, value, mask, causal, scale, False)
     longest = max(query.shape[-1], value.shape[-1])
     has_own = value.dtype in (torch.float16, torch.bfloat16) and longest <= MOST
@@ -158,7 +161,7 @@ def is_fast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, caus
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """The mask as what is added to the scores, for every batch and head."""
+    """The mask as a bias that is added to the scores, expanded to every batch and head."""
     if mask.dtype is torch.bool:
         nothing = torch.zeros((), dtype=query.dtype, device=query.device)
         mask = torch.where(mask, nothing, torch.full_like(nothing, -torch.inf))

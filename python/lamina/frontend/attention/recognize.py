@@ -1,9 +1,8 @@
-"""Attention that a model writes out, `softmax(q @ k.T * scale + mask) @ v`, becomes one scaled_dot_product_attention before
-anything is decomposed.
+"""Recognizes attention that a model writes out, `softmax(q @ k.T * scale + mask) @ v`, as one scaled_dot_product_attention.
 
-It is taken only where nobody else sees the scores and weights, where a fused kernel computes it faster, and where that has eager's
-values: see `score_masks` for masks. Those that depend on nothing but shapes, and hide nothing or just what comes later, become a
-flag.
+This runs before anything is decomposed. A match needs three things: no other user of the scores and weights, a fused kernel that
+computes it faster, and eager's values (see `score_masks` for masks). Masks that depend on nothing but shapes, and hide nothing or
+just later positions, become the causal flag.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,16 +25,19 @@ from .written_chain import Written, read
 aten = torch.ops.aten
 
 SMALL = {False: 2**18, True: 2**21}
-"""Scores below which two products and our softmax are faster on a CPU than its fused kernel, without and with gradients; in half
-types that is faster from the start, as products are slow."""
-_MODES = ("grad_enabled", "autocast", "inference_mode")  # what nodes that change a mode have in their names
+"""Number of scores below which two products and Lamina's softmax are faster on a CPU than torch's fused kernel, without and with
+gradients. In half types the fused kernel is always faster, as products are slow."""
+_MODES = ("grad_enabled", "autocast", "inference_mode")  # in the names of nodes that change a mode
 
 
 def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
-    """In place: attention that is written out becomes one op, and known masks of such ops flags. How many ops have changed.
-    A dropout that drops nothing is taken out.
-    trained: arguments that need a gradient. None, where a transform of torch.func is in the graph: values inside belong to a level
-    that is over."""
+    """Replaces, in place, written-out attention by one op, and known masks of attention ops by flags. Returns how many ops changed.
+    Removes dropout that drops nothing.
+
+    trained  arguments that need a gradient
+
+    Does nothing to a graph with a transform of torch.func: its values belong to a level that has ended.
+    """
     if any("increment_nesting" in str(node.target) for node in gm.graph.nodes):
         return 0
     _skip_idle_dropout(gm)
@@ -47,7 +49,7 @@ def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
 
 
 def _skip_idle_dropout(gm: fx.GraphModule) -> None:
-    """Eager returns the argument itself, torch's decomposition a copy."""
+    """Removes dropout that drops nothing: eager returns the argument itself, torch's decomposition a copy."""
     idle = [(node, source) for node in gm.graph.nodes if (source := without_dropout(node)) is not None]
     for node, source in reversed(idle):
         node.replace_all_uses_with(source)
@@ -74,13 +76,13 @@ def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
 
 
 def _four(lead: Sequence[int]) -> tuple[int, ...]:
-    """Batch and heads of up to two leading dimensions."""
+    """Pads up to two leading dimensions with ones to batch and heads."""
     return (*lead, 1, 1)[:2]
 
 
 def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
-    """The node that attention takes the place of, and those before it that go with it: a product whose leading dimensions are only
-    split again is not merged in the first place."""
+    """The node that attention replaces, and the nodes before it that become dead: where the leading dimensions of a product are
+    merged only to be split again, attention skips both."""
     whole = (*_four(of.shape[:-2]), of.shape[-2], shape(of.node)[-1])
     gone: list[fx.Node] = []
     at = of.node
@@ -95,8 +97,12 @@ def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """One attention. seen: nodes that were looked through, whose arguments are read later than the model does. written: memory
-    that is, anywhere in the graph."""
+    """Rewrites one attention.
+
+    of       the attention as it is written out
+    written  memory that the graph writes to anywhere; None where that is not known
+    seen     nodes that were looked through: attention reads their arguments later than the model does
+    """
 
     of: Written
     gm: fx.GraphModule
@@ -106,7 +112,7 @@ class _Rewrite:
     seen: set[fx.Node] = field(default_factory=set)
 
     def run(self) -> bool:
-        """Whether the attention is one op now; the graph is as it was where it is not."""
+        """Replaces the attention by one op and returns True, or leaves the graph as it was and returns False."""
         query, key = traced_back(self.of.first.left), traced_back(self.of.first.right.swapped())
         operands = (query, key, self.of.last.right)
         self.seen.update(self.of.chain, self.graft.gone, query.seen, key.seen)
@@ -127,7 +133,7 @@ class _Rewrite:
         return True
 
     def _is_plain(self, operands: Sequence[Operand]) -> bool:
-        """Whether all shapes are numbers, and all is of one type, but for scores that may be f32."""
+        """Whether all shapes are static and all tensors have one dtype and device; scores may be f32."""
         values = [value(n) for n in (*(of.node for of in operands), self.of.node, *self.of.chain)]
         real = [v for v in values if v is not None and v.numel() and all(type(n) is int for n in (*v.shape, *v.stride()))]
         if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:
@@ -142,7 +148,7 @@ class _Rewrite:
         return not wide or prod(self.of.shape) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
-        """(batch, heads, length, size) of an operand of a product with these leading dimensions; None where they do not fit."""
+        """An operand of a product with leading dimensions `lead` as (batch, heads, length, size); None where they do not fit."""
         node = of.node if not of.order else self.graft.call(aten.permute.default, of.node, list(of.order))
         *own, length, size = shape(node)
         if len(own) != len(lead) or any(n not in (1, m) for n, m in zip(own, lead, strict=True)):
@@ -159,7 +165,7 @@ class _Rewrite:
         return node
 
     def _unmerged(self, node: fx.Node, whole: tuple[int, ...]) -> fx.Node:
-        """What `node` has the elements of, if that has this shape."""
+        """The source of `node` that has its elements in the shape `whole`, if there is one; else `node`."""
         at: fx.Node | None = node
         passed: list[fx.Node] = []
         while at is not None and _dtype(at) is _dtype(node):
@@ -171,7 +177,7 @@ class _Rewrite:
         return node
 
     def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
-        """(batch, heads, length, size), by a fused kernel or not at all."""
+        """Emits attention by a fused kernel as (batch, heads, length, size); None where there is no exact one."""
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.of.shape
         found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
@@ -193,7 +199,7 @@ class _Rewrite:
         return self.graft.call(aten.mul.Tensor, made, factor)  # gradients become NaN too, wherever eager's are
 
     def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
-        """The call that attention becomes; None where no kernel computes it."""
+        """Emits the attention call; None where no kernel computes it."""
         query, key, values = operands
         q, k, v = (n.meta.get("example_value", n.meta.get("val")) for n in operands)
         if self.of.dropout:
@@ -207,7 +213,8 @@ class _Rewrite:
         return any(depends_on(step.tensor, self.trained) for step in self.of.steps)
 
     def _placed(self, made: fx.Node) -> dict[fx.Node, Tensor] | None:
-        """The values that change where attention stands for the product with values: none where it is copied to eager's layout."""
+        """The values whose layout changes when attention replaces the product with values; attention is copied to eager's layout
+        only where its own cannot be used. None where neither can."""
         for copied in (False, True):
             if copied:
                 made = self.graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
@@ -222,7 +229,7 @@ class _Rewrite:
         return None
 
     def _as_product(self, made: fx.Node) -> fx.Node:
-        """Attention in the shape of the product with values."""
+        """Attention reshaped and permuted to the shape of the product with values."""
         order = self.of.last.order
         whole = [shape(self.of.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.of.node)]
         if [*shape(made)] != whole:
@@ -230,7 +237,7 @@ class _Rewrite:
         return self.graft.call(aten.permute.default, made, list(order)) if order else made
 
     def _reads_the_same(self) -> bool:
-        """Whether nothing is written, between where the model reads it and where attention does, to what that reads."""
+        """Whether no node writes to the operands of attention between where the model reads them and where attention does."""
         mine = set(self.graft.made)
         read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
         at, waiting = self.graft.at, self.seen - {self.graft.at}

@@ -1,4 +1,4 @@
-"""Masks of attention that a model writes out: what is added to its scores, and what is put in their place."""
+"""Reads the masks of written-out attention: additive biases and fills of its scores, merged into one bias."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,15 @@ from ..rewrites.reading import given, is_in_place, name, shape, value
 aten = torch.ops.aten
 
 _HIDES = -1e4
-"""A score from which on a position has no weight beside others."""
+"""A score at or below which a position has no weight beside others."""
 _SWALLOWS = -1e9
-"""What swallows a score that is added to it: a row that is hidden as a whole has equal weights, added to or put in place."""
+"""A fill so large that adding a score to it leaves it unchanged: a fully hidden row then has equal weights, whether the fill is
+added to the scores or replaces them."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One op on scores. fill: None where `tensor` is added, else what stands where `tensor` is `where`."""
+    """One op on scores: an addition of `tensor` (fill: None), or a fill of the scores where `tensor` equals `where`."""
 
     tensor: fx.Node
     fill: float | None = None
@@ -32,15 +33,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Bias:
-    """What attention adds to its scores, of four dimensions. lost: where a row is hidden by -inf as a whole, which is NaN in eager
-    and may be zero in fused kernels, of shape (1 or batch, 1 or heads, 1 or rows, 1); None where no row can be."""
+    """The bias that attention adds to its scores, of four dimensions.
+
+    lost  marks rows that -inf hides as a whole, which are NaN in eager and may be zero in fused kernels: (1 or batch, 1 or heads,
+          1 or rows, 1); None where no row can be
+    """
 
     node: fx.Node
     lost: fx.Node | None
 
 
 def terms(node: fx.Node, gm: fx.GraphModule) -> Iterator[tuple[fx.Node, Term]]:
-    """The ways to read a node as an op on scores: the scores, which have the node's shape, and the op."""
+    """Yields the ways to read a node as an op on scores: the scores, which have the node's shape, and the op."""
     kind = name(node)
     found: list[tuple[object, Term]] = []
     if kind == "add":
@@ -72,7 +76,8 @@ def _is_float(node: fx.Node) -> bool:
 
 
 def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int, columns: int) -> Tensor | None:
-    """What these ops (the first first) make of scores of zero, where that depends on nothing but shapes."""
+    """Returns what these ops, in order, turn scores of zero into, (..., rows, columns); None where that depends on more than
+    shapes."""
     with _disable_current_modes(), torch.no_grad():
         bias = torch.zeros(1, 1)
         for step in steps:
@@ -88,8 +93,8 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int,
 
 
 def is_exact(steps: Sequence[Term], found: Tensor | None) -> bool:
-    """Whether fills may be added instead of put in place. Beside other scores they hide; a row that is hidden as a whole they must
-    swallow, or make it NaN. found: as `known` has it."""
+    """Returns whether adding the fills gives the same as replacing scores by them. Beside other scores a fill hides either way; in
+    a row that is hidden as a whole it must swallow the score or make it NaN. found: the result of `known`."""
     if found is not None and not bool((found <= _HIDES).all(-1).any()):
         return True
     return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
@@ -98,8 +103,8 @@ def is_exact(steps: Sequence[Term], found: Tensor | None) -> bool:
 def added(
     graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | None
 ) -> Bias | None:
-    """The bias that these ops are, for attention with this query. scores: the shape they are done to, of two to four dimensions.
-    None where a cast could lose something."""
+    """Emits the bias that these ops amount to, for attention with this query. scores: the shape of the scores, of two to four
+    dimensions. None where a cast could lose something."""
     dtype = _dtype(steps, query)
     if dtype is None:
         return None
@@ -123,7 +128,7 @@ def added(
 
 
 def _dtype(steps: Sequence[Term], query: Tensor) -> torch.dtype | None:
-    """Of the bias: kernels take the query's, on the CPU also f32. None too for masks on another device."""
+    """The dtype of the bias: kernels support the query's, on the CPU also f32. None too for masks on another device."""
     if any(value(step.tensor).device != query.device for step in steps):  # type: ignore[union-attr]
         return None
     adds = {value(step.tensor).dtype for step in steps if step.fill is None}  # type: ignore[union-attr]
@@ -139,7 +144,7 @@ def _scalar(graft: Graft, number: float, dtype: torch.dtype, device: torch.devic
 
 
 def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, found: Tensor | None) -> bool:
-    """Whether each row has something that is not -inf, for certain."""
+    """Whether each row certainly has an element that is not -inf."""
     if found is not None:
         return not bool(found.isneginf().all(-1).any())
     (step, *more) = steps

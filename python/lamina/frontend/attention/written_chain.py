@@ -1,4 +1,4 @@
-"""How a model writes attention out: ops from the product of queries and keys to the product with values, read backwards."""
+"""Matches written-out attention backward, from the product with values through the softmax to the product of queries and keys."""
 
 from dataclasses import dataclass, replace
 
@@ -11,13 +11,15 @@ from .score_masks import Term, terms
 
 @dataclass(frozen=True)
 class Written:
-    """
-    last    the product with values, and the node that is it
-    chain   from its left operand up to the product of queries and keys
-    first   that product
-    steps   what is done to the scores, the first first
-    scale   of the scores, before those
-    shape   of the scores where those are done: two to four dimensions
+    """Attention as a model writes it out.
+
+    node    the product with values
+    last    that product, as `product` reads it
+    chain   nodes from its left operand up to the product of queries and keys
+    first   the product of queries and keys
+    steps   the ops on the scores (masks), in order
+    scale   of the scores, before those ops
+    shape   of the scores at those ops: two to four dimensions
     dropout the probability of a weight to be dropped
     """
 
@@ -32,6 +34,7 @@ class Written:
 
 
 def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
+    """Reads `node` as the product with values of written-out attention; None where it is not."""
     last = product(node)
     if last is None or last.left.order or last.added is not None or last.scale != 1:
         return None
@@ -52,7 +55,8 @@ def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
 
 
 def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule) -> Written | None:
-    """What was found below `scores`, and what is above it, up to the product of queries and keys: the first way there."""
+    """Completes `below`, the match so far, upward from `scores` to the product of queries and keys, by the first path that leads
+    there."""
     ways = [(scores, reader, below)]
     while ways:
         at, user, below = ways.pop()
@@ -78,7 +82,7 @@ def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule
 
 
 def _with(found: Written, term: Term, at: fx.Node) -> Written | None:
-    """One more step, which comes before all that were found; not where those scale it too, or are done to another shape."""
+    """The match with one more op before those found so far; None where a scale comes between, or the shapes differ."""
     if found.scale != 1 or found.shape not in ((), shape(at)):
         return None
     return replace(found, steps=(term, *found.steps), shape=shape(at))

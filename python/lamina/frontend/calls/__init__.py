@@ -1,1 +1,1 @@
-"""How compiled graphs are called: aliases of results, tensors saved for backward, direct calls without AOTAutograd's wrappers."""
+"""Calling conventions of compiled graphs: aliases of results, tensors saved for backward, calls without AOTAutograd's wrappers."""

@@ -1,6 +1,6 @@
-"""What each output of a graph is: a result of its own, or a view of another result or of an input, as in eager.
+"""Alias analysis of a graph's outputs: each is a result of its own, or a view of another result or of an input, as in eager.
 
-Tensors at the linalg level are values; which of them share memory is read off the FX graph, whose fake tensors share storage where
+Tensors at the linalg level are values. Which of them share memory is read off the FX graph, whose fake tensors share storage where
 eager's tensors do. The compiled graph returns every storage once (its base), and the program's outputs are views of these.
 """
 
@@ -20,7 +20,7 @@ _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 
 @dataclass(frozen=True)
 class Constant:
-    """An output that is no tensor: None or a number."""
+    """An output that is not a tensor: None or a number."""
 
     value: Any
 
@@ -30,8 +30,8 @@ class View:
     """A tensor over the memory of a result of the compiled graph or of an input.
 
     of      "result" or "input"
-    index   which one
-    offset  elements from the first element of that one
+    index   of that result or input
+    offset  in elements from its first element
     """
 
     of: Literal["result", "input"]
@@ -44,7 +44,7 @@ class View:
 
 @dataclass(frozen=True)
 class Reinterpreted:
-    """A view with another dtype than the tensor it views, or with other conj and neg bits.
+    """A view whose dtype, or conj and neg bits, differ from those of the tensor it views.
 
     base      that tensor, as a whole
     base_conj, base_neg  its bits when the graph was traced
@@ -63,7 +63,8 @@ class Reinterpreted:
     neg: bool
 
     def of(self, base: Tensor) -> Tensor:
-        """Returns the view of `base`, or where that has other bits than when the graph was traced, of a copy of it."""
+        """Returns the view of `base`, or of a copy of it where its bits differ from those at trace time. Raises ValueError where
+        `base` does not start at a whole element of `dtype` in its storage."""
         base = base.detach()
         if (base.is_conj(), base.is_neg()) == (self.base_conj, self.base_neg):
             return self._over(without_bits(base))
@@ -87,7 +88,7 @@ class Reinterpreted:
 
 @dataclass(frozen=True)
 class Empty:
-    """A tensor without elements, made anew by each call."""
+    """A tensor without elements, created by each call."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -107,13 +108,14 @@ class Outputs:
 
 
 def storage(value: Tensor) -> int:
+    """Returns the identity of a tensor's storage."""
     return value.untyped_storage()._cdata
 
 
 def sharing(values: Sequence[Any]) -> Hashable:
-    """Returns how the tensors among values lie in memory that several of them share; None where all lie apart. Equal for two calls
-    that AOTAutograd makes the same program for: where they share what is written, it passes the tensor that they view, or all of
-    the memory. A tensor of a subclass, which stands for others, counts as one that lies apart."""
+    """Returns how the tensors among values share memory; None where none do. Equal for two calls that AOTAutograd makes the same
+    program for: where tensors share memory that is written, it passes the tensor that they view, or all of the memory. A tensor of
+    a subclass, which stands for others, counts as sharing none."""
     tensors = [v for v in values if type(v) in _WITH_MEMORY and v.layout is torch.strided]
     memory = list(map(storage, tensors))
     if len(set(memory)) == len(memory):
@@ -132,13 +134,14 @@ def sharing(values: Sequence[Any]) -> Hashable:
 
 
 def _base(tensor: Tensor) -> Hashable:
-    """What a tensor is a view of for autograd."""
+    """The layout of the tensor that this one is a view of for autograd."""
     base = tensor._base
     return None if base is None else (tuple(base.shape), base.stride(), base.storage_offset(), base.dtype)
 
 
 def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outputs:
-    """`inputs`: the placeholders that are tensors, in the order of the compiled graph's arguments."""
+    """Returns the bases and outputs of a graph. `inputs`: the placeholders that are tensors, in the order of the compiled graph's
+    arguments."""
     viewed = _viewed(graph, inputs, outputs)
     producers = _producers(graph)
     shared = _shared(outputs)
@@ -166,8 +169,8 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
 
 
 def _viewed(graph: fx.Graph, inputs: list[fx.Node], outputs: list[Any]) -> dict[fx.Node, int]:
-    """For the nodes that view an input, which one: by the ops between them, as inputs that shared memory when they were traced need
-    not share it at a call. Results without elements have lost these ops, and go by their memory."""
+    """Maps nodes that view an input to the input's number. It follows the ops between them, as inputs that shared memory during the
+    trace need not share it at a call. Results without elements have lost these ops, and go by their memory."""
     found = {node: i for i, node in enumerate(inputs)}
     for node in graph.nodes:
         memory = _memory(node)
@@ -187,7 +190,7 @@ def _memory(node: fx.Node) -> set[int]:
 
 
 def is_dense(value: Tensor) -> bool:
-    """Whether the elements fill their memory without gaps or overlaps, in some order of the dimensions."""
+    """Returns whether the elements fill their memory without gaps or overlaps, in some order of the dimensions."""
     if value.numel() == 0:
         return True
     expected = 1
@@ -199,13 +202,13 @@ def is_dense(value: Tensor) -> bool:
 
 
 def memory_source(node: fx.Node) -> fx.Node | None:
-    """The argument whose memory a node's result lies in."""
+    """Returns the argument whose memory a node's result lies in; None where it has memory of its own."""
     memory = _memory(node)
     return next((arg for arg in node.all_input_nodes if _memory(arg) & memory), None)
 
 
 def covers(base: Tensor, view: Tensor) -> bool:
-    """Whether all elements of a view in the same memory are elements of `base`."""
+    """Returns whether all elements of a view in the same memory are elements of `base`."""
     if view.numel() == 0 or has_same_layout(base, view):
         return True
     first, last = _ends(view)
@@ -214,17 +217,18 @@ def covers(base: Tensor, view: Tensor) -> bool:
 
 
 def has_same_layout(a: Tensor, b: Tensor) -> bool:
+    """Returns whether two tensors have the same shape, strides and storage offset."""
     return (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
 
 
 def _ends(value: Tensor) -> tuple[int, int]:
-    """The places of the first and the last element in memory."""
+    """The offsets of the first and the last element in memory."""
     first = int(value.storage_offset())
     return first, first + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
 
 
 def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
-    """The first node of every storage, where it fills it with its values."""
+    """The first node of every storage, where it fills the storage with its values."""
     found: dict[int, fx.Node] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -246,7 +250,7 @@ def _shared(outputs: list[Any]) -> dict[int, int]:
 def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.Node:
     """Returns a node that views `base`, a placeholder, as `value` views `held`: the same placeholder's value in another graph.
 
-    base, as_strided in the same dtype; else its memory, from its first to its last element, as a row of the other dtype
+    It is as_strided in the same dtype; else the memory, from first to last element, is viewed as a row of the other dtype.
     """
 
     def call(target: Any, node: fx.Node, *args: Any) -> fx.Node:

@@ -1,4 +1,4 @@
-"""What a compiled graph is called through when its arguments or outputs are not just the program's."""
+"""Adapts the arguments and outputs of a compiled graph to those of its program, where they differ."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from .interface import Interface
 
 
 def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> Callable[..., Any]:
-    """`run` itself when the graph's arguments and outputs are the program's, else an adapter around it."""
+    """Returns `run` itself when the graph's arguments and outputs are the program's, else an adapter around it."""
     return run if interface.is_programs() else _Adapter(run, interface, captured)
 
 
 class _Adapter:
-    """Picks the tensors among the arguments, copies those to the GPU that the program wants there, adds the constants of the graph,
-    and puts what is no tensor among the results, or a tensor without elements, or one that views a result in another dtype."""
+    """Calls a program with the tensors among the graph's arguments, some of them copied to the GPU, and with the graph's constants.
+    Fills in outputs that are no results: constants, tensors without elements, views in another dtype."""
 
     def __init__(self, run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> None:
         self.run = run
@@ -49,14 +49,14 @@ class _Adapter:
 
 
 def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """The items at `indices`."""
+    """A function that returns the items at `indices`."""
     if len(indices) > 1:
         return operator.itemgetter(*indices)
     return lambda items: [items[i] for i in indices]
 
 
 def _moving(pick: Callable[[Sequence[Any]], Sequence[Any]], moved: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """`pick` with the items at `moved` copied to the GPU that others are on."""
+    """`pick` with the items at `moved` copied to the GPU that the others are on."""
     if not moved:
         return pick
 

@@ -1,12 +1,12 @@
-"""Calls of compiled graphs without AOTAutograd's wrappers, where these would do nothing.
+"""Calls compiled graphs without AOTAutograd's wrappers, where these would do nothing.
 
 AOTAutograd returns a graph without gradients inside wrappers in Python that replay views, write new values back to inputs, unwrap
-subclasses and the like, and take longer than a small graph's kernels. Most graphs need none of this, by AOTAutograd's metadata:
-Dynamo is given what Lamina's compiler returned for them.
+subclasses and the like, and take longer than a small graph's kernels. By AOTAutograd's metadata most graphs need none of this; for
+these Dynamo gets the result of Lamina's compiler directly.
 
-Beside these, the wrappers turn gradients off (native code does so itself, and makes tensors without a gradient), disable autocast
-where it was enabled at compile time, look for custom ops whose results alias their arguments at the first call, and record an event
-of their own in profiles.
+The wrappers also turn gradients off (native code does so itself, and creates tensors without a gradient), disable autocast where it
+was enabled at compile time, look at the first call for custom ops whose results alias their arguments, and record an event of their
+own in profiles.
 """
 
 import operator
@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 
 
 class Watched:
-    """The compiler of graphs without gradients that AOTAutograd is given. It keeps what it compiled and AOTAutograd's metadata."""
+    """The compiler that AOTAutograd is given for graphs without gradients. It keeps what it compiled and AOTAutograd's metadata."""
 
     def __init__(self, compiler: Run) -> None:
         self._compiler = compiler
@@ -34,8 +34,8 @@ class Watched:
         return run
 
     def direct(self, wrapped: Run, arguments: int) -> Run:
-        """Returns what the compiler returned where it was called once and `wrapped`, what AOTAutograd made of it, only passes
-        `arguments` tensors on to it; else `wrapped`."""
+        """Returns the compiler's own result where it was called once and AOTAutograd's `wrapped` only passes `arguments` tensors on
+        to it; else `wrapped`."""
         if len(self._compiled) != 1 or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
             return wrapped
         ((graph, metadata, run),) = self._compiled
@@ -55,7 +55,8 @@ def unwrapped(run: Run) -> Run:
 
 
 def is_plain(graph: fx.GraphModule) -> bool:
-    """Returns whether a graph calls torch's own ops alone: no custom op, whose results AOTAutograd looks at, no higher-order op."""
+    """Returns whether a graph calls only torch's own ops: no custom op, whose results AOTAutograd checks, and no higher-order
+    op."""
     for node in graph.graph.nodes:
         if node.op in ("placeholder", "output", "get_attr") or node.target is operator.getitem:
             continue
@@ -70,8 +71,8 @@ def _mutates(metadata: Any) -> bool:
 
 
 def passes_through(metadata: Any, arguments: int) -> bool:
-    """Returns whether AOTAutograd's wrappers pass arguments and results on as they are, but for new values of arguments that the
-    graph writes to; False where this version of torch describes them in other words."""
+    """Returns whether AOTAutograd's wrappers pass arguments and results on unchanged, apart from new values of mutated arguments.
+    False where this version of torch has other metadata."""
     try:
         return (
             len(metadata.input_info) == arguments

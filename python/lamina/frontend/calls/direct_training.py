@@ -1,10 +1,10 @@
-"""Calls of compiled forward and backward graphs through a torch.autograd.Function with as little Python as possible.
+"""Calls compiled forward and backward graphs through a torch.autograd.Function with as little Python as possible.
 
-AOTAutograd's own Function, and the wrappers around it, serve tensor subclasses, views of arguments, symbolic sizes and states
-of random generators, and write to mutated arguments one by one. They take longer than the kernels of a small training step.
-Most graphs need none of this, by AOTAutograd's metadata; for these Dynamo is given a `TrainingCall`. What a user can observe
-stays: saved tensors go through `save_for_backward` (version counters, hooks, errors for a second backward pass), gradients of
-gradients raise, and mutated buffers have their new values and versions when the call returns.
+AOTAutograd's own Function, and the wrappers around it, support tensor subclasses, views of arguments, symbolic sizes and states of
+random generators, and write to mutated arguments one by one. They take longer than the kernels of a small training step. By
+AOTAutograd's metadata most graphs need none of this; for these Dynamo gets a `TrainingCall`. What a user can observe is the same:
+saved tensors go through `save_for_backward` (version counters, hooks, errors for a second backward pass), gradients of gradients
+raise, and mutated buffers have their new values and versions when the call returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from .direct_call import Run, is_plain, passes_through
 
 @dataclass
 class _Compiled:
-    """A graph that was compiled, what it became, and AOTAutograd's metadata at that time."""
+    """A compiled graph: its FX graph, the callable, and AOTAutograd's metadata at that time."""
 
     graph: fx.GraphModule
     run: Run
@@ -27,7 +27,7 @@ class _Compiled:
 
     @property
     def is_plain(self) -> bool:
-        """Returns whether AOTAutograd adds nothing to its call by what its ops are."""
+        """Whether its ops need nothing from AOTAutograd's wrappers."""
         return self.metadata is not None and getattr(self.run, "_boxed_call", False)
 
 
@@ -56,8 +56,8 @@ class WatchedTraining:
         return run
 
     def direct(self, wrapped: Run, arguments: int) -> Run:
-        """Returns what calls `wrapped`, what AOTAutograd made of the graphs, until the first backward pass has compiled the
-        backward graph, and then the graphs themselves, where the wrappers do nothing else; or `wrapped` where it is needed."""
+        """Returns a TrainingCall, or `wrapped`, AOTAutograd's result, where that is needed. A TrainingCall calls `wrapped` until
+        the first backward pass has compiled the backward graph, then the graphs themselves, where the wrappers do nothing else."""
         if len(self._forward) != 1 or not self._forward[0].is_plain or _watched_by_others():
             return wrapped
         return TrainingCall(wrapped, self, arguments)
@@ -73,20 +73,20 @@ class WatchedTraining:
             return None
         try:
             plan = _plan(forward.metadata, forward.graph, backward.graph, arguments, self._autocast)
-        except AttributeError:  # this version of torch describes the graphs in other words
+        except AttributeError:  # this version of torch has other metadata
             return None
         return None if plan is None else (_function(forward.run, backward.run, plan), plan)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How results and gradients of a graph are laid out.
+    """The layout of a graph's results and gradients.
 
     mutated     arguments that receive the first results as their new values
-    returned    how many results come before the tensors saved for backward: new values, then what the caller gets
+    returned    number of results before the tensors saved for backward: new values, then the caller's results
     constant    results, among those returned, that have no gradient
-    tangents    the numbers of returned results whose gradients backward takes, with shape and strides that it was compiled for
-    autocast    whether autocast was enabled when the graph was traced, so that calls of torch's ops must run without it
+    tangents    results whose gradients backward takes: number, shape and strides that it was compiled for
+    autocast    autocast was enabled when the graph was traced, so that calls of torch's ops must run without it
     """
 
     mutated: tuple[int, ...]
@@ -97,7 +97,7 @@ class Plan:
 
 
 class TrainingCall:
-    """Called with the arguments of a graph, returns its results as part of autograd's graph."""
+    """Takes the arguments of a graph, and returns its results as part of autograd's graph."""
 
     def __init__(self, wrapped: Run, watched: WatchedTraining, arguments: int) -> None:
         self._wrapped = wrapped
@@ -122,7 +122,7 @@ class TrainingCall:
         return results[len(mutated) :]
 
     def _switched(self) -> bool:
-        """Takes the graphs themselves once both are compiled; returns whether it did."""
+        """Switches to the graphs themselves once both are compiled. Returns whether it did."""
         if self._watched is None or not self._watched.started():
             return False
         found = self._watched.function(self._arguments)
@@ -130,7 +130,7 @@ class TrainingCall:
         if found is None:
             return False
         function, self._plan = found
-        # What Function.apply calls after its checks for functorch, inside of which Dynamo runs no compiled code.
+        # Function.apply calls this after its checks for functorch. Dynamo runs no compiled code inside functorch's transforms.
         self._apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         return True
 
@@ -144,7 +144,7 @@ class TrainingCall:
 
 
 def _groups(targets: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
-    """Returns the numbers of tensors by dtype and device."""
+    """Groups the numbers of tensors by dtype and device."""
     found: dict[Any, list[int]] = {}
     for i, target in enumerate(targets):
         found.setdefault((target.dtype, target.device), []).append(i)
@@ -183,7 +183,7 @@ def _function(run_forward: Run, run_backward: Run, plan: Plan) -> type[torch.aut
 
 
 def _is_batched(gradient: Any) -> bool:
-    """Returns whether a gradient stands for several, as vmap and is_grads_batched make them."""
+    """Whether a gradient stands for several, as those of vmap and is_grads_batched do."""
     return isinstance(gradient, Tensor) and torch._C._functorch.is_legacy_batchedtensor(gradient)
 
 
@@ -219,7 +219,7 @@ def _laid_out(gradient: Tensor, shape: torch.Size, strides: tuple[int, ...]) -> 
 
 
 def _watched_by_others() -> bool:
-    """Returns whether hooks on saved tensors or compiled autograd want to see AOTAutograd's own Function."""
+    """Whether hooks on saved tensors or compiled autograd need AOTAutograd's own Function."""
     return torch._dynamo.config.compiled_autograd or bool(torch._C._autograd._saved_tensors_hooks_is_enabled() and _hooks())
 
 
@@ -228,7 +228,7 @@ def _hooks() -> Any:
 
 
 def _plan(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, arguments: int, autocast: bool) -> Plan | None:
-    """Returns how a pair of graphs is called, None where it needs AOTAutograd's wrappers."""
+    """The plan for a pair of graphs; None where it needs AOTAutograd's wrappers."""
     if len(forward.graph.find_nodes(op="placeholder")) != arguments or not passes_through(metadata, arguments):
         return None
     if metadata.num_symints_saved_for_bw or metadata.num_tensors_saved_with_no_vc_check:

@@ -1,4 +1,5 @@
-"""How a compiled graph is called. It is kept with the cache's entry, so that a warm start need not normalise the graph again."""
+"""Maps the arguments and outputs of a graph to those of its program. Cache entries keep it, so that a warm start need not normalize
+the graph again."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -16,11 +17,12 @@ from .aliases import Constant, Empty, Output, Reinterpreted, View
 
 @dataclass(frozen=True)
 class Interface:
-    """
+    """The calling convention of a compiled graph.
+
     arguments  how many the graph has
-    inputs     which of them its program takes, in order
-    captured   what the program takes after them: tensors that the graph's module holds, by name
-    outputs    what each output of the graph is
+    inputs     those that its program takes, in order
+    captured   inputs of the program after these: tensors that the graph's module holds, by name
+    outputs    each output of the graph
     moved      those of `inputs`, by position, that the caller has on the CPU and the program on its GPU
     """
 
@@ -31,39 +33,41 @@ class Interface:
     moved: tuple[int, ...] = ()
 
     def views(self) -> list[View]:
-        """What the program returns: the outputs that are tensors, or what they reinterpret."""
+        """Returns the program's results: the outputs that are tensors, or the bases that they reinterpret."""
         return [o.base if isinstance(o, Reinterpreted) else o for o in self.outputs if isinstance(o, View | Reinterpreted)]
 
     def numbers_of(self, outputs: Collection[int]) -> tuple[int, ...]:
-        """Which results of the program these outputs are."""
+        """Returns the numbers of these outputs among the program's results."""
         returned = [i for i, o in enumerate(self.outputs) if isinstance(o, View | Reinterpreted)]
         return tuple(number for number, i in enumerate(returned) if i in outputs)
 
     def is_programs(self) -> bool:
-        """Whether the graph's arguments and outputs are just the program's."""
+        """Returns whether the graph's arguments and outputs are just the program's."""
         whole = self.inputs == tuple(range(self.arguments)) and not self.captured and not self.moved
         return whole and all(isinstance(output, View) for output in self.outputs)
 
     def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
-        """The captured ones."""
+        """Returns the captured tensors."""
         return tuple(attribute(gm, name) for name in self.captured)
 
     def is_storable(self) -> bool:
-        """Whether JSON holds the outputs' constants."""
+        """Returns whether JSON can hold the outputs' constants."""
         values = [output.value for output in self.outputs if isinstance(output, Constant)]
         return all(value is None or type(value) in (bool, int, float, str) for value in values)
 
     def to_json(self) -> list[Any]:
+        """Returns plain lists that `from_json` reads."""
         return [self.arguments, self.inputs, self.captured, [list(_output_to_json(o)) for o in self.outputs], self.moved]
 
     @staticmethod
     def from_json(data: list[Any]) -> "Interface":
+        """Reads what `to_json` returned."""
         arguments, inputs, captured, outputs, moved = data
         return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*o) for o in outputs), tuple(moved))
 
 
 def attribute(gm: fx.GraphModule, name: str) -> Any:
-    """What `name`, dotted, is in a module."""
+    """Returns the attribute of a module with this dotted name."""
     value: Any = gm
     for part in name.split("."):
         value = getattr(value, part)
@@ -95,7 +99,8 @@ def _output_from_json(kind: str, *values: Any) -> Output:
 
 
 def with_outputs(program: Program, interface: Interface) -> Program:
-    """The program with the FX graph's tensor outputs, made of its own results and its inputs."""
+    """Returns the program with the FX graph's tensor outputs, as views of its own results and inputs. Raises CompileError where it
+    has no buffer for an input."""
     refs = [_output(program, output) for output in interface.views()]
     return replace(program, outputs=tuple(refs))
 

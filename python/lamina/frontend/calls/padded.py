@@ -1,8 +1,8 @@
-"""Results in memory with room at the end of each row.
+"""Returns results with padded rows as strided views instead of compact copies.
 
-Where a product's rows are filled up for a library (decompositions_library: a vocabulary of 50257 words), what eager would give is
-the first columns of a wider tensor. To copy them costs as much again as to write them; so a result that is a view of such columns
-stays a view of the wider tensor, with its strides, as TorchInductor has it. Its rows lie one after another, further apart.
+Where a product's rows are padded for a library (decompositions/ops/library.py: a vocabulary of 50257 words), eager's result is the first
+columns of a wider tensor. Copying them costs as much again as writing them; so a result that is a view of such columns stays a view
+of the wider tensor, with its strides, as in TorchInductor. Its rows are contiguous, but further apart.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from .aliases import storage
 aten = torch.ops.aten
 
 _PRODUCTS = frozenset({aten.mm.default, aten.addmm.default})
-_FIRST = ((1, 0), (1, 0, 1))  # a slice of the first columns: dimension, start, and the step if it is said
+_FIRST = ((1, 0), (1, 0, 1))  # a slice of the first columns: dimension, start, and the step if it is given
 _VIEWS = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unsqueeze.default})
 
 
 def leave_room(gm: fx.GraphModule) -> fx.GraphModule:
-    """`gm`, whose results that copy the first columns of a product are views of it now, where they still share memory with the same
-    other results. For graphs without gradients: what flows back would have to come in the same strides."""
+    """Returns `gm` with results that copy the first columns of a product replaced by views of the product, where they still share
+    memory with the same other results. For graphs without gradients: gradients would have to arrive in the same strides."""
     graph = gm.graph
     end = next(node for node in graph.nodes if node.op == "output")
     results = [node for node in end.all_input_nodes if isinstance(node.meta.get("val"), Tensor)]
@@ -37,8 +37,8 @@ def leave_room(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def _share_as_before(result: fx.Node, found: dict[fx.Node, list[fx.Node]], results: list[fx.Node]) -> bool:
-    """Whether all results that are views of this one's copy or of its product are to be views of the product, of this copy's
-    columns. found: of each such result, its views."""
+    """Whether all results that share memory with this one's copy or its product also become views of the product, through this
+    copy. found: the views of each such result."""
     product = found[result][0].args[0]
     assert isinstance(product, fx.Node)
     copy, whole = storage(result.meta["val"]), storage(product.meta["val"])
@@ -48,8 +48,8 @@ def _share_as_before(result: fx.Node, found: dict[fx.Node, list[fx.Node]], resul
 
 
 def _views_of_columns(result: fx.Node) -> list[fx.Node] | None:
-    """The slice of a product's columns and the views that make a result of a copy of it, in order; None where it is no such result,
-    or where these views need the copy."""
+    """The slice of a product's columns and the views, in order, that turn a copy of it into a result. None for other results, or
+    where the views need the copy."""
     views: list[fx.Node] = []
     node = result
     while node.target in _VIEWS:
@@ -67,7 +67,7 @@ def _views_of_columns(result: fx.Node) -> list[fx.Node] | None:
 
 
 def _again(graph: fx.Graph, views: list[fx.Node]) -> fx.Node:
-    """The views of what comes first, one after another, as nodes of their own."""
+    """Repeats the views, from the second on, on the first, as new nodes."""
     found, *rest = views
     for view in rest:
         with graph.inserting_before(view):

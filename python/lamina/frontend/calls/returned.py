@@ -1,7 +1,7 @@
-"""Results that view an argument, as the tensors that eager returns.
+"""Returns results that view an argument as the tensors that eager returns.
 
-A program returns the argument itself where a result has its elements in its places; eager does so for some ops alone (contiguous,
-dropout in evaluation) and makes another tensor in all others (`x[:]`, expand, detach), with the gradient state of a view.
+A program returns the argument itself where a result has the same elements in the same places. In eager only some ops do
+(contiguous, dropout in evaluation); all others create another tensor (`x[:]`, expand, detach), with the gradient state of a view.
 """
 
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ class Returned:
     detached: bool
 
     def made(self, result: Tensor, argument: Tensor) -> Tensor:
+        """Returns the result as eager's tensor: a view of `argument`, with its gradient state, or detached."""
         if result.dtype != argument.dtype or result.is_conj() != argument.is_conj() or result.is_neg() != argument.is_neg():
             return result
         if self.detached:
@@ -41,7 +42,7 @@ class Returned:
 
 
 def returned_views(graph: fx.Graph) -> tuple[Returned, ...]:
-    """Returns the results of a graph, which is what eager runs, that view an argument and are not that argument."""
+    """Returns the results of a graph, as eager runs it, that view an argument and are not that argument."""
     arguments = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     found = []
     for i, output in enumerate(graph.output_node().args[0]):  # type: ignore[arg-type]
@@ -58,7 +59,7 @@ def returned_views(graph: fx.Graph) -> tuple[Returned, ...]:
 
 
 def _returns_argument(node: fx.Node, source: fx.Node) -> bool:
-    """Whether eager's op returns the tensor that it is given: asked of torch, on tensors without memory."""
+    """Whether eager's op returns the tensor that it is given: found by running it on meta tensors."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     if node.target._schema.is_mutable:

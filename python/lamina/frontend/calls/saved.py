@@ -1,7 +1,7 @@
-"""Tensors saved for backward, in the layout in which forward makes them.
+"""Lets tensors saved for backward keep the layout in which forward computes them.
 
-Nobody but the backward graph sees them, so they need not lie as eager's: a convolution that gives its channels last saves them so,
-with no copy. AOTAutograd compiles the forward graph first, asks for the strides of its results, and compiles the backward graph for
+Only the backward graph reads them, so they need not have eager's layout: a convolution with a channels-last result saves it without
+a copy. AOTAutograd compiles the forward graph first, asks for the strides of its results, and compiles the backward graph for
 tensors of these strides (TracingContext.report_output_strides).
 """
 
@@ -19,16 +19,18 @@ from .aliases import Outputs, View, storage
 from .interface import Interface
 
 FREE = "lamina.free"
-"""On the output node of a forward graph: the numbers of results that may have any strides."""
+"""Key of a forward graph's output node: the numbers of results that may have any strides."""
 SHARES = "lamina.shares"
-"""Likewise, of such results: the number of another one whose memory it may be in, by its own number."""
+"""Likewise: maps such a result to another one whose memory it may lie in."""
 
 
 def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> None:
-    """Mark the results of `forward` after the first `results` that `backward` takes and that share memory with no argument and no
-    other result. Those that share memory with each other, such as parts of one projection, are set apart, as nobody sees that.
+    """Marks results of `forward` after the first `results` as free of eager's strides: those that `backward` takes and that share
+    memory with no argument and no other result. Those that share memory only with each other, such as parts of one projection, get
+    storages of their own, as nobody can observe that.
 
-    A backward graph that returns such a tensor, or that reads memory by its strides, counts on those that it was traced with.
+    A backward graph that returns such a tensor, or that reads memory by its strides, depends on the strides that it was traced
+    with.
     """
     if any(node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes):
         return
@@ -55,7 +57,8 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
 
 
 def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
-    """Give results that are views of one tensor storages of their own, as far as the graph tells. Nothing is copied for it."""
+    """Clones results that are views of one tensor, so that each has a storage of its own in the graph. Nothing is copied at run
+    time."""
     end = forward.graph.output_node()
     returned = _outputs(forward)
     for i in numbers:
@@ -68,7 +71,7 @@ def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
 
 
 def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
-    """Return the numbers of results that may have any strides, of a graph that AOTAutograd asks the strides of."""
+    """Returns the numbers of results that may have any strides, for a graph whose strides AOTAutograd asks for."""
     context = torch._guards.TracingContext.try_get()
     asked = context is not None and context.output_strides is not None
     found: tuple[int, ...] = gm.graph.output_node().meta.get(FREE, ()) if asked else ()
@@ -76,13 +79,13 @@ def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
 
 
 def shared_results(gm: fx.GraphModule) -> dict[int, int]:
-    """Return the numbers of results that may lie in the memory of another one, with that one's."""
+    """Returns, by number, the results that may lie in the memory of another one, with that one's number."""
     found: dict[int, int] = gm.graph.output_node().meta.get(SHARES, {}) if free_results(gm) else {}
     return found
 
 
 def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
-    """Return those of the outputs `free` that are a whole result of the program, in its shape, and nothing else is a part of."""
+    """Returns those of the outputs `free` that are a whole result of the program, in its shape, that no other output views."""
     outputs = found.outputs
     views = [output for output in outputs if isinstance(output, View) and output.of == "result"]
     uses = Counter(view.index for view in views)
@@ -97,7 +100,7 @@ def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
 
 
 def with_strides(interface: Interface, program: Program, free: Sequence[int]) -> Interface:
-    """Return the interface of a graph whose outputs `free` lie as the results of `program` do."""
+    """Returns the interface of a graph whose outputs `free` have the strides of the results of `program`."""
     outputs = list(interface.outputs)
     for i in free:
         view = outputs[i]
@@ -107,7 +110,7 @@ def with_strides(interface: Interface, program: Program, free: Sequence[int]) ->
 
 
 def report(gm: fx.GraphModule, interface: Interface) -> None:
-    """Tell AOTAutograd the strides of all results of a graph, where it has results that may have any."""
+    """Reports the strides of all results of a graph to AOTAutograd, where some of them may have any."""
     if free_results(gm):
         strides = torch._guards.TracingContext.get().output_strides
         assert strides is not None
@@ -115,7 +118,7 @@ def report(gm: fx.GraphModule, interface: Interface) -> None:
 
 
 def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Give the arguments of a graph the strides of the tensors that it is compiled for."""
+    """Sets the strides of a graph's arguments to those of the tensors that it is compiled for."""
     for node, value in zip(_placeholders(gm), inputs, strict=False):
         if isinstance(value, Tensor) and _is_tensor(node) and value.stride() != node.meta["val"].stride():
             node.meta["val"] = value
@@ -130,6 +133,6 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _is_tensor(node: Any) -> bool:
-    """Return whether a node's value is a tensor that has strides."""
+    """Whether a node's value is a tensor that has strides."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return isinstance(value, Tensor) and value.layout is torch.strided

@@ -1,1 +1,1 @@
-"""From nn.Module to one flat aten graph: tracing, the state of Python that a trace depends on, and ops kept whole for it."""
+"""Captures an nn.Module as one flat aten graph: tracing, the Python state that a trace depends on, and ops kept whole for it."""

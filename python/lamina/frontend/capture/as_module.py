@@ -1,4 +1,4 @@
-"""Functions as modules, and modules that stand for others."""
+"""Wraps functions as modules, and resolves modules that stand for others."""
 
 import inspect
 import types
@@ -9,7 +9,7 @@ from torch import nn
 
 
 class StandIn(nn.Module):
-    """A module that stands for another one, `module`, whose parameters, buffers, children, hooks and mode are its own."""
+    """A module that stands for another one, `module`, and shares its parameters, buffers, children, hooks and mode."""
 
     module: nn.Module
 
@@ -27,7 +27,7 @@ def original(module: nn.Module) -> nn.Module:
 
 
 class FunctionModule(nn.Module):
-    """A function as a module. The modules that it is bound to or closes over are its children."""
+    """A function as a module. Modules that it is bound to or closes over are its children."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -38,11 +38,12 @@ class FunctionModule(nn.Module):
                 self.add_module(f"closure_{i}", original(owner))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
         return self.__dict__["function"](*args, **kwargs)
 
 
 class Holder(nn.Module):
-    """A module with others beside it that its forward uses."""
+    """Wraps a model together with foreign modules that its forward uses."""
 
     def __init__(self, model: nn.Module, others: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -50,11 +51,12 @@ class Holder(nn.Module):
         self.others = nn.ModuleList(others)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model."""
         return self.model(*args, **kwargs)
 
 
 def closed_over(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the variables of enclosing functions that a function reads, by name; none for what is no Python function."""
+    """Returns the variables of enclosing functions that a Python function reads, by name; none for other callables."""
     plain = getattr(function, "__func__", function)
     if not isinstance(plain, types.FunctionType):
         return {}
@@ -70,7 +72,7 @@ def _filled(cells: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function under the name by which torch.export knows which frames of a stack trace are the model's."""
+    """Returns the same function named "forward": by that name torch.export finds the model's frames in a stack trace."""
     plain = getattr(function, "__func__", function)
     if not isinstance(plain, types.FunctionType):
         return function

@@ -1,7 +1,7 @@
-"""What a model's forward changes of the model besides the contents of tensors: found while it is traced.
+"""Finds, during a trace, what a model's forward changes of the model besides the contents of tensors.
 
-A tensor that it assigns to an attribute is a further result of the graph, assigned at every call. Anything else would be lost, and
-is an error.
+A tensor that forward assigns to an attribute becomes a further result of the graph, assigned at every call. Any other change would
+be lost, and is an error.
 """
 
 import math
@@ -22,8 +22,10 @@ _MISSING = object()
 
 
 class Assignments:
-    """Around the tracing of a module: `places` are the attributes that its forward assigned tensors to. Whatever forward assigned,
-    the module is left as it was."""
+    """Records the attributes that forward assigns tensors to (`places`) while a module is traced.
+
+    Whatever forward assigned, the module is left as it was.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -47,7 +49,7 @@ class Assignments:
         self._inside = Snapshot(self.module)  # with torch.export's tensors in place
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """The output, with the tensors that forward assigned where it did."""
+        """Appends the tensors that forward assigned to its output, if there are any."""
         assert self._inside is not None
         found = list(self._inside.assigned())
         self.places = [place for place, _, _ in found]
@@ -58,7 +60,11 @@ class Assignments:
 
 @dataclass
 class Snapshot:
-    """What the modules of a model hold now. `held`: their names, their dictionaries by kind, and copies of these."""
+    """What the modules of a model hold now.
+
+    held   for each dictionary of a module: the module's name, the kind, the dictionary and a copy of it
+    inner  lists, dicts and sets among the attributes: path, container, copy
+    """
 
     root: nn.Module
     held: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
@@ -80,8 +86,10 @@ class Snapshot:
                 self.inner.append((_joined(path, name), value, value.copy()))
 
     def assigned(self) -> Iterator[tuple[Place, Any, Tensor]]:
-        """The attributes that hold other tensors now, with what they held and what they hold. CompileError for what else has
-        changed."""
+        """Yields the attributes that hold other tensors now, with what they held and what they hold.
+
+        Raises CompileError for any other change.
+        """
         for path, kind, held, before in self.held:
             now = held if kind else {name: value for name, value in held.items() if name in before or _is_attribute(name, value)}
             for name in {**before, **now}:
@@ -123,7 +131,7 @@ def _kind(kind: str) -> str:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """What a module's own dictionary holds besides nn.Module's."""
+    """Returns the entries of a module's own dictionary besides nn.Module's."""
     return {name: value for name, value in module.__dict__.items() if _is_attribute(name, value)}
 
 
@@ -139,7 +147,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _is_equal(old: Any, new: Any) -> bool:
-    """Whether two values are one object or equal plain values."""
+    """Returns whether two values are one object or equal plain values."""
     if old is new:
         return True
     if type(old) is not type(new):

@@ -1,7 +1,7 @@
-"""Custom torch.autograd.Functions in graphs that torch.export captures for gradients.
+"""Keeps custom torch.autograd.Functions whole in graphs that torch.export captures for gradients.
 
-torch.export traces what a function's forward does and forgets its backward. Here a call stays one node, which calls the function
-when AOTAutograd traces the graph: it then sees forward and backward.
+torch.export traces a function's forward and forgets its backward. Here a call stays one node, which calls the function when
+AOTAutograd traces the graph: AOTAutograd then sees forward and backward.
 """
 
 import threading
@@ -21,8 +21,10 @@ from .regions import left_out
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """While tracing in this thread, keeps calls of custom functions as nodes; where no gradient is recorded they are traced
-    through, as nothing of their backward is asked for."""
+    """Keeps calls of custom functions as nodes, while tracing in this thread.
+
+    Where no gradient is recorded they are traced through, as their backward is not needed.
+    """
     thread = threading.get_ident()
     plain = torch.autograd.Function.__dict__["apply"]
 
@@ -43,13 +45,15 @@ def kept() -> Iterator[None]:
 
 
 class _Call(HigherOrderOperator):
-    """The call of a function with the arguments that are no tensors; called with those that are. As the target of a node it needs
-    nothing else in the graph, so that torch.export may move it into the graph of a region."""
+    """The call of a function, with its non-tensor arguments stored; it is called with the tensors.
+
+    As the target of a node it needs nothing else in the graph, so torch.export may move it into the graph of a region.
+    """
 
     def __init__(self, function: type[torch.autograd.Function], leaves: list[Any], spec: pytree.TreeSpec) -> None:
         super().__init__(f"lamina_{function.__name__}")
-        del _higher_order_ops[self._name]  # it lives as long as its graph
-        self.__module__ = __name__  # torch writes what is its own into a graph's code by name
+        del _higher_order_ops[self._name]  # the registry would keep it longer than its graph
+        self.__module__ = __name__  # torch refers to its own ops by name in a graph's code
         self.function, self.spec = function, spec
         self.leaves = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -63,13 +67,13 @@ class _Call(HigherOrderOperator):
 
 
 def _recorded(cls: type[torch.autograd.Function], call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the function returns, as the results of one node of the graph that is being captured."""
+    """Returns the function's results, recorded as those of one node of the graph being captured."""
     mode = torch._ops._get_dispatch_mode_pre_dispatch(torch._C._TorchDispatchModeKey.PROXY)
     if mode is None:
         return call(*args, **kwargs)
     below = torch._C._dispatch_tls_local_include_set().remove(torch._C.DispatchKey.PreDispatch)
     without = torch._C._dispatch_tls_local_exclude_set() | torch._C.DispatchKeySet(torch._C.DispatchKey.PreDispatch)
-    with torch._C._ForceDispatchKeyGuard(below, without), left_out(mode.tracer.graph):  # regions in its forward are its own
+    with torch._C._ForceDispatchKeyGuard(below, without), left_out(mode.tracer.graph):  # regions in forward stay inside the node
         results = call(*args, **kwargs)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = tuple(mode.tracer.unwrap_proxy(leaf) for leaf in leaves if isinstance(leaf, Tensor))

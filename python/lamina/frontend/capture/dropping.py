@@ -1,7 +1,7 @@
-"""Attention that drops weights, called as one op or written out, becomes an op of ours that draws its numbers from a seed.
+"""Replaces attention with dropout, called as one op or written out, by Lamina's op, which draws its numbers from a seed.
 
-That is decided here, in the captured graph, before gradients are traced: one op has one pair of passes. Libraries' kernels draw in
-orders of their own, so where one of them keeps the forward pass, it keeps the gradients.
+That is decided here, in the captured graph, before gradients are traced: forward and backward pass belong to one op. Libraries'
+kernels draw in orders of their own, so where a library keeps the forward pass, it keeps the gradients.
 """
 
 import operator
@@ -25,8 +25,10 @@ _MASKS = (torch.bool, torch.float16, torch.bfloat16, torch.float32)
 
 
 def draw_ours(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
-    """In place: calls of scaled_dot_product_attention with dropout become the op where that pays. How many. trained: arguments that
-    need a gradient."""
+    """Replaces calls of scaled_dot_product_attention with dropout in place, where that pays. Returns how many.
+
+    trained  arguments that need a gradient
+    """
     calls = [node for node in gm.graph.nodes if node.op == "call_function" and node.target in FUNCTIONS]
     calls = [node for node in calls if number(positional(node.args, node.kwargs)[4])]
     fake = fake_mode(gm) if calls else None
@@ -40,7 +42,7 @@ def draw_ours(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
 
 
 def _drawn(node: fx.Node, graft: Graft, written: set[int] | None, trained: Collection[fx.Node]) -> bool:
-    """Whether a call has become the op."""
+    """Replaces one call where that pays, and returns whether it did."""
     query, key, values, mask, dropout, causal = positional(node.args, node.kwargs)
     q, k, v, given = value(query), value(key), value(values), node.kwargs.get("scale")
     if q is None or k is None or v is None or not isinstance(causal, bool) or (causal and mask is not None):
@@ -50,7 +52,7 @@ def _drawn(node: fx.Node, graft: Graft, written: set[int] | None, trained: Colle
     if scale is None or probability is None or not is_ours(q, k, v, scale, probability):
         return False
     if mask is None and choice(q, k, v, None, causal, scale, k.shape[1] < q.shape[1], probability) in FAST:
-        return False  # gradients of ours were not measured beside those
+        return False  # Lamina's gradients were not measured against those kernels'
     made = None
     if mask is None or (value(mask) is not None and not depends_on(mask, trained)):
         if mask is not None and len(shape(mask)) < 4:
@@ -68,7 +70,10 @@ def _drawn(node: fx.Node, graft: Graft, written: set[int] | None, trained: Colle
 
 
 def _placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
-    """The values that change where what was made, or a copy in eager's layout, stands for the node; None where neither can."""
+    """Fits `made`, or a copy of it in eager's layout, to the node's place: returns the fake values that change with it.
+
+    Returns None where neither can replace the node.
+    """
     for copied in (False, True):
         if copied:
             made = graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
@@ -80,7 +85,7 @@ def _placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.No
 
 
 def is_ours(query: Tensor, key: Tensor, values: Tensor, scale: float, dropout: float) -> bool:
-    """Whether kernels of ours compute this attention and its gradients."""
+    """Returns whether Lamina's kernels compute this attention and its gradients."""
     if not all(on_gpu(t) and t.dim() == 4 and t.numel() and all(type(n) is int for n in t.shape) for t in (query, key, values)):
         return False
     if query.dtype not in (torch.float16, torch.bfloat16) or {key.dtype, values.dtype} != {query.dtype}:
@@ -91,7 +96,7 @@ def is_ours(query: Tensor, key: Tensor, values: Tensor, scale: float, dropout: f
 
 
 def takes_mask(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
-    """Whether they do with this mask, whose own gradient they do not compute."""
+    """Returns whether Lamina's kernels take this mask: 4-D, broadcast to the scores. They do not compute its gradient."""
     scores = (*query.shape[:3], key.shape[2])
     return (
         mask is not None
@@ -103,7 +108,7 @@ def takes_mask(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
 
 
 def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
-    """Whether a node is computed of one of these."""
+    """Returns whether a node is one of `trained` or computed from one."""
     waiting, behind = [node], set[fx.Node]()
     while waiting:
         at = waiting.pop()
@@ -116,7 +121,7 @@ def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
 def dropped(
     graft: Graft, query: fx.Node, key: fx.Node, values: fx.Node, mask: fx.Node | None, causal: bool, scale: float, dropout: float
 ) -> fx.Node:
-    """The result of the op, put before the node that the graft is for."""
+    """Emits the op before the node that the graft is for, and returns its first result."""
     told = value(query)
     assert told is not None
     seed = graft.call(SEED, *RANGE, [], dtype=torch.int64, device=told.device)

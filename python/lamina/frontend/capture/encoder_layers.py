@@ -1,7 +1,7 @@
-"""Opens the calls that nn.TransformerEncoderLayer and nn.MultiheadAttention make in eval mode without gradients.
+"""Expands the fused calls that nn.TransformerEncoderLayer and nn.MultiheadAttention make in eval mode without gradients.
 
-torch has one kernel each for a whole layer and for its attention. As products, attention and norms they are compiled like those of
-any other Transformer. Sources: aten/src/ATen/native/transformers/{transformer,attention}.cpp.
+torch has one kernel each for a whole layer and for its attention. Expanded into products, attention and norms, they compile like
+those of any other Transformer. Sources: aten/src/ATen/native/transformers/{transformer,attention}.cpp.
 """
 
 import operator
@@ -21,7 +21,7 @@ _KEY_PADDING = 1  # a mask of (batch, keys); others have the shape of scores, or
 
 
 def open_layers(gm: fx.GraphModule) -> int:
-    """Replaces such calls in a captured graph, in place. Returns how many."""
+    """Expands such calls of a captured graph in place. Returns how many."""
     calls = [node for node in gm.graph.nodes if name(node) in (_LAYER, _ATTENTION)]
     fake = fake_mode(gm) if calls else None
     if fake is None:
@@ -41,7 +41,7 @@ def _given(node: fx.Node) -> dict[str, Any]:
 
 
 def _layer(graft: Graft, given: dict[str, Any]) -> bool:
-    """Replaces a layer by attention and a multilayer perceptron, each with a residual sum and a norm before or after."""
+    """Replaces a layer with attention and a multilayer perceptron, each with a residual sum and a norm before or after."""
 
     def norm(x: fx.Node, number: int) -> fx.Node:
         weights = given[f"norm_weight_{number}"], given[f"norm_bias_{number}"]
@@ -61,7 +61,7 @@ def _layer(graft: Graft, given: dict[str, Any]) -> bool:
 
 
 def _attention_alone(graft: Graft, given: dict[str, Any]) -> bool:
-    """Replaces a call of attention and returns whether it has: its weights may be read only where they were asked for."""
+    """Replaces a call of attention and returns whether it did: its weights may be read only where they were asked for."""
     node = graft.at
     parts = [user for user in node.users if user.target is operator.getitem]
     read = {user.args[1] for user in parts if user.users}
@@ -75,7 +75,7 @@ def _attention_alone(graft: Graft, given: dict[str, Any]) -> bool:
 
 
 def _attend(graft: Graft, given: dict[str, Any]) -> tuple[fx.Node, fx.Node | None]:
-    """Returns the result and, where they are needed, the weights of attention between projections."""
+    """Returns the result of attention between its projections and, where they are needed, its weights."""
     heads, size = given["num_head"], given["embed_dim"]
     query, key, values = (_headed(graft, x, heads) for x in _projected(graft, given, size))
     bias = None if given["mask"] is None else _bias(graft, given["mask"], given["mask_type"], query)
@@ -94,7 +94,7 @@ def _attend(graft: Graft, given: dict[str, Any]) -> tuple[fx.Node, fx.Node | Non
 
 
 def _projected(graft: Graft, given: dict[str, Any], size: int) -> list[fx.Node]:
-    """Computes query, key and value, by one product where they are of one tensor."""
+    """Computes query, key and value; by one product if all three come from one tensor."""
     sources = [given["query"], given["key"], given["value"]]
     weight, bias = given["qkv_weight"], given["qkv_bias"]
     if sources[0] is sources[1] is sources[2]:
@@ -110,8 +110,10 @@ def _headed(graft: Graft, x: fx.Node, heads: int) -> fx.Node:
 
 
 def _bias(graft: Graft, mask: fx.Node, kind: int | None, like: fx.Node) -> fx.Node:
-    """Returns what is added to scores: -inf where a mask is not zero, whatever its dtype, and NaN in rows that it hides whole, as
-    torch's kernels have it."""
+    """Returns what is added to scores: -inf where the mask, of any dtype, is not zero.
+
+    Rows that are masked whole get NaN, as in torch's kernels.
+    """
     queries = value(like)
     assert isinstance(queries, Tensor)
     hidden = graft.call(aten.ne.Scalar, mask, 0)

@@ -1,4 +1,4 @@
-"""Example inputs as torch.export takes them: no two share memory, and pytree knows the dataclasses among them."""
+"""Prepares example inputs for torch.export: no two share memory, and pytree knows the dataclasses among them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ..calls.aliases import storage
 
 
 def apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs with a tensor without contents for each that shares memory with another one, or with the model."""
+    """Returns the inputs with an uninitialized tensor in place of each one that shares memory with another or with the model."""
     own = (t for m in module.modules() for held in (m._parameters, m._buffers) for t in held.values() if t is not None)
     seen = {_memory(t) for t in own}
     made: dict[int, Tensor] = {}
@@ -36,12 +36,12 @@ def _like(tensor: Tensor) -> Tensor:
 
 
 def _memory(tensor: Tensor) -> int | None:
-    """The memory that a plain tensor lies in."""
+    """Returns the memory that a plain tensor lies in; None for others."""
     return storage(tensor) if type(tensor) in (Tensor, nn.Parameter) and tensor.device.type != "meta" else None
 
 
 def register(value: Any) -> None:
-    """Makes the dataclasses in a value known to pytree, which takes apart only types it knows."""
+    """Registers the dataclasses in a value with pytree, which flattens only types that it knows."""
     if isinstance(value, list | tuple):
         for item in value:
             register(item)
@@ -56,7 +56,7 @@ def register(value: Any) -> None:
 
 
 class registering:
-    """While tracing, registers what the module returns."""
+    """Registers the dataclasses that the module returns, while it is traced."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module

@@ -1,8 +1,8 @@
-"""One compilation at a time in a process: tracing patches torch, and MLIR's Python bindings keep state that threads would break.
+"""Serializes compilations in a process: tracing patches torch, and MLIR's Python bindings keep state that threads would break.
 
-The lock is Dynamo's own, held already where Dynamo calls the backend. Beside one of ours, two threads could wait for each other for
-ever. While we hold it, Python looks for no reference cycles: a compilation makes hundreds of thousands of objects that live until
-its end, and to search these and all else that the process has loaded can take a tenth of its time.
+The lock is Dynamo's own, which is held already where Dynamo calls the backend; with a second lock beside it, two threads could
+deadlock. While it is held, Python's cycle collector is off: a compilation makes hundreds of thousands of objects that live until
+its end, and searching these and everything else that the process has loaded can take a tenth of its time.
 """
 
 import gc
@@ -11,10 +11,10 @@ from torch._dynamo.convert_frame import compile_lock
 
 
 class _Compiling:
-    """`with COMPILING:` is reentrant."""
+    """A reentrant context manager: `with COMPILING:`."""
 
     def __init__(self) -> None:
-        self._depth, self._collects = 0, False  # belong to the thread that holds the lock
+        self._depth, self._collects = 0, False  # only the thread that holds the lock uses these
 
     def __enter__(self) -> None:
         compile_lock.acquire()

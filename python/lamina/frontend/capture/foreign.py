@@ -1,5 +1,7 @@
-"""What a model's forward uses that is not the model's own: modules and tensors of closures, globals and plain containers. Found
-while it is traced."""
+"""Finds, during a trace, what a model's forward uses that is not the model's own.
+
+That is modules and tensors of closures, globals and plain containers.
+"""
 
 import threading
 from collections.abc import Hashable, Iterable
@@ -19,10 +21,10 @@ _HOOKS = {Tensor.register_hook: "register_hook", Tensor.register_post_accumulate
 
 
 class Foreign(TorchFunctionMode):
-    """Around the tracing of a module.
+    """Records foreign modules and tensors while a module is traced.
 
     modules  those that were called and are no submodules of it; they are left as they were
-    tensor() the tensor that a constant of the traced graph was made of
+    tensor() the tensor that a constant of the traced graph was made from
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -41,7 +43,7 @@ class Foreign(TorchFunctionMode):
                 self._called(original(module))
             return plain(module, *args, **kwargs)
 
-        # Not by a global hook, which calls of other models in other threads would take for a change.
+        # A global hook would not do: calls of other models in other threads would take it for a change of state.
         nn.Module._call_impl = call  # type: ignore[method-assign, assignment]
         self._plain = plain
         super().__enter__()
@@ -84,22 +86,22 @@ class Foreign(TorchFunctionMode):
             self._tensors.setdefault(key, arg)
 
     def forget(self, constants: Iterable[Tensor]) -> None:
-        """Drops all tensors but those of these constants."""
+        """Drops all recorded tensors but those of these constants."""
         keys = set(map(_memory, constants))
         self._tensors = {key: tensor for key, tensor in self._tensors.items() if key in keys}
 
     def tensor(self, constant: Tensor) -> Tensor:
-        """Returns the tensor that the model used where the graph holds `constant`, a copy without its need of gradients."""
+        """Returns the tensor that the model used where the graph holds `constant`, a copy that does not require gradients."""
         return self._tensors.get(_memory(constant), constant)
 
 
 def _state(module: nn.Module) -> int:
-    """What a module has in common with the proxy that torch.export makes of one that has several names."""
+    """Returns what a module shares with the proxy that torch.export makes of a module with several names."""
     return id(module.__dict__)
 
 
 def _memory(tensor: Tensor) -> Hashable:
-    """What is equal for two tensors over the same elements; None for one without memory."""
+    """Returns a key that is equal for two tensors over the same elements; None for a tensor without memory."""
     if torch._is_functional_tensor(tensor) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return None
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device

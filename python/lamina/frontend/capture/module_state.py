@@ -1,5 +1,8 @@
-"""What of Python's state a compiled model depends on: the modes, hooks, children, parameters and buffers of its modules, the grad
-mode, autocast. `ModuleState.key` says what it is, slowly; a native Watch says in a few microseconds that nothing has changed."""
+"""Describes the Python state that a compiled model depends on.
+
+It is the modes, hooks, children, parameters and buffers of its modules, the grad mode and autocast. `ModuleState.key` computes it,
+slowly; a native Watch tells in a few microseconds that nothing has changed.
+"""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
@@ -22,7 +25,7 @@ _GLOBAL_HOOKS = (
 )
 
 Place = tuple[dict[str, Any], str]
-"""Where a module holds a tensor: one of its dictionaries and the name there."""
+"""Where a module holds a tensor: one of its dictionaries, and the name there."""
 
 
 class ModuleState:
@@ -37,7 +40,7 @@ class ModuleState:
         self.root, self.others, self.places = root, tuple(others), tuple(places)
 
     def extended(self, others: Iterable[nn.Module], places: Iterable[Place]) -> "ModuleState":
-        """Returns the state with what a trace has found that it depends on."""
+        """Returns the state extended by the modules and places that a trace has found it depends on."""
         known = {(id(held), name) for held, name in self.places}
         registered = {id(held) for m in self.modules() for held in (m._parameters, m._buffers)}
         fresh = [p for p in places if id(p[0]) not in registered and (id(p[0]), p[1]) not in known]
@@ -48,22 +51,25 @@ class ModuleState:
         return any(m.training for m in self.modules() if not isinstance(m, FunctionModule))
 
     def modules(self) -> list[nn.Module]:
-        """Returns all of them, each once."""
+        """Returns all modules, each once."""
         found = {original(m): None for top in (self.root, *self.others) for m in top.modules()}
         return list(found)
 
     def key(self) -> Hashable:
-        """Returns what traced graphs depend on: modes, hooks, which modules there are, which parameters and buffers are one tensor,
-        their shapes, strides, dtypes and devices."""
+        """Returns a key of what traced graphs depend on.
+
+        It covers modes, hooks, which modules there are, which parameters and buffers are one tensor, and their shapes, strides,
+        dtypes and devices.
+        """
         seen: dict[int, int] = {}
         attributes = tuple(layout(held[name]) if isinstance(held.get(name), Tensor) else None for held, name in self.places)
         return (*(_describe(m, seen) for m in self.modules()), attributes)
 
     def watch(self, pattern: Sequence[int], devices: Sequence[str]) -> _native.Watch:
-        """Returns what tells whether all is as it is now, in this thread's grad mode and autocast state.
+        """Returns a Watch that tells whether all is as it is now, in this thread's grad mode and autocast state.
 
         pattern  for each tensor of a call, the number of the first one that is the same object
-        devices  types of devices whose autocast state counts
+        devices  device types whose autocast state counts
         """
         items: list[Any] = [(vars(forward_ad), "_current_level", -1)]
         sizes: list[Any] = [(hooks, len(hooks)) for hooks in _GLOBAL_HOOKS]
@@ -87,7 +93,7 @@ class ModuleState:
 
 
 def has_global_hooks() -> bool:
-    """Returns whether torch calls hooks for every module, and so for those that stand around a model while it is traced."""
+    """Returns whether torch calls hooks for every module, and so for those that wrap a model while it is traced."""
     return any(_GLOBAL_HOOKS)
 
 
@@ -95,14 +101,17 @@ _NOT_TRACED = [(torch._C._len_torch_dispatch_stack, (), 0), (torch._C._functorch
 
 
 def is_traced() -> bool:
-    """Returns whether this thread's calls are watched or transformed: by a TorchDispatchMode (make_fx, FakeTensorMode,
-    torch.export), a transform of torch.func, or forward-mode differentiation."""
+    """Returns whether this thread's calls are observed or transformed.
+
+    That is so under a TorchDispatchMode (make_fx, FakeTensorMode, torch.export), a transform of torch.func, or forward-mode
+    differentiation.
+    """
     plain = all(function(*args) == value for function, args, value in _NOT_TRACED)
     return not plain or forward_ad._current_level >= 0
 
 
 def autocast_state(devices: Sequence[str]) -> tuple[tuple[str, torch.dtype], ...]:
-    """Returns the types of devices for which autocast is on, with its dtype for each."""
+    """Returns the device types for which autocast is on, each with its dtype."""
     return tuple((d, torch.get_autocast_dtype(d)) for d in devices if torch.is_autocast_enabled(d))
 
 
@@ -120,7 +129,7 @@ def _tensors(module: nn.Module, seen: dict[int, int]) -> Iterator[Hashable]:
 
 
 def layout(tensor: Tensor) -> Hashable:
-    """Returns what a program fixes of a tensor."""
+    """Returns the properties of a tensor that a program fixes."""
     return (
         type(tensor),
         tuple(tensor.shape),

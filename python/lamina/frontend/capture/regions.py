@@ -1,4 +1,4 @@
-"""Regions of a traced graph in another grad mode or autocast state: pairs of nodes that change the state and put it back."""
+"""Handles regions of a traced graph in another grad mode or autocast state: pairs of nodes that change the state and restore it."""
 
 import functools
 import threading
@@ -20,8 +20,10 @@ _CHANGES = (_GRAD_MODE, torch.amp.autocast_mode._enter_autocast, torch.amp.autoc
 
 @contextmanager
 def flat() -> Iterator[None]:
-    """While tracing in this thread, keeps torch.export from moving regions into graphs of their own: it forgets the grad mode of
-    those inside autocast, and its verifier refuses some of these graphs."""
+    """Keeps torch.export from moving regions into graphs of their own, while tracing in this thread.
+
+    torch.export forgets the grad mode of regions inside autocast, and its verifier refuses some of these graphs.
+    """
     thread = threading.get_ident()
     plain = (grad_pass.replace_set_grad_with_hop_pass, autocast_pass.replace_autocast_with_hop_pass)
 
@@ -36,7 +38,7 @@ def flat() -> Iterator[None]:
 
 
 def without_grad_modes(program: ExportedProgram) -> ExportedProgram:
-    """Returns a program without changes of the grad mode, for calls that compute no gradients; itself where it has none."""
+    """Returns a program without changes of the grad mode, itself if it has none, for calls that compute no gradients."""
     if not any(node.target is _GRAD_MODE for node in program.graph.nodes):
         return program
     graph = fx.Graph()
@@ -49,7 +51,7 @@ def without_grad_modes(program: ExportedProgram) -> ExportedProgram:
 
 @contextmanager
 def left_out(graph: fx.Graph) -> Iterator[None]:
-    """Removes the nodes of regions that are entered meanwhile."""
+    """Removes the nodes of regions that are entered in its body."""
     before = set(graph.nodes)
     yield
     for node in reversed(list(graph.nodes)):
@@ -59,7 +61,7 @@ def left_out(graph: fx.Graph) -> Iterator[None]:
 
 @contextmanager
 def autocasting(module: nn.Module) -> Iterator[None]:
-    """While tracing, forward enters the autocast state that the caller is in: torch.export does not see what is around it."""
+    """Makes forward enter the caller's autocast state while it is traced: torch.export does not see what surrounds the call."""
     kinds = ("cpu", "cuda")
     states = autocast_state(kinds)
     if not states:

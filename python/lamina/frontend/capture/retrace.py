@@ -1,5 +1,8 @@
-"""Decomposition of an exported graph that changes nothing of what it is given, op by op: torch.export's own way takes ten times as
-long, as it traces every call of the graph twice, through layers that find out what is changed and make copies of it."""
+"""Decomposes an exported graph op by op, if it mutates none of its inputs.
+
+torch.export's own way takes ten times as long: it traces every call of the graph twice, through layers that find mutations and copy
+what they change.
+"""
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
@@ -26,16 +29,16 @@ from ..rewrites.normalize import SETTLED
 
 aten = torch.ops.aten
 
-# These change their statistics when training, which their schemas do not say.
+# Norms that update their running statistics in training, which their schemas do not say: the number of the argument that decides.
 _NORMS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5}
-_PLACES = ("stack_trace", "nn_module_stack", "original_aten")  # what tells where in the model a node comes from
+_PLACES = ("stack_trace", "nn_module_stack", "original_aten")  # metadata on where in the model a node comes from
 
 
 def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.GraphModule | None:
-    """The graph decomposed by our table, unless another is given, with the same arguments and outputs; None where it is more than
-    a function of tensors of fixed shapes: it changes its arguments in place, has branches or checks.
+    """Returns the graph decomposed, with the same arguments and outputs, by Lamina's table unless another is given.
 
-    The new nodes know the lines and modules of the nodes that they came from.
+    Returns None where it is more than a function of tensors of fixed shapes: where it changes its arguments in place, has branches
+    or checks. The new nodes keep the lines and modules of the nodes that they came from.
     """
     fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])
     if fake is None or not all(map(_is_plain, gm.graph.nodes)):
@@ -47,8 +50,15 @@ def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.Gr
 
 @dataclass(frozen=True)
 class _Run:
-    """One graph: `same` as in_place.rewritten has it; `table` of decompositions; `made` is what each node has become, `used` the
-    memory of new values."""
+    """The decomposition of one graph.
+
+    same   what in_place.rewritten returned for it
+    table  the decompositions
+    made   what each old node has become
+    used   the memory of the new values
+    known  expansions by kind of call
+    masks  the kind of each attention mask
+    """
 
     gm: fx.GraphModule
     fake: FakeTensorMode
@@ -84,7 +94,7 @@ class _Run:
         return _LazyGraphModule(self.constants, self.graph)
 
     def _new(self, args: Any) -> Any:
-        """Arguments of the old graph as those of the new one."""
+        """Maps arguments of the old graph to those of the new one."""
         return pytree.tree_map(lambda a: self.made[a] if isinstance(a, fx.Node) else a, args)
 
     def _item(self, node: fx.Node) -> Any:
@@ -96,8 +106,11 @@ class _Run:
         return item
 
     def _foresee(self) -> None:
-        """Traces all kinds of calls at once that the old graph shows. Where a decomposition gives its results another layout than
-        eager does, the calls that take them are of other kinds, traced when they are met."""
+        """Traces all kinds of calls of the old graph at once.
+
+        Where a decomposition lays out its results otherwise than eager does, calls that take them are of other kinds, traced when
+        met.
+        """
         calls: dict[Hashable, Call] = {}
         for node in self.gm.graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem and node.target not in SETTLED:
@@ -109,7 +122,7 @@ class _Run:
             self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
 
     def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, Call]:
-        """Whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
+        """Returns whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
         target = functional(node.target) if node in self.same else node.target
         run, note = self._rule(node, target)
         whole = stays(target, self.table)
@@ -128,10 +141,10 @@ class _Run:
         return self._copy(found, call.inputs, node)
 
     def _rule(self, node: fx.Node, target: Any) -> tuple[Callable[..., Any], str]:
-        """What to trace for a call, and what else than its arguments decides it.
+        """Returns what to trace for a call, and what besides its arguments decides it.
 
-        Composite ops, which torch's dispatcher takes apart before a trace sees them, are taken apart as torch.export does: by us
-        where we know how, else by torch's Python or C++.
+        Composite ops, which torch's dispatcher decomposes before a trace sees them, are decomposed as torch.export does: by
+        Lamina's table where it has them, else by torch's Python or C++.
         """
         if target is ATTENTION and is_on_gpu(node):
             kind = self._mask(node)
@@ -147,7 +160,7 @@ class _Run:
         return self.masks[mask]
 
     def _copy(self, of: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
-        """The nodes of an expansion in the new graph. Its results get memory of their own each time, values in between do not."""
+        """Copies an expansion into the new graph. Its results get memory of their own each time, intermediate values do not."""
         new = dict(zip(of.inputs, inputs, strict=True))
         for one in of.nodes:
             new[one] = self._constant(of, one) if one.op == "get_attr" else self.graph.node_copy(one, new.__getitem__)
@@ -166,8 +179,10 @@ class _Run:
         return self.graph.create_node("get_attr", name)
 
     def _value(self, like: Tensor, base: Tensor | None, node: fx.Node) -> Tensor:
-        """A fake tensor like another, over the memory of `base` or, without, memory of its own: the old node's value where that is
-        one."""
+        """Returns a fake tensor like another, in the memory of `base` or, without it, in memory of its own.
+
+        The old node's value is used where it is such a tensor.
+        """
         old = node.meta["val"]
         fits = isinstance(old, Tensor) and node not in self.same and _is_like(old, like)
         if fits and (storage(old) not in self.used if base is None else storage(old) == storage(base)):
@@ -179,7 +194,7 @@ class _Run:
 
 
 def _attention(kind: str, *args: Any, **kwargs: Any) -> Any:
-    """Attention on a GPU with a mask of this kind."""
+    """Computes attention on a GPU with a mask of this kind."""
     with set_original_aten_op(ATTENTION):
         whole = attend(kind, args, kwargs)
     return ATTENTION.decompose(*args, **kwargs) if whole is None else whole
@@ -192,12 +207,12 @@ def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 
 def _where_it_was(run: Callable[..., Any], changed: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """What an op in place leaves: its result in the layout of the tensor that it changes."""
+    """Computes an in-place op out of place, with the result in the layout of the tensor that the op changes."""
     return laid_out(run(changed, *args, **kwargs), changed)
 
 
 def _all_row_major(node: fx.Node) -> bool:
-    """Whether all tensors that go into a call and come out are row-major."""
+    """Returns whether all tensor arguments and results of a call are row-major."""
     values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
     return all(v.is_contiguous() for v in values if isinstance(v, Tensor))
 
@@ -212,7 +227,7 @@ def _is_like(value: Tensor, other: Tensor) -> bool:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether a node computes tensors of fixed shapes, and does nothing else but write to its first argument."""
+    """Returns whether a node computes tensors of fixed shapes, and at most writes to its first argument besides."""
     if node.op == "placeholder":
         return not node.users or _is_fixed(node.meta.get("val"))
     if node.op == "output" or node.target in SETTLED:
@@ -225,7 +240,7 @@ def _is_plain(node: fx.Node) -> bool:
 
 
 def updates_statistics(node: fx.Node) -> bool:
-    """Returns whether a node is a norm that changes its running statistics, which its schema does not say."""
+    """Returns whether a node is a norm that updates its running statistics, which its schema does not say."""
     return node.target in _NORMS and bool(node.args[_NORMS[node.target]])
 
 

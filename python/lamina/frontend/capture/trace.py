@@ -1,4 +1,8 @@
-"""A model as one flat graph, by torch.export: parameters and buffers are arguments, mutations and aliases are known."""
+"""Captures a model as one flat aten graph by torch.export.
+
+Parameters and buffers become arguments; mutations and aliases are known. `trace` gives the graph as eager runs it, `inference` the
+functional, decomposed graph without gradients.
+"""
 
 import dataclasses
 import warnings
@@ -31,8 +35,12 @@ from .trace_errors import explain
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """One argument of a flat graph: a tensor of the model (`owner`: the dictionary that holds it, and its name there; `value`: as
-    it was when traced), number `leaf` of the flattened inputs, or neither: a token, for which None is passed."""
+    """One argument of a flat graph: a tensor of the model, a leaf of the inputs, or neither (a token, for which None is passed).
+
+    leaf   its number among the flattened inputs; -1 for none
+    value  the model's tensor, as it was when traced
+    owner  the dictionary that holds this tensor, and its name there
+    """
 
     leaf: int = -1
     value: Tensor | None = None
@@ -41,16 +49,17 @@ class Slot:
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """
+    """A captured model.
+
     module    what was exported
     program   the graph as eager runs it, with in-place ops
     slots     the arguments of program.graph, in order
     out_spec  the pytree of the outputs
-    constants those of the flattened inputs that are no tensors, by number
+    constants the flattened inputs that are no tensors, by number
     grad      whether it was traced in grad mode
-    assigned  attributes that forward assigns tensors to, which follow the outputs
+    assigned  attributes that forward assigns tensors to; their values follow the outputs
     others    modules that forward calls and that are no submodules of the model
-    foreign   tensors that it uses and that no module holds
+    foreign   tensors that forward uses and that no module holds
     """
 
     module: nn.Module
@@ -68,9 +77,9 @@ class Traced:
 class Inference:
     """The functional graph without gradients.
 
-    gm       outputs: first the new values of what the model changes, then the model's outputs
+    gm       outputs: first the new values of what the model mutates, then the model's outputs
     slots    its arguments
-    mutated  for each of the first outputs the index of the argument that gets it; None for what is no value
+    mutated  for each of the first outputs the index of the argument that receives it; None for one that is no value
     """
 
     gm: fx.GraphModule
@@ -81,8 +90,8 @@ class Inference:
 def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
     """Captures what a call would do in this thread's grad mode and autocast state.
 
-    Arguments that are one object are one in the graph; those that share memory otherwise, with each other or with the model, are
-    taken apart. CompileError, with the model's line, for a model that does not give one graph.
+    Arguments that are one object are one in the graph. Arguments that share memory otherwise, with each other or with the model,
+    are replaced by tensors of their own. Raises CompileError, with the model's line, for a model that does not give one graph.
     """
     register((args, dict(kwargs)))
     args, kwargs = apart(module, args, kwargs)
@@ -109,7 +118,7 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
             program = torch.export.export(module, args, dict(kwargs), strict=False)
     except Exception as error:
         raise explain(error) from error
-    program._example_inputs = None  # which would live as long as the compiled model
+    program._example_inputs = None  # they would live as long as the compiled model
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
     foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))
     slots = _slots(program, module, foreign)
@@ -119,7 +128,7 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _drop_copies(graph: fx.Graph, slots: Sequence[Slot], places: Sequence[Place]) -> None:
-    """Removes torch.export's copies into buffers of what is assigned to them: eager leaves the memory of the old ones alone."""
+    """Removes torch.export's copies of assigned tensors into the old buffers: eager leaves the old buffers' memory alone."""
     new = dict(zip(((id(held), name) for held, name in places), _returned(graph)[-len(places) :], strict=True)) if places else {}
     owners = {node: slot.owner for node, slot in zip(_placeholders(graph), slots, strict=True) if slot.owner is not None}
     for node in reversed(list(graph.nodes)):
@@ -140,7 +149,10 @@ def _check_hooks(module: nn.Module, grad: bool) -> None:
 
 
 def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
-    """`traced` functionalised and decomposed, by our table unless another is given, with eager's aliases of inputs restored."""
+    """Functionalizes and decomposes `traced`, with eager's aliases of inputs restored.
+
+    decompositions  the table; Lamina's unless another is given
+    """
     decompositions = table() if decompositions is None else decompositions
     try:
         with torch.no_grad(), _quiet():
@@ -148,7 +160,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
             recognise(program.graph_module)
             gm = decomposed(program.graph_module, decompositions)
             functional = program.run_decompositions(decompositions) if gm is None else program
-    except Exception as error:  # what its meta function accepts, a decomposition may refuse
+    except Exception as error:  # a decomposition may refuse what the op's meta function accepts
         raise explain(error) from error
     if gm is not None:
         _restore_aliases(gm, traced.program, _names(traced.program), 0)
@@ -165,7 +177,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
 
 
 def _names(program: ExportedProgram) -> dict[str, int]:
-    """Numbers of the arguments of a program's graph."""
+    """Maps the names of a program's arguments to their numbers."""
     return {spec.arg.name: i for i, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")}
 
 
@@ -198,7 +210,7 @@ def _owner(module: nn.Module, path: str, name: str) -> tuple[dict[str, Any], str
 
 
 def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[str, int], first: int) -> None:
-    """An output that shares an input's memory in eager becomes a view of that input in the functional graph."""
+    """Makes each output that shares an input's memory in eager a view of that input in the functional graph."""
     holders = {storage(n.meta["val"]): n for n in _placeholders(program.graph) if isinstance(n.meta.get("val"), Tensor)}
     eager = _returned(program.graph)
     output = gm.graph.output_node()
@@ -230,7 +242,7 @@ def _returned(graph: fx.Graph) -> list[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch.export's warnings of its own use of a deprecated class, and of attributes, which `assigned` sees to."""
+    """Silences torch.export's warnings of its own use of a deprecated class, and of attributes, which `assigned` handles."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)

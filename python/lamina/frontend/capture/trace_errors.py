@@ -1,4 +1,4 @@
-"""Why a model could not be traced, at the line of the model that stopped it."""
+"""Explains why a model could not be traced, with the line of the model that stopped it."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _WAY_OUT = (
 
 
 def explain(error: BaseException) -> CompileError:
-    """A CompileError for whatever torch.export raised."""
+    """Returns a CompileError for whatever torch.export raised."""
     if isinstance(error, CompileError):
         return error
     chain = _chain(error)
@@ -50,7 +50,10 @@ def _users_lines(error: BaseException) -> list[str]:
 
 
 def _told_lines(error: BaseException) -> list[str]:
-    """Those in a message or in notes: torch's interpreter of graphs ends its own with the traceback of the op that failed."""
+    """Returns the lines that a message or its notes name.
+
+    torch's graph interpreter appends the failed op's traceback to its message.
+    """
     told = "\n".join([str(error), *getattr(error, "__notes__", ())])
     return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', told) if _is_users(file)]
 

@@ -1,8 +1,8 @@
-"""Keeps ops whole that torch takes apart in Python before it has traced their gradients.
+"""Keeps interpolation ops whole, which torch decomposes in Python before it has traced their gradients.
 
-torch has implementations of interpolation in Python that stand above autograd: with them, the gradient of reading neighbours is one
-scatter with additions for each neighbour. Without them, autograd sees the op and calls the op's own backward pass, which our table
-computes as sums, and ATen does where the table does not.
+torch has Python implementations of interpolation above autograd. With them, the gradient of reading neighbors is one scatter-add
+per neighbor. Without them, autograd sees the op and calls the op's own backward pass, which Lamina's table decomposes into sums;
+where the table does not, ATen computes it.
 """
 
 import threading
@@ -29,9 +29,9 @@ _taken: dict[torch._ops.OpOverload, dict[Any, Any]] = {}
 
 @contextmanager
 def interpolation_whole() -> Iterator[None]:
-    """While tracing gradients, takes torch's implementations in Python from the ops of interpolation; C++'s take their place.
+    """Removes torch's Python implementations from the interpolation ops while gradients are traced; C++'s take their place.
 
-    Other threads' traces meanwhile give the same values.
+    Traces in other threads meanwhile give the same values.
     """
     global _inside
     with _lock:

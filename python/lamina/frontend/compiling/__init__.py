@@ -1,1 +1,1 @@
-"""The stages of a compilation, from an FX graph to something to call: splits, the cache, sizes that change, destinations."""
+"""The stages of a compilation, from an FX graph to a callable: splits, the cache, dynamic sizes, targets."""

@@ -1,4 +1,4 @@
-"""What a graph is compiled for: the target asked for, else the device that its tensors are on."""
+"""Chooses what a graph is compiled for: the requested target, else the device that its tensors are on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,8 +25,9 @@ _REMEDY = "move the model and its inputs to one device first, and results to ano
 
 @dataclass(frozen=True)
 class Destination:
-    """
-    target    what code is made for
+    """A target with the device that the graph's tensors are on.
+
+    target    code is generated for it
     identity  what the code depends on: part of the cache key
     gpu       the number of the GPU that the tensors are on; None where they are on the CPU, or nothing is run
     """
@@ -37,25 +38,25 @@ class Destination:
 
     @property
     def device(self) -> Device:
-        """Where the program's tensors will be."""
+        """The device of the program's tensors."""
         return self.target.device
 
     def backend(self) -> "Backend":
-        """What compiles for the target."""
+        """Returns the backend that compiles for the target."""
         from lamina.targets import backend  # imports MLIR
 
         return backend(self.target.machine)
 
 
 def check_name(target: str | Target | None) -> None:
-    """CompileError for what is no target's text, TypeError for what is no text."""
+    """Raises CompileError for text that names no target, TypeError for anything but text."""
     if target is not None:
         Target.parse(target)
 
 
 def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
-    """For an aten graph with fake tensors. A target other than the tensors' own device is allowed for code that is not run here:
-    a GPU's, from tensors of the CPU."""
+    """Returns the destination of an aten graph with fake tensors. A target other than the tensors' own device is allowed for code
+    that is not run here: a GPU's, from tensors of the CPU. Raises CompileError for other devices and targets."""
     home = _home(gm)
     if home.type not in ("cpu", "cuda"):
         raise CompileError(f"the model's tensors are on {home}", remedy="Lamina compiles for the CPU and for NVIDIA GPUs")
@@ -67,24 +68,24 @@ def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
 
 
 def _rounding() -> str:
-    """What torch lets be rounded to tf32: that of convolutions is its default, that of products is not."""
+    """What torch allows to be rounded to tf32, as text: for convolutions that is its default, for products it is not."""
     return (", tf32" if rounds_to_tf32() else "") + ("" if convolutions_round_to_tf32() else ", convolutions of f32")
 
 
 def rounds_to_tf32() -> bool:
-    """Whether torch lets products of f32 on GPUs round their factors to tf32 (torch.set_float32_matmul_precision)."""
+    """Returns whether torch allows products of f32 on GPUs to round their factors to tf32 (torch.set_float32_matmul_precision)."""
     return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def convolutions_round_to_tf32() -> bool:
-    """The same of convolutions (torch.backends.cudnn.allow_tf32)."""
+    """Returns the same for convolutions (torch.backends.cudnn.allow_tf32)."""
     return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
 
 
 def check_devices(gm: fx.GraphModule) -> None:
-    """CompileError unless arguments, results and what external calls give are on one device. Values in between are computed where
-    the rest is, whatever their device is called. Small integers are let through, but for seeds that kernels read: torch itself
-    keeps the seeds of attention on either device. Arguments that `moved` finds are copied there at every call."""
+    """Raises CompileError unless arguments, results and results of external calls are on one device. Values in between are computed
+    there, whatever their device is called. Small integers are allowed anywhere, except seeds that kernels read: torch itself keeps
+    the seeds of attention on either device. Arguments that `moved` finds are copied there at every call."""
     home, ahead = _home(gm), moved(gm)
     for node in _visible(gm):
         if node in ahead:
@@ -97,8 +98,8 @@ def check_devices(gm: fx.GraphModule) -> None:
 
 
 def moved(gm: fx.GraphModule) -> list[fx.Node]:
-    """Arguments on the CPU of a graph for a GPU that PyTorch takes there: tensors of no dimension, which count as numbers, and such
-    as are only read to be copied to the GPU."""
+    """Returns arguments on the CPU that PyTorch moves to the GPU that the graph runs on: tensors of no dimension, which count as
+    numbers, and those that are only read to be copied to the GPU."""
     home = _home(gm)
     if home.type == "cpu":
         return []
@@ -113,7 +114,7 @@ def moved(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _is_argument(node: fx.Node) -> bool:
-    """Whether a placeholder is the caller's; what the graph's module held is moved when it is compiled."""
+    """Whether a placeholder is the caller's; tensors that the graph's module held are moved at compile time."""
     return node.op == "placeholder" and not node.name.startswith("captured_")
 
 
@@ -125,14 +126,14 @@ def _is_copied(node: fx.Node, home: torch.device) -> bool:
 
 
 def _visible(gm: fx.GraphModule) -> Iterator[fx.Node]:
-    """Nodes whose tensors are seen from outside the compiled code. Constants are moved to where the rest is."""
+    """Nodes whose tensors are seen from outside the compiled code. Constants are moved to the device of the others."""
     for node in gm.graph.nodes:
         if node.op == "output":
             yield from (n for n in node.all_input_nodes if n.op == "call_function")
         elif _is_argument(node):
             yield node
         elif node.op == "call_function" and support.reason(node) is not None:
-            yield node  # what it takes may be a number of the CPU for torch, and is on the GPU when it is called
+            yield node  # its operands may be numbers on the CPU for torch, and are on the GPU when it is called
 
 
 def _tensors(node: fx.Node) -> Iterator[Tensor]:
@@ -151,8 +152,8 @@ def _name(node: fx.Node) -> str:
 
 
 def _home(gm: fx.GraphModule) -> torch.device:
-    """The device of the first argument that is more than a small integer or a number of the CPU, else of the first tensor there is;
-    the CPU's without."""
+    """The device of the first argument that is more than a small integer or a number on the CPU, else of the first tensor; the CPU
+    where there is none."""
     small: list[Tensor] = []
     for kind in ("placeholder", "call_function"):
         for node in gm.graph.nodes:
@@ -164,7 +165,7 @@ def _home(gm: fx.GraphModule) -> torch.device:
 
 
 def _own(gpu: int | None) -> Target:
-    """The machine that tensors are on."""
+    """The target of the machine that the tensors are on."""
     if gpu is None:
         return Target.host()
     if torch.version.cuda is None:

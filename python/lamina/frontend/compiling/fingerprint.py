@@ -1,7 +1,7 @@
-"""What a compilation depends on in a graph, as bytes for the cache key: cheap, and the same in every process.
+"""Hashes everything in a graph that a compilation depends on, for the cache key: cheap, and the same in every process.
 
-It is taken before the graph is normalised, so that a warm start need not do that. So it holds all that normalisation reads: which
-tensors share memory too.
+The digest is taken before the graph is normalized, so that a warm start can skip normalization. It therefore covers all that
+normalization reads, including which tensors share memory.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 
 def fingerprint(gm: fx.GraphModule) -> bytes:
-    """A digest of ops, arguments, types, layouts, aliases, constants, source lines and the ops that were decomposed."""
+    """Returns a digest of ops, arguments, types, layouts, aliases, constants, source lines and the ops that were decomposed."""
     digest = hashlib.sha256()
     numbers: dict[fx.Node, str] = {}
     kind = _kinds()
@@ -52,7 +52,7 @@ def _plain(arg: Any, numbers: dict[fx.Node, str]) -> Any:
 
 
 def _kinds() -> Callable[[Any], Any]:
-    """A function of node values. Equal storages are equal numbers."""
+    """A function that describes node values. Equal storages get equal numbers."""
     storages: dict[int, int] = {}
 
     def kind(value: Any) -> Any:

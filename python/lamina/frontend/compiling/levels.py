@@ -1,4 +1,4 @@
-"""The text of a model at every level it goes through, from the aten graph to machine code."""
+"""Prints a model at every level of the pipeline, from the aten graph to machine code."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,13 +22,13 @@ _SUFFIX = {"aten": "py", "asm": "s", "triton": "py", "ptx": "ptx", "sass": "sass
 def levels(
     model: Any, example_inputs: Any, *, target: str | None = None, options: Options | None = None
 ) -> Iterator[tuple[str, str]]:
-    """(level, text) in order. Each level is reached when it is asked for, so that a caller may stop at one."""
+    """Yields (level, text) in order. Each level is computed when it is asked for, so that a caller may stop at one."""
     chosen = with_registered(options or Options())
     yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen))
 
 
 def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options) -> str:
-    """The text of a model at one level."""
+    """Returns the text of a model at one level. Raises CompileError where the target has no such level."""
     reached = []
     for name, text in _levels(model, example_inputs, target, with_registered(options)):
         if name == level:
@@ -40,7 +40,7 @@ def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: O
 def write_levels(
     model: Any, example_inputs: Any, folder: Path, *, target: str | None = None, options: Options | None = None
 ) -> list[Path]:
-    """Writes every level to a file of `folder`, `2_linalg.mlir`, and returns the files."""
+    """Writes every level to a file of `folder`, such as `2_linalg.mlir`, and returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for number, (level, text) in enumerate(levels(model, example_inputs, target=target, options=options)):

@@ -1,4 +1,4 @@
-"""Stands for a program that was compiled for a machine that nothing is run on (`null:TARGET`)."""
+"""Stands in for the executable of a program that was compiled for a machine that nothing is run on (`null:TARGET`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ _DTYPES = {name: dtype for dtype, name in CODES.items()}
 
 
 class Null:
-    """Takes what the program's Executable takes, launches nothing, and returns zeros that are laid out as the program's results.
+    """Takes the arguments of the program's Executable, launches nothing, and returns zeros in the layouts of the program's results.
 
-    Results that view an argument are views of it. What a model writes, such as buffers, becomes zeros too. Raises ValueError for
-    arguments of another number, shape or dtype.
+    Results that view an argument are views of it. Values that a model writes, such as buffers, become zeros too. Raises ValueError
+    for arguments of another number, shape or dtype.
     """
 
     def __init__(self, program: Program) -> None:
@@ -33,7 +33,7 @@ class Null:
         return tuple(self._result(ref, arguments) for ref in self.program.outputs)
 
     def status(self) -> None:
-        """Says nothing of CUDA graphs: there are none."""
+        """Returns None: there are no CUDA graphs."""
 
     def _check(self, arguments: Sequence[Any]) -> None:
         if len(arguments) != len(self.program.inputs):

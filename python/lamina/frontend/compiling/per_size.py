@@ -1,4 +1,4 @@
-"""Graphs with open sizes or floats, or that write to what may share memory, compiled once per concrete case."""
+"""Specializes graphs with dynamic sizes or floats, or that write to memory that may be shared: one variant per concrete case."""
 
 import warnings
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from ..capture.exclusive import COMPILING
 from ..rewrites.numbers import device_of, faked, floats, is_symbolic, with_constants, writes_to_arguments
 
 VARIANTS = 8
-"""How many variants of one graph are kept; the one compiled first goes first."""
+"""How many variants of one graph are kept; the oldest is evicted first."""
 
 Trace = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -24,8 +24,8 @@ def _size(value: Any) -> Any:
 
 
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """`gm` compiled by `trace`: at once where all sizes and numbers are known, else at each call with new ones. A graph that writes
-    to its arguments is also compiled at each call where other arguments share memory."""
+    """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
+    its arguments is also compiled at each call where other arguments share memory."""
     known = not floats(gm, example_inputs) and not any(is_symbolic(value) for value in example_inputs)
     if not known or sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
         return PerSize(gm, trace, example_inputs)
@@ -37,23 +37,23 @@ def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) ->
 
 
 class PerSize:
-    """Calls the variant compiled for the sizes of the arguments and for which of them share memory, compiling it when it is new.
+    """Calls the variant compiled for the sizes of the arguments and for which of them share memory; compiles it when it is new.
 
-    Floats are constants of a variant until one comes with another value: from then on it is an argument, so that a value that
-    changes at every call compiles no more. Only where the graph branches on it, it stays a constant.
+    A float is a constant of a variant until it arrives with another value. From then on it is an argument, so that a value that
+    changes at every call causes no more compilations. Only where the graph branches on it, it stays a constant.
     """
 
     def __init__(
         self, gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], apart: Callable[..., Any] | None = None
     ) -> None:
-        """Dynamo's guards see to the sizes that `example_inputs` do not leave open. apart: the variant for arguments that share no
+        """Dynamo's guards check the sizes that `example_inputs` do not leave open. apart: the variant for arguments that share no
         memory, where no size is open."""
         self.gm = gm
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
         self.fixed = floats(gm, example_inputs)
         self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
-        self._writes = True  # to its arguments, until tracing has told
+        self._writes = True  # whether the graph writes to its arguments; assumed until it is traced
         self._seen: dict[int, str] = {}
         self._changing: set[int] = set()
         self._branches: set[int] = set()
@@ -86,7 +86,7 @@ class PerSize:
             return self.variants[key]
 
     def _release(self, args: Sequence[Any]) -> None:
-        """Makes floats arguments that have another value than before."""
+        """Turns floats whose value has changed into arguments."""
         values = {i: args[i].item().hex() for i in self.fixed}
         changed = {i for i, value in values.items() if self._seen.setdefault(i, value) != value} - self._branches
         if changed:
@@ -127,7 +127,7 @@ class PerSize:
 
 
 class _Variant:
-    """One compiled variant, called with all arguments of the graph. Floats that it takes go to its device."""
+    """One compiled variant, called with all arguments of the graph. Floats among its arguments are moved to its device."""
 
     def __init__(self, run: Callable[..., Any], taken: Sequence[int], changing: set[int], device: torch.device) -> None:
         self.run, self.taken, self.device = run, taken, device

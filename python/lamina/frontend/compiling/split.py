@@ -1,11 +1,11 @@
-"""From an FX graph to something to call, where one program cannot hold all of it.
+"""Splits an FX graph into compiled and eager parts, where one program cannot hold all of it, and compiles the parts.
 
-What no program can hold (see outside) runs eagerly as FX, between parts that are compiled:
+Calls that no program can hold (see outside) run eagerly as FX, between compiled parts:
 
     sin -> map_impl -> relu     becomes     [sin, compiled] -> [map_impl, eager] -> [relu, compiled]
 
 Stages alternate: eager stage k comes after compiled stage k. Each node is in the first stage in which its arguments are known, so
-that there are as few stages as may be.
+that there are as few stages as possible.
 """
 
 import operator
@@ -36,7 +36,7 @@ class Outside:
     """A call that runs eagerly between compiled parts.
 
     callee  the overload or higher-order op
-    why     what keeps it out of a program
+    why     the reason that no program can hold it
     where   its source line
     """
 
@@ -47,7 +47,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive work of one kind.
+    """Consecutive nodes that are all compiled or all run eagerly.
 
     gm       its nodes as a graph: placeholders are `inputs`, results are `outputs`
     inputs   nodes of the whole graph
@@ -64,7 +64,7 @@ class Part:
 
 
 Listener = Callable[["stages.Built | tuple[Outside, ...]"], None]
-"""Called with each part in order: what was built, or the calls that run eagerly."""
+"""Called with each part in order: the built program, or the calls that run eagerly."""
 
 
 def compile_graph(
@@ -77,9 +77,9 @@ def compile_graph(
     watch: stages.Watch | None = None,
     frozen: Collection[int] = (),
 ) -> Run:
-    """A callable for a functional aten graph on static shapes, with AOTAutograd's boxed convention: it takes the graph's arguments
-    in one list, which it empties, or one by one, and returns a tuple of the graph's outputs. Raises CompileError in strict mode
-    where a part of the graph runs eagerly.
+    """Returns a callable for a functional aten graph on static shapes, with AOTAutograd's boxed convention: it takes the graph's
+    arguments in one list, which it empties, or one by one, and returns a tuple of the graph's outputs. Raises CompileError in
+    strict mode where a part of the graph runs eagerly.
 
     frozen  the arguments whose elements do not change in place
     """
@@ -157,18 +157,18 @@ def _stages(gm: fx.GraphModule, reasons: dict[fx.Node, str]) -> dict[fx.Node, in
 
 
 def _has_effect(node: fx.Node, reasons: dict[fx.Node, str]) -> bool:
-    """Whether calls have to stay in order: higher-order ops may draw random numbers or print."""
+    """Whether a call must stay in order with others: higher-order ops may draw random numbers or print."""
     return support.has_effect(node) or (node in reasons and not isinstance(node.target, torch._ops.OpOverload))
 
 
 def _writes(node: fx.Node) -> bool:
-    """Whether a call changes its arguments, so that what reads them stays before or after it."""
+    """Whether a call writes to its arguments, so that their readers must stay before or after it."""
     target = node.args[1] if node.target is WITH_EFFECTS else node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
 
 def _is_free(node: fx.Node) -> bool:
-    """Whether a call computes nothing, so that it may as well run eagerly after what made its argument. Views that set a bit of a
+    """Whether a call computes nothing, so that it may run eagerly after the producer of its argument. Views that set a bit of a
     tensor (conj) are left to programs, which resolve it."""
     target = node.target
     if target in (aten._conj.default, aten._neg_view.default):
@@ -194,7 +194,7 @@ def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node],
 
 
 class Parts:
-    """Calls the parts of a graph in order, and keeps each value until the last of them that reads it."""
+    """Calls the parts of a graph in order. Each value is kept until the last part that reads it."""
 
     def __init__(self, gm: fx.GraphModule, parts: Sequence[Part], runs: Sequence[Run]) -> None:
         self._boxed_call = True
@@ -247,8 +247,8 @@ class _Eager:
 
 
 class _Conforming:
-    """A compiled part. Arguments that are made eagerly are brought into the layout that it was compiled for, as an op's meta
-    function may say another one than its kernel gives."""
+    """A compiled part. Arguments computed eagerly are copied to the layout that it was compiled for, as an op's meta function may
+    report another layout than its kernel produces."""
 
     def __init__(self, run: Run, inputs: Sequence[fx.Node]) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""From an FX graph to something to call: the stages of a compilation. `levels` stops between them and prints.
+"""Compiles an FX graph to a callable: the stages of a compilation. `levels` stops between them and prints.
 
     normalise -> import -> lamina.targets.levels' pipelines -> the target's backend -> lamina.runtime.executable
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ONE_BY_ONE = Options(cuda_graphs=False)
 
 Watch = Callable[[str, "ir.Module"], None]
-"""Called with every pass, as pipelines write it, and the module it is about to run on."""
+"""Called before each pass with its pipeline text and the module."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Built:
     program    what the runtime runs, with the FX graph's outputs (those that are tensors)
     code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
     gpu        the number of the GPU that the graph's tensors are on; None where they are on the CPU
-    interface  how the graph's arguments and outputs are made of the program's
+    interface  how the graph's arguments and outputs map to the program's
     cached     it came out of the cache, where it is called `key`
     seconds    time of each stage and pass
-    choices    what tuning knew of the graph's hot ops
+    choices    tuning's answers for the graph's hot ops
     """
 
     program: Program
@@ -81,7 +81,7 @@ def compile_graph(
     watch: Watch | None = None,
     frozen: Collection[int] = (),
 ) -> Callable[..., Any]:
-    """A callable for a graph that one program holds: see split.compile_graph, which front doors call."""
+    """Returns a callable for a graph that one program holds: see split.compile_graph, which the entry points call."""
     from ..calls.call import adapt
 
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
@@ -90,7 +90,7 @@ def compile_graph(
     except Exception:
         if not built.cached:
             raise
-        Cache().drop(built.key)  # code that does not load: the entry is compiled again
+        Cache().drop(built.key)  # its code does not load: compile the entry again
         built = build(gm, example_inputs, options=options, target=target, watch=watch)
         executable = _loaded(built, options or Options(), frozen)
     report(gm, built.interface)
@@ -117,7 +117,8 @@ def build(
     watch: Watch | None = None,
     session: Session = UNSEEN,
 ) -> Built:
-    """The program and code of a graph, from the cache or by compiling it. session: of tuning, where there is something to tune."""
+    """Returns the program and code of a graph, from the cache or by compiling it. session: of tuning, where there is something to
+    tune."""
     with COMPILING, unset_fake_temporarily():
         return _build(gm, options or Options(), target, watch, session)
 
@@ -145,20 +146,20 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
 
 
 def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:
-    """The graph with users' kernels in the place of patterns that they compute."""
+    """Returns the graph with users' kernels in place of patterns that they implement."""
     if goal.device == "cpu":
         return gm
     return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target))
 
 
 def _key(graph: bytes, options: Options, goal: Destination) -> str:
-    """Of the cache's entry, for what the store of tuning says now: compiling may have added to it."""
+    """The key of the cache's entry for the current state of the tuning store: compiling may have added to it."""
     return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu))
 
 
 def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
-    """The program as an Executable, with its code in this process. `options`: whether runs on a GPU are recorded as CUDA graphs;
-    `frozen`: as compile_graph has it."""
+    """Returns the program as an Executable, with its code in this process; a Null for a null target. `options`: whether runs on a
+    GPU are recorded as CUDA graphs; `frozen`: as in compile_graph."""
     if Target.parse(built.target).null:
         return Null(built.program)
     from lamina.runtime.executable import Executable
@@ -220,7 +221,7 @@ def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watc
 def _custom(
     program: Program, backend: "Backend", options: Options, goal: Destination, session: Session
 ) -> tuple[Program, Sequence[Any], tuple[Choice, ...]]:
-    """The program with launches where it calls users' kernels, these, compiled, and what tuning says of them."""
+    """The program with its calls of users' kernels as launches, these kernels, compiled, and tuning's choices for them."""
     if goal.device == "cpu":
         return program, (), ()
     from lamina.targets.kernel_calls.user import take
@@ -231,7 +232,7 @@ def _custom(
 
 
 def users_kernels(module: "ir.Module", graph: Normalised, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
-    """What the program of a module at the tile level calls of kernels that are given as Triton functions, compiled."""
+    """Returns the compiled kernels that the program of a module at the tile level calls and that are given as Triton functions."""
     from lamina.passes.plan.program import program_from
 
     with module.context:
@@ -241,13 +242,14 @@ def users_kernels(module: "ir.Module", graph: Normalised, backend: "Backend", op
 
 
 def keep_kernels(module: "ir.Module") -> None:
-    """Leaves the tile programs alone in the module: the host program has been read."""
+    """Erases the host program, which has been read, from the module; the tile programs stay."""
     for op in list(module.body.operations):
         if op.operation.name == "plan.program":
             op.operation.erase()
 
 
 def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
+    """Returns the annotated module at the linalg level of a normalized graph."""
     from ..importing.importer import import_graph
     from ..importing.layouts import annotate
 
@@ -268,7 +270,8 @@ def run_passes(
     watch: Watch | None = None,
     verify_each: bool = False,
 ) -> None:
-    """The passes between two levels, the result verified: once, as verifying after each pass takes a sixth of their time."""
+    """Runs the passes between two levels and verifies the result: once, as verifying after each pass takes a sixth of their
+    time."""
     from lamina.passes.infra.diagnostics import verify
     from lamina.passes.infra.instrumentation import Instrumentation
     from lamina.passes.infra.pipeline import run

@@ -1,4 +1,5 @@
-"""Compiled graphs as entries of the cache, and back: an entry counts only where it fits the graph that it was found for."""
+"""Serializes compiled graphs as cache entries, and reads them back: an entry counts only where it fits the graph that it was found
+for."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from ..calls.interface import Interface
 
 
 class Stored(NamedTuple):
-    """What an entry holds; see stages.Built."""
+    """The contents of an entry; see stages.Built."""
 
     program: Program
     code: bytes
@@ -28,6 +29,7 @@ class Stored(NamedTuple):
 
 
 def entry_of(stored: Stored) -> Entry:
+    """Returns the cache entry of a compiled graph."""
     meta = {
         "kernels": stored.kernels,
         "messages": stored.messages,
@@ -39,10 +41,10 @@ def entry_of(stored: Stored) -> Entry:
 
 
 def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
-    """What `entry_of` was given for this graph; None for anything else, whatever is wrong with it."""
+    """Returns what `entry_of` was given for this graph; None for any other entry, whatever is wrong with it."""
     try:
         return _read(entry, gm)
-    except Exception:  # of a file: any type may be any other, and compiling again is right for all of them
+    except Exception:  # fields of a file may have any type, and compiling again is right for all errors
         return None
 
 
@@ -64,7 +66,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _fits(interface: Interface, program: Program, gm: fx.GraphModule) -> bool:
-    """Whether arguments, results and captured tensors are those of the graph, as far as its nodes say."""
+    """Whether arguments, results and captured tensors are those of the graph, as far as its nodes tell."""
     arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if not all(type(i) is int and 0 <= i < len(interface.inputs) for i in interface.moved):
         return False

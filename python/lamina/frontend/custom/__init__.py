@@ -1,1 +1,1 @@
-"""Kernels of users: how one is declared (`declare`), where an op becomes a launch of it (`substitute`), the op for that (`op`)."""
+"""Kernels of users: their declaration (`declare`), their launches in place of ops (`substitute`), and the op for that (`op`)."""

@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++: where their text comes from, and what a launch depends on, as text."""
+"""Reads kernels in CUDA C++ and writes what a launch of one depends on as text."""
 
 import json
 import linecache
@@ -31,7 +31,7 @@ _MOST_THREADS = 1024
 
 
 def source_of(source: Any, function: Any, flags: Sequence[str]) -> CudaSource:
-    """The text, or the file of that path, and which kernel in it."""
+    """Returns the kernel of a text, or of the file at a path. Raises CompileError where it cannot be read or has no such kernel."""
     if isinstance(source, Path):
         try:
             text, file, line = source.read_text(), str(source), 1
@@ -57,7 +57,7 @@ def source_of(source: Any, function: Any, flags: Sequence[str]) -> CudaSource:
 
 
 def _origin(text: str) -> tuple[str, int]:
-    """File and line of a text that stands in the file that calls lamina."""
+    """Returns file and line of a text that stands in the file that calls lamina."""
     frame = sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "lamina":
         frame = frame.f_back
@@ -68,7 +68,7 @@ def _origin(text: str) -> tuple[str, int]:
 
 
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
-    """The value of each parameter, by its name or number, from what the rule `arguments` has said."""
+    """Returns the value of each parameter, by name or number, from the result of the rule `arguments`. Raises CompileError."""
     written, where = kernel.kernel.parameters, place(kernel.arguments)
     names = [p.name for p in written or ()]
     if isinstance(values, Mapping):
@@ -103,7 +103,7 @@ def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
 
 
 def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """JSON: what the kernel is called with, "x0" for an input, "y0" for an output, numbers, and macros by name."""
+    """Returns JSON of what the kernel is called with: "x0" for an input, "y0" for an output, numbers, and macros by name."""
     macros = {name: _macro(kernel, name, value) for name, value in kernel.constants.items()}
     written = kernel.kernel.parameters or [Parameter("", "")] * len(values)
     given: list[str | int | float | None] = []
@@ -140,7 +140,7 @@ def _pointer(
 
 
 def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
-    """A constant as the compiler reads it; floats are those of f32."""
+    """Returns a constant as C++ text; floats are f32."""
     if isinstance(value, str):
         return value
     if isinstance(value, torch.dtype) and value in _TYPES:
@@ -156,7 +156,10 @@ def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
 
 
 def block(kernel: CustomKernel) -> list[int]:
-    """Threads along x, y and z."""
+    """Returns the threads of a block along x, y and z.
+
+    Raises CompileError unless they are one to three positive numbers with a product of at most 1024.
+    """
     given = kernel.threads
     sizes = [given] if isinstance(given, int) else given
     fits = isinstance(sizes, tuple | list) and 1 <= len(sizes) <= 3 and all(type(n) is int and n > 0 for n in sizes)
@@ -169,14 +172,14 @@ def block(kernel: CustomKernel) -> list[int]:
 
 
 def shared(kernel: CustomKernel, given: Any) -> int:
-    """Bytes."""
+    """Returns the bytes of shared memory. Raises CompileError for what is no such number."""
     if type(given) is not int or given < 0:
         raise CompileError(f"kernel {kernel.name}: shared gives {given!r}, not a number of bytes", where=place(kernel.shared))
     return given
 
 
 def rules(kernel: CustomKernel, named: Sequence[str], results: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Of constants, threads and shared: the rule's name, itself, and what it may ask for."""
+    """Yields the rules for constants, threads and shared: the name, the function, and the names that it may ask for."""
     constants = [*named, *kernel.constants]
     yield from ((f"constants[{name!r}]", rule, named) for name, rule in kernel.constants.items() if callable(rule))
     if callable(kernel.threads):

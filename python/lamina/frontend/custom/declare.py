@@ -1,4 +1,4 @@
-"""`lamina.custom_kernel` and `lamina.register_kernel`: a user's kernel, checked as far as it can be without a call of its op."""
+"""Implements `lamina.custom_kernel` and `lamina.register_kernel`: checks a user's kernel before its op is called."""
 
 import re
 from dataclasses import replace
@@ -20,7 +20,7 @@ _TENSORS = ("Tensor", "List[Tensor]")
 
 
 def declared(given: CustomKernel) -> CustomKernel:
-    """A kernel as lamina.custom_kernel was told of it, checked, its op and its function looked up."""
+    """Returns a kernel as given to lamina.custom_kernel, checked, with its op and function looked up. Raises CompileError."""
     if (given.op is None) == (given.pattern is None):
         raise CompileError("a kernel is for an op or for a pattern", remedy="give one of them")
     of = None if given.op is None else _overload(given.op)
@@ -45,7 +45,7 @@ def declared(given: CustomKernel) -> CustomKernel:
 
 
 def _with_function(given: CustomKernel) -> CustomKernel:
-    """With the kernel to compile, and its name."""
+    """Returns the kernel with the function to compile and its name."""
     if given.source is None:
         _check_kernel(given.kernel)
         for what, value in (("threads", given.threads), ("shared", given.shared), ("flags", given.flags or None)):
@@ -111,13 +111,13 @@ def _check_configs(made: CustomKernel) -> None:
 
 
 def _names_of_op(op: torch._ops.OpOverload) -> tuple[list[str], list[str]]:
-    """Of arguments and results."""
+    """Returns the names of an op's arguments and results."""
     returns = op._schema.returns
     return [a.name for a in op._schema.arguments], result_names(len(returns), str(returns[0].type) != "Tensor")
 
 
 def _names_of_pattern(made: CustomKernel) -> tuple[list[str], list[str]]:
-    """Of arguments and results. The pattern is traced for the example inputs, which shows what is wrong with it."""
+    """Returns the names of a pattern's arguments and results. Tracing the pattern for its example inputs shows errors in it."""
     pattern = _callable(made.name, "pattern", made.pattern)
     names = parameter_names(pattern)
     given = made.example_inputs
@@ -137,7 +137,7 @@ def _callable(name: str, what: str, rule: Any) -> Rule:
 
 
 def _overload(op: Any) -> torch._ops.OpOverload:
-    """The overload that an OpOverload, a packet or custom op with one of them, or a text such as "mylib::scaled_add" names."""
+    """Returns the overload that `op` names: an OpOverload, a packet or custom op, or a text such as "mylib::scaled_add"."""
     if isinstance(op, torch.library.CustomOpDef):
         op = op._opoverload
     if isinstance(op, str):
@@ -158,7 +158,7 @@ def _overload(op: Any) -> torch._ops.OpOverload:
 
 
 def _only(packet: torch._ops.OpOverloadPacket) -> torch._ops.OpOverload:
-    """The overload that a kernel may compute, or the default one of several."""
+    """Returns the one overload that a kernel may compute, or the default one of several."""
     overloads = {name: getattr(packet, name) for name in packet.overloads()}
     fit = {name: op for name, op in overloads.items() if not op._schema.is_mutable and _gives_tensors(op)} or overloads
     if len(fit) > 1 and "default" not in fit:

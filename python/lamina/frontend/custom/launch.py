@@ -1,4 +1,4 @@
-"""A launch of a user's kernel for one call: what its rules say, checked against what it computes."""
+"""Builds the launch of a user's kernel for one call from its rules, checked against what the kernel computes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _MOST = (2**31 - 1, 2**16 - 1, 2**16 - 1)  # blocks along x, y and z
 
 
 def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
-    """Whether the kernel is for these arguments."""
+    """Returns whether the kernel is for these arguments."""
     if kernel.when is None:
         return True
     first = _settled(next(iter(kernel.variants().values())), named)
@@ -31,11 +31,11 @@ def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
 def launched(
     kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tensor], listed: bool
 ) -> tuple[list[Tensor], dict[str, Any]]:
-    """The tensors that the kernel takes, and the other arguments of `lamina.kernel`.
+    """Returns the tensors that the kernel takes, and the other arguments of `lamina.kernel`.
 
-    named   the arguments of what it computes
+    named   the arguments of the op or pattern that it computes
     told    tensors like the results
-    listed  they are one list for the rules
+    listed  whether rules get the results as one list
     """
     variants = {text: _settled(variant, named) for text, variant in kernel.variants().items()}
     first = next(iter(variants.values()))
@@ -56,7 +56,7 @@ def launched(
 
 
 def _settled(kernel: CustomKernel, named: Mapping[str, Any]) -> CustomKernel:
-    """With the constants and threads that rules give for these arguments."""
+    """Returns the kernel with the constants and threads that its rules give for these arguments."""
     if not kernel.is_cuda:
         return kernel
     said = {k: follow(kernel, f"constants[{k!r}]", v, named) if callable(v) else v for k, v in kernel.constants.items()}
@@ -67,7 +67,7 @@ def _settled(kernel: CustomKernel, named: Mapping[str, Any]) -> CustomKernel:
 
 
 def _values(kernel: CustomKernel, everything: Mapping[str, Any]) -> dict[str, Any]:
-    """By parameter."""
+    """Returns the values of parameters by name."""
     given = follow(kernel, "arguments", kernel.arguments, {**everything, **kernel.settings})
     if kernel.is_cuda:
         return cuda.parameters(kernel, given)
@@ -77,7 +77,7 @@ def _values(kernel: CustomKernel, everything: Mapping[str, Any]) -> dict[str, An
 def _said(
     kernel: CustomKernel, everything: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> dict[str, Any]:
-    """What a launch of one variant depends on."""
+    """Returns what a launch of one variant depends on."""
     values, given = _values(kernel, everything), {**everything, **kernel.settings}
     text = cuda.call(kernel, values, inputs, outputs) if kernel.is_cuda else call(kernel, values, inputs, outputs)
     said = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, given))}
@@ -88,7 +88,7 @@ def _said(
 
 
 def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str, Any]) -> list[Tensor]:
-    """The op's tensors that the kernel takes, each once."""
+    """Returns the op's tensors that the kernel takes, each once."""
     own = [leaf for leaf in pytree.tree_leaves(dict(named)) if isinstance(leaf, Tensor)]
     found: list[Tensor] = []
     for name, value in values.items():
@@ -107,7 +107,7 @@ def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str,
 
 
 def _outputs(kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors like those that the kernel writes, which have to be what the op promises."""
+    """Returns tensors like those that the kernel writes, which must match what the op promises."""
     if kernel.outputs is None:
         return list(told)
     given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.settings})

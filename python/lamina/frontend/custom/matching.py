@@ -1,7 +1,7 @@
-"""Where a small graph occurs in a large one: node by node from its results back to its arguments.
+"""Finds occurrences of a small graph in a large one, node by node from its results back to its arguments.
 
-Two ways to compare arguments that are no nodes: `exact`, and with all integers left open, for a pattern that was traced for other
-sizes. Operands of commutative ops may be swapped.
+Non-node arguments are compared in two ways: `exact`, or with all integers left open, for a pattern that was traced for other sizes.
+Operands of commutative ops may be swapped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +19,27 @@ _COMMUTATIVE = {
 }  # fmt: skip
 
 Found = Mapping[fx.Node, fx.Node]
-"""Nodes of the large graph by those of the small one."""
+"""Maps nodes of the small graph to nodes of the large one."""
 
 
 @dataclass(frozen=True)
 class Matcher:
-    """A small graph with these results. `arguments` are its placeholders."""
+    """A small graph to find.
+
+    arguments  its placeholders
+    results    the nodes that it returns
+    exact      whether integers must be equal
+    """
 
     arguments: tuple[fx.Node, ...]
     results: tuple[fx.Node, ...]
     exact: bool
 
     def matches(self, at: fx.Node, nodes: Sequence[fx.Node], known: Found) -> Iterator[Found]:
-        """Occurrences whose first result is `at`, the others among `nodes`. known: what some nodes have to be."""
+        """Yields occurrences whose first result is `at` and whose others are among `nodes`.
+
+        known  nodes that are matched already
+        """
         yield from self._results(list(self.results), [at], nodes, known)
 
     def _results(self, wanted: list[fx.Node], at: Sequence[fx.Node], nodes: Sequence[fx.Node], found: Found) -> Iterator[Found]:
@@ -85,7 +93,7 @@ class Matcher:
         return type(small) is type(large) and bool(small == large)
 
     def _is_closed(self, found: Found) -> bool:
-        """Whether nobody else uses what only the small graph computes on its way."""
+        """Returns whether intermediate values of the occurrence have no users outside of it."""
         inner = {large for small, large in found.items() if small.op == "call_function" and small not in self.results}
         mine = {large for small, large in found.items() if small.op == "call_function"}
         return all(user in mine for node in inner for user in node.users)

@@ -1,10 +1,10 @@
-"""`lamina.kernel`: a launch of a user's kernel, as an op of graphs.
+"""Defines `lamina.kernel`: a launch of a user's kernel, as an op of FX graphs.
 
     kernel([x, y], name="scaled_add", of="mylib.scaled_add.default", key="5f0c...", call="x_ptr=x0, out_ptr=y0, n=tl.full(...)",
            grid=[64, 1, 1], warps=4, stages=3, threads=[], shared=0, hook="", outputs="bf16 4x8 8,1",
            alternatives="") -> [out]
 
-What it does is all in its arguments, so that whatever depends on a graph, such as the cache's key, depends on that.
+Its arguments say all that it does, so whatever depends on a graph, such as the cache key, depends on the launch.
 """
 
 from collections.abc import Sequence
@@ -35,18 +35,20 @@ def kernel(
     outputs: str,
     alternatives: str,
 ) -> list[Tensor]:
-    """
+    """Launches a user's kernel. Raises RuntimeError when called in eager mode: it exists for compiled graphs.
+
     name     for people
     of       the op that it computes
-    key      digest of the kernel's source, by which it is found again
-    call     what the kernel is called with: inputs are x0, x1, ..., outputs y0, y1, ..., all else is written out
+    key      digest of the kernel's source, by which the kernel is found again
+    call     what the kernel is called with: inputs are x0, x1, ..., outputs y0, y1, ..., all else is written out;
              for one in CUDA C++ as JSON (see cuda.py)
     grid     blocks along x, y and z
     warps, stages   of a kernel in Triton
     threads, shared  of one in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
-    hook     the kernel's parameters for what follows it, "epilogue operands"; "" for none. lamina-custom-epilogue adds what follows
+    hook     the kernel's parameters for its epilogue and the epilogue's operands, "epilogue operands"; "" for none.
+             lamina-custom-epilogue adds the epilogue
     outputs  dtype, sizes and strides of each, as `described` writes them
-    alternatives  what tuning chooses from, as JSON: call, grid and what follows it by the config's text; "" for nothing
+    alternatives  what tuning chooses from, as JSON: call, grid and the launch parameters by the config's text; "" for nothing
     """
     raise RuntimeError(f"kernel {name} runs in compiled graphs alone")
 
@@ -60,7 +62,7 @@ KERNEL: Any = torch.ops.lamina.kernel.default
 
 
 def described(tensors: Sequence[Tensor]) -> str:
-    """ "bf16 4x8 8,1; f32  ": dtype, sizes and strides, of which a tensor of no dimensions has none."""
+    """Returns "bf16 4x8 8,1; f32  ": dtype, sizes and strides of each tensor; a 0-d tensor has no sizes and strides."""
     each = [f"{CODES[t.dtype]} {'x'.join(map(str, t.shape))} {','.join(map(str, t.stride()))}" for t in tensors]
     return "; ".join(each)
 

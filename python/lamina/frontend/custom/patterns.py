@@ -1,8 +1,8 @@
-"""Graph patterns that users have kernels for: a Python function, traced and decomposed as a model is, is looked for in a graph,
-and each occurrence that the kernel serves becomes a launch of it.
+"""Replaces occurrences of graph patterns by launches of users' kernels.
 
-A pattern is traced for its example inputs, in every floating dtype that the graph has. Where its ops occur, whatever the sizes, it
-is traced again for the tensors that they are given there, and has to be the same then to the last number.
+A pattern is a Python function, traced and decomposed as a model is. It is traced for its example inputs, in every floating dtype
+that the graph has. Where its ops occur, whatever the sizes, it is traced again for the tensors that they get there, and must then
+be the same to the last number.
 """
 
 import operator
@@ -36,7 +36,7 @@ Way = Callable[[Callable[..., Any], Sequence[Tensor], Table], fx.Graph]
 
 
 def with_patterns(gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table) -> fx.GraphModule:
-    """The graph with launches of kernels where it has their patterns. `gm` is left as it is."""
+    """Returns the graph with launches of kernels in place of their patterns. `gm` is left as it is."""
     kernels = [kernel for kernel in kernels if kernel.pattern is not None]
     if not kernels:
         return gm
@@ -46,7 +46,7 @@ def with_patterns(gm: fx.GraphModule, kernels: Sequence[CustomKernel], decomposi
 
 
 def _with_equal_values_once(graph: fx.Graph) -> fx.Graph:
-    """A copy of a graph, as patterns are; but calls that do more than compute are not merged."""
+    """Returns a copy of a graph after CSE, as patterns are; without CSE where calls do more than compute."""
     if not any(node.op == "call_function" and has_effect(node) for node in graph.nodes):
         return fx_graph_cse(graph)
     copy = fx.Graph()
@@ -56,7 +56,7 @@ def _with_equal_values_once(graph: fx.Graph) -> fx.Graph:
 
 @dataclass(frozen=True)
 class _Search:
-    """For the pattern of one kernel in a graph, which is changed. `traces` are those of the pattern by way and inputs."""
+    """The search for one kernel's pattern in a graph, which it changes. traces: the traced patterns by way and inputs."""
 
     kernel: CustomKernel
     graph: fx.Graph
@@ -64,14 +64,14 @@ class _Search:
     traces: dict[Any, Matcher] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """Whether there was anything to replace."""
+        """Replaces the pattern's occurrences and returns whether there were any."""
         changed = False
         for example in _examples(self.kernel, self.graph):
             for way in WAYS:
                 try:
                     loose = replace(self._traced(way, example), exact=False)
                 except CompileError:
-                    continue  # it is none for this dtype; for that of the example it was traced when it was declared
+                    continue  # the pattern has no trace in this dtype; in the example's it was traced when it was declared
                 for at in reversed(list(self.graph.nodes)):
                     if at.op == "call_function" and at.target is loose.results[0].target and not at._erased:
                         changed = self._replaced(way, loose, at) or changed
@@ -97,12 +97,12 @@ class _Search:
 
 
 def by_export(pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table) -> fx.Graph:
-    """As lamina.compile traces."""
+    """Traces a pattern as lamina.compile does."""
     return inference(trace(as_module(pattern), tuple(inputs), {}), decompositions).gm.graph
 
 
 def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table) -> fx.Graph:
-    """As AOTAutograd traces what Dynamo has captured."""
+    """Traces a pattern as AOTAutograd traces what Dynamo captured."""
     seen: list[fx.Graph] = []
 
     def keep(gm: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
@@ -114,11 +114,11 @@ def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decomposi
 
 
 WAYS: tuple[Way, ...] = (by_export, by_dispatch)
-"""Ops that torch takes apart by itself come apart differently in these."""
+"""The ways to trace: composite ops, which torch decomposes by itself, become different ops in them."""
 
 
 def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table, way: Way) -> Matcher:
-    """The pattern for inputs like these; exact for them. CompileError where it cannot be traced."""
+    """Returns a matcher of the pattern traced for inputs like these, exact for them. Raises CompileError where tracing fails."""
     assert kernel.pattern is not None
     try:
         with torch._guards.tracing(None), torch.no_grad():
@@ -139,7 +139,10 @@ def _results(graph: fx.Graph) -> list[Any]:
 
 
 def _examples(kernel: CustomKernel, graph: fx.Graph) -> list[list[Tensor]]:
-    """The example inputs in the floating dtypes of the graph, where they are of one dtype themselves, on its device."""
+    """Returns the example inputs, on the graph's device, once for each floating dtype of the graph.
+
+    Example inputs of several floating dtypes, or of none, keep their own.
+    """
     values = [n.meta["val"] for n in graph.nodes if isinstance(n.meta.get("val"), Tensor)]
     if not values:
         return []
@@ -154,11 +157,11 @@ def _examples(kernel: CustomKernel, graph: fx.Graph) -> list[list[Tensor]]:
 
 
 def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node], graph: fx.Graph) -> bool:
-    """Whether the kernel serves; then the results are its own."""
+    """Replaces the results by those of a launch, and returns whether the kernel serves."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = min(results, key=order.__getitem__)
     if any(order[node] > order[first] for node in inputs):
-        return False  # some of them are computed of its results
+        return False  # some inputs are computed from its results
     values = {node: _apart(node.meta["val"]) for node in inputs}
     named = dict(zip(parameter_names(kernel.pattern), (values[node] for node in inputs), strict=True))
     try:
@@ -179,7 +182,7 @@ def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node],
 
 
 def _apart(value: Tensor) -> Tensor:
-    """A value, or one like it without gaps where its elements share memory."""
+    """Returns a value, or one like it without gaps where its elements share memory."""
     if Layout.of(value.shape, value.stride()).is_injective:
         return value
     return value.new_empty(value.shape)

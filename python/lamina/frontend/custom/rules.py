@@ -1,4 +1,4 @@
-"""The rules of a user's kernel: functions that take what they need by name."""
+"""Calls the rules of a user's kernel: functions that take what they need by parameter name."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,10 @@ from lamina.core.errors import CompileError
 
 
 def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]) -> Any:
-    """What a rule says. CompileError where it asks for what there is not, or fails. what: the rule's name."""
+    """Calls a rule with the values that it asks for and returns its result.
+
+    Raises CompileError where it asks for a value that there is not, or fails. what: the rule's name.
+    """
     check_names(kernel.name, what, rule, given)
     wanted = inspect.signature(rule).parameters.values()
     everything = any(p.kind is p.VAR_KEYWORD for p in wanted)
@@ -24,7 +27,7 @@ def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]
 
 
 def check_names(kernel: str, what: str, rule: Rule, known: Iterable[str]) -> None:
-    """CompileError where a rule asks for a name that is none of `known`."""
+    """Raises CompileError where a rule asks for a name that is not in `known`."""
     known = list(known)
     for p in inspect.signature(rule).parameters.values():
         if p.kind is p.VAR_POSITIONAL or p.kind is p.POSITIONAL_ONLY:
@@ -38,21 +41,23 @@ def check_names(kernel: str, what: str, rule: Rule, known: Iterable[str]) -> Non
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
+    """Returns a remedy that names the known name closest to `name`, or lists all."""
     known = list(known)
     near = get_close_matches(name, known, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
 
 
 def place(function: Any) -> str:
-    """ "file.py:12" of a Python function, or ""."""
+    """Returns "file.py:12" for a Python function; "" for anything else."""
     code = getattr(getattr(function, "fn", function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def result_names(count: int, listed: bool) -> list[str]:
-    """Names by which rules get results: out, or out0, out1, ..., or outs for an op that returns a list."""
+    """Returns the names by which rules get results: out, or out0, out1, ..., or outs for an op that returns a list."""
     return ["outs"] if listed else ["out"] if count == 1 else [f"out{i}" for i in range(count)]
 
 
 def parameter_names(function: Any) -> list[str]:
+    """Returns the names of a function's parameters."""
     return list(inspect.signature(function).parameters)

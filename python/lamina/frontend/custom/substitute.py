@@ -1,6 +1,6 @@
-"""Where a graph calls an op that users have kernels for, it launches one of them instead, if one serves.
+"""Replaces ops by launches of users' kernels that serve the call.
 
-That is decided where ops are decomposed: the kernels stand in the table of decompositions in front of what is there.
+It happens where ops are decomposed: the kernels take precedence in the table of decompositions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ from .op import KERNEL
 
 
 def with_registered(options: Options) -> Options:
-    """Options with the kernels of the process behind their own."""
+    """Returns options with the kernels registered for the process after their own."""
     own = options.kernels
     return replace(options, kernels=(*own, *(k for k in TABLE.kernels() if all(k is not o for o in own))))
 
 
 def with_kernels(table: Table, kernels: Sequence[CustomKernel], target: str | Target | None) -> Table:
-    """A table of decompositions with users' kernels in front."""
+    """Returns a table of decompositions in which users' kernels take precedence."""
     goal = None if target is None else Target.parse(target)
     by_op: dict[Any, list[CustomKernel]] = {}
     for kernel in kernels:
@@ -40,7 +40,7 @@ def with_kernels(table: Table, kernels: Sequence[CustomKernel], target: str | Ta
 
 @dataclass(frozen=True)
 class _Choice:
-    """What a call of the op becomes: a launch of the first kernel that serves, else what it was without them."""
+    """Decomposes a call of the op into a launch of the first kernel that serves it, else as without users' kernels."""
 
     op: torch._ops.OpOverload
     kernels: tuple[CustomKernel, ...]
@@ -67,7 +67,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def _bound(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
-    """The op's arguments by name, defaults too."""
+    """Returns the op's arguments by name, with defaults filled in, and as given."""
     found: dict[str, Any] = {}
     positional = iter(args)
     for argument in op._schema.arguments:
@@ -79,7 +79,7 @@ def _bound(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _spread(named: dict[str, Any], given: Given) -> tuple[dict[str, Any], Given]:
-    """With tensors whose elements share memory (expanded ones) copied: no other memory could have their strides."""
+    """Copies tensors whose elements share memory (expanded ones): memory of their own could not have their strides."""
     copies: dict[int, Tensor] = {}
 
     def apart(value: Any) -> Any:
@@ -91,7 +91,7 @@ def _spread(named: dict[str, Any], given: Given) -> tuple[dict[str, Any], Given]
 
 
 def _launch(kernel: CustomKernel, named: dict[str, Any], given: Given) -> Any:
-    """The results of a launch, which is put into the graph that is being traced."""
+    """Adds a launch to the graph being traced and returns its results."""
     with disable_proxy_modes_tracing():
         told = kernel.op(*given[0], **given[1])
         results = [told] if isinstance(told, Tensor) else list(told)

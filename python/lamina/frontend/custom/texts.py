@@ -1,6 +1,6 @@
-"""What a user's kernel is called with, as text: `x_ptr=x0, out_ptr=y0, n=tl.full((), 1024, tl.int32), BLOCK=256`.
+"""Writes a Triton kernel's arguments as text: `x_ptr=x0, out_ptr=y0, n=tl.full((), 1024, tl.int32), BLOCK=256`.
 
-Tensors are pointers. A number is a constant of the type that Triton's own launcher would give it: so the code is the same, and the
+Tensors are pointers. A number is a constant of the type that Triton's own launcher would give it, so the code is the same and the
 compiler knows the number.
 """
 
@@ -22,7 +22,7 @@ _TYPES = {
     "u16": "tl.uint16", "u32": "tl.uint32", "u64": "tl.uint64", "fp16": "tl.float16", "bf16": "tl.bfloat16", "fp32": "tl.float32",
     "fp64": "tl.float64",
 }  # fmt: skip
-"""Of numbers, by the annotation of a parameter."""
+"""The types of numbers, by the annotation of a parameter."""
 _DTYPES = {
     torch.float16: "tl.float16", torch.bfloat16: "tl.bfloat16", torch.float32: "tl.float32", torch.float64: "tl.float64",
     torch.int8: "tl.int8", torch.int16: "tl.int16", torch.int32: "tl.int32", torch.int64: "tl.int64", torch.uint8: "tl.uint8",
@@ -31,7 +31,7 @@ _DTYPES = {
 
 
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
-    """The value of each parameter that gets one, from what the rule `arguments` has said."""
+    """Returns the value of each parameter that gets one, from the result of the rule `arguments`. Raises CompileError."""
     names = list(kernel.kernel.arg_names)
     free = [n for n in names if n not in kernel.constants and n not in kernel.epilogue]
     where = place(kernel.arguments)
@@ -63,7 +63,7 @@ def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
 
 
 def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """The text for parameters with these values. The tensors among them are inputs or outputs."""
+    """Returns the text for parameters with these values. Tensors among them are inputs or outputs."""
     described = {parameter.name: parameter for parameter in kernel.kernel.params}
     parts = []
     for name, value in values.items():
@@ -118,7 +118,7 @@ def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
     if isinstance(value, Integral):
         number = int(value)
         if number == 1 and given is None and not parameter.do_not_specialize:
-            return "1"  # for the launcher, too, it is a constexpr
+            return "1"  # Triton's launcher makes it a constexpr, too
         fits = -(2**31) <= number < 2**31
         if not -(2**63) <= number < 2**64:
             raise misfit(kernel, parameter.name, f"gets {number}, which 64 bits do not hold")
@@ -135,4 +135,5 @@ def _float(number: float) -> str:
 
 
 def misfit(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
+    """Returns the CompileError for a parameter with a value that does not fit."""
     return CompileError(f"kernel {kernel.name}: parameter {name!r} {why}", where=place(kernel.arguments), remedy=remedy)

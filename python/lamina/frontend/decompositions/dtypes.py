@@ -1,4 +1,4 @@
-"""torch's own decompositions whose results have another type than the op's."""
+"""Wraps torch's own decompositions whose results have another dtype than eager's op gives."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -22,7 +22,7 @@ _LIKE_ARGUMENT = {
     aten.reflection_pad2d_backward.default: 1,
     aten.reflection_pad3d_backward.default: 1,
 }
-"""The number of the argument whose type the result has."""
+"""The index of the argument whose dtype the result has."""
 
 
 def _typed(op: Any, dtype: Callable[..., torch.dtype]) -> Callable[..., Tensor]:
@@ -45,18 +45,18 @@ def _like(i: int) -> Callable[..., torch.dtype]:
 
 
 def _of_outer(x: Tensor, a: Tensor, b: Tensor) -> torch.dtype:
-    """All three are matrices before their types meet."""
+    """Returns addr's result dtype: all three operands are matrices before promotion, so their ranks do not matter."""
     return torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
-    """torch's own wants a value of the tensor's type."""
+    """Decomposes index_fill by torch's function, which needs a value of the tensor's dtype."""
     filled: Tensor = core_aten_decompositions()[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
     return filled
 
 
 def _softmax_backward(op: Any) -> Callable[..., Tensor]:
-    """On a CPU eager's op has no other type than its gradient's."""
+    """Wraps a softmax gradient: on a CPU, eager's op returns the dtype of its incoming gradient."""
     decomposition = core_aten_decompositions()[op]
 
     def run(grad: Tensor, out: Tensor, dim: int, dtype: torch.dtype) -> Any:

@@ -1,7 +1,7 @@
-"""Layouts of decomposed results: those that eager's ops give.
+"""Lays out the results of decompositions in memory as eager's ops do.
 
-A decomposition computes the right elements, but its own ops may order them otherwise in memory than the op that it stands for. What
-comes after sees that order: the strides of a graph's outputs, `view`, and whether `reshape` copies.
+A decomposition computes the right elements, but its own ops may order them in memory otherwise than the op that it replaces. Later
+code sees that order: in the strides of a graph's outputs, in `view`, and in whether `reshape` copies.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ aten = torch.ops.aten
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
-# Ops whose kernels for fake tensors tell other layouts than eager's have, by the packet of their overloads: the first give
-# row-major results, of the second the first result has its channels last where the input has, and is row-major otherwise. The
-# results of the third lie as a product of the same tensors: their kernels for fake tensors expand the tensors first. Those of the
-# last are as the second on a CPU and row-major on a GPU.
+# Overloads or packets whose fake-tensor kernels report other layouts than eager has. _ROW_MAJOR: all results are row-major.
+# _CHANNELS_LAST_OR_ROW_MAJOR: the first result is channels-last where the input is, and row-major otherwise.
+# _CHANNELS_LAST_ON_CPU: the same on a CPU, row-major on a GPU. _AS_PRODUCTS: the result is laid out as a product of the same
+# tensors; the fake-tensor kernels expand the tensors first.
 _ROW_MAJOR = (
     aten.rrelu, aten.rrelu_with_noise, aten.rrelu_with_noise_functional, aten.log_sigmoid_forward, aten.pow.Scalar,
     aten.upsample_nearest1d, aten._upsample_nearest_exact1d,
@@ -38,9 +38,10 @@ _AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.de
 
 
 def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the decomposition with its results laid out as those of `op`, which the op's kernel for fake tensors tells.
+    """Wraps a decomposition so that its results are laid out as eager's results of `op`.
 
-    Where all tensors that go in and come out are row-major, so are eager's results, and nothing is asked.
+    The op's fake-tensor kernel reports that layout. It is not asked where all tensor arguments and results are row-major: eager's
+    results are row-major then, too.
     """
     called = _in_eager(op)
 
@@ -62,20 +63,22 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
 
 
 def _in_eager(op: torch._ops.OpOverload) -> Callable[..., Any]:
-    """Returns what computes the results of `op` in eager: of a composite op C++'s own decomposition, as torch.export puts ours in
-    its place while it traces."""
+    """Returns a function that computes the results of `op` as eager does.
+
+    For a composite op it is C++'s own decomposition: while torch.export traces, it puts Lamina's in that place.
+    """
     if op in _AS_PRODUCTS:
         return lambda a, b, **_: torch.mul(a, b)
     return partial(op._op_dk, _COMPOSITE) if is_composed_by_torch(op) else op
 
 
 def is_composed_by_torch(op: torch._ops.OpOverload) -> bool:
-    """Returns whether torch's dispatcher has no kernels for the op, but takes it apart."""
+    """Returns whether torch's dispatcher has no kernels for the op and decomposes it instead."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), _COMPOSITE)
 
 
 def _results(op: torch._ops.OpOverload, called: Callable[..., Any], args: Any, kwargs: Any) -> list[Any]:
-    """Returns what eager's op gives for these arguments, as fake tensors."""
+    """Returns the results of eager's op for these arguments, as fake tensors."""
     args, kwargs = pytree.tree_map_only(Tensor, Tensor.detach, (args, kwargs))
     with disable_proxy_modes_tracing(), no_python_dispatcher():
         found = pytree.tree_leaves(called(*args, **kwargs))
@@ -88,8 +91,10 @@ def _results(op: torch._ops.OpOverload, called: Callable[..., Any], args: Any, k
 
 
 def laid_out(value: Any, like: Any) -> Any:
-    """Returns a tensor with the elements of `value` in the places in memory that those of `like` have, gaps included; `value` where
-    it has them, or where elements of `like` share a place."""
+    """Returns a tensor with the elements of `value` in the memory layout of `like`, gaps included.
+
+    Returns `value` itself where it has that layout already, or where elements of `like` share memory.
+    """
     if not isinstance(value, Tensor) or not isinstance(like, Tensor) or value.shape != like.shape or has_strides(value, like):
         return value
     order = sorted(range(like.dim()), key=like.stride, reverse=True)
@@ -100,7 +105,7 @@ def laid_out(value: Any, like: Any) -> Any:
 
 
 def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
-    """`order`: the dimensions of more than one element, the slowest in memory first."""
+    """Lays out `value` with strides that leave gaps. order: dimensions of more than one element, the slowest in memory first."""
     rest = [d for d in range(like.dim()) if d not in order]
     rows = value.permute([*order, *rest]).reshape([*(like.shape[d] for d in order), 1])
     used = 1
@@ -114,7 +119,7 @@ def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def has_strides(value: Tensor, like: Tensor) -> bool:
-    """Whether the strides that matter are the same: those of dimensions with more than one element, where there is any."""
+    """Returns whether the strides that matter are equal: those of dimensions with more than one element. True for empty tensors."""
     pairs = zip(value.shape, value.stride(), like.stride(), strict=True)
     return value.numel() == 0 or all(n == 1 or a == b for n, a, b in pairs)
 

@@ -1,7 +1,7 @@
-"""What one call of an op becomes by our decompositions.
+"""Traces what a call of an op becomes under Lamina's decompositions, once for each kind of call.
 
-Each kind of call (the op and its arguments, but for the values of tensors) is traced once, and what it became is copied for every
-further call of the kind: a model repeats its layers, and a trace costs milliseconds.
+A kind is the op with its arguments, except for the values of tensors. The traced nodes are copied for every further call of the
+kind: a model repeats its layers, and a trace costs milliseconds.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -25,17 +25,18 @@ from .table import Table
 
 aten = torch.ops.aten
 
-_UNLIKE_CALLED = (aten.lift_fresh.default,)  # the trace records another op for it
+_UNLIKE_CALLED = (aten.lift_fresh.default,)  # a trace records another op for these
 _UNTRACED = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """
-    nodes    what a call becomes, in order, arguments as placeholders
+    """The nodes that a call becomes.
+
+    nodes    these nodes, in order, with placeholders for the arguments
     inputs   the placeholders
-    results  of the call, as it returns them: nodes and what is no tensor
-    shared   the number of the argument whose memory a result (a node) is over
+    results  what the call returns: nodes, and values that are no tensors
+    shared   for each result (a node) that lies in an argument's memory, the number of that argument
     holder   the module with the constants that the nodes name
     """
 
@@ -47,7 +48,7 @@ class Expansion:
 
     @cached_property
     def is_copyable(self) -> bool:
-        """Whether each result is one dense tensor that fills memory of its own, or an argument's."""
+        """Whether each result is one dense tensor that fills memory of its own, or lies in an argument's memory."""
         own = {n for n in pytree.tree_leaves(self.results) if isinstance(n, fx.Node) and n not in self.shared}
         values = [n.meta["val"] for n in own]
         if not all(isinstance(value, Tensor) and is_dense(value) and not value.storage_offset() for value in values):
@@ -56,19 +57,23 @@ class Expansion:
 
 
 def is_composite(target: torch._ops.OpOverload) -> bool:
+    """Returns whether torch itself decomposes the op, in Python or in C++."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return key in target.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
 
 
 def stays(target: torch._ops.OpOverload, decompositions: Table) -> bool:
-    """Whether a call of the op is traced as just that."""
+    """Returns whether tracing a call of the op records just that call."""
     if target in decompositions or target in _UNLIKE_CALLED or any(tag in target.tags for tag in _UNTRACED):
         return False
     return not is_composite(target) and all(key is torch._C.DispatchKey.Meta for key in target.py_kernels)
 
 
 def kind_of(target: Any, args: Any, kwargs: Any, note: str) -> tuple[Hashable, tuple[fx.Node, ...]]:
-    """What decides how a call is decomposed, and the nodes among its arguments, each once. `note`: what else decides it."""
+    """Returns the kind of a call, as a key, and the nodes among its arguments, each once.
+
+    note  what else decides how the call is decomposed
+    """
     nodes: dict[fx.Node, int] = {}
     memory: dict[int, int] = {}
 
@@ -95,7 +100,11 @@ def _layout(value: Tensor, memory: dict[int, int]) -> Hashable:
 
 @dataclass(frozen=True)
 class Call:
-    """`run(*args, **kwargs)`, in which `inputs` are the nodes among the arguments. `source`: its lines in the model, for errors."""
+    """A call to trace: `run(*args, **kwargs)`.
+
+    inputs  the nodes among the arguments
+    source  the model's lines that make the call, for errors
+    """
 
     run: Callable[..., Any]
     args: Any
@@ -105,7 +114,7 @@ class Call:
 
 
 def kept(call: Call, fake: FakeTensorMode) -> Expansion:
-    """A call that stays as it is."""
+    """Returns the expansion of a call that stays as it is."""
     graph = fx.Graph()
     places = {node: _placeholder(graph, node, i) for i, node in enumerate(call.inputs)}
     made = graph.call_function(call.run, *fx.map_arg((call.args, call.kwargs), places.__getitem__))
@@ -115,7 +124,10 @@ def kept(call: Call, fake: FakeTensorMode) -> Expansion:
 
 
 def traced(calls: Sequence[Call], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
-    """What calls do, decomposed by a table. All go through one trace, as it has a fixed cost, each with arguments of its own."""
+    """Returns the expansions of calls, decomposed by a table.
+
+    All calls go through one trace, as a trace has a fixed cost; each has arguments of its own.
+    """
 
     def flat(*tensors: Tensor) -> list[Any]:
         given = iter(tensors)
@@ -126,7 +138,7 @@ def traced(calls: Sequence[Call], fake: FakeTensorMode, decompositions: Table) -
         gm = make_fx(flat, decomposition_table=decompositions, tracing_mode="real")(*apart)
     for node in gm.graph.nodes:
         if node.target is aten.as_strided_.default and node.args[0].op != "placeholder":
-            node.target = aten.as_strided.default  # it changes no memory, only what the nodes after it see
+            node.target = aten.as_strided.default  # it writes no memory, it only changes the view that later nodes see
     places = iter([node for node in gm.graph.nodes if node.op == "placeholder"])
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     effects = [node for node in order if not is_functional(node)]
@@ -147,7 +159,7 @@ def _result(call: Call, given: dict[fx.Node, Tensor]) -> Any:
 
 
 def _behind(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes that results are computed by, and `effects`: all that do more than compute."""
+    """Returns the nodes that `results` and `effects` depend on, themselves included. effects: nodes that do more than compute."""
     waiting = [*(node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)), *effects]
     found: set[fx.Node] = set()
     while waiting:
@@ -159,6 +171,7 @@ def _behind(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
 
 
 def _shared(results: Sequence[Any], inputs: Sequence[fx.Node]) -> dict[fx.Node, int]:
+    """Maps each result that lies in an input's memory to the number of the first such input."""
     held = {storage(node.meta["val"]): i for i, node in reversed(list(enumerate(inputs)))}
     found = {}
     for node in results:

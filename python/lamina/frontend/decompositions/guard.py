@@ -1,6 +1,6 @@
-"""Adapts decompositions to arguments that they are not written for: complex tensors, and numbers in the place of tensors.
+"""Adapts decompositions to arguments that they are not written for: complex tensors, and numbers in place of tensors.
 
-torch.div(40, 4) and torch.div(40, x) reach ATen's overloads of tensors, and the dispatcher hands over the number as a number.
+torch.div(40, 4) and torch.div(40, x) reach ATen's tensor overloads, and the dispatcher passes the number on as a number.
 """
 
 import functools
@@ -12,8 +12,10 @@ from torch import Tensor
 
 
 def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """`decomposition` of `op`, which takes a number in the place of its first tensor too, and leaves complex tensors to ATen: it is
-    written for real ones."""
+    """Wraps a decomposition of `op`: it takes a number as its first tensor, too, and leaves complex tensors to ATen.
+
+    Decompositions are written for real tensors.
+    """
     first = op._schema.arguments[0] if op._schema.arguments else None
     takes_tensor = first is not None and isinstance(first.type, torch.TensorType)
 
@@ -35,7 +37,7 @@ def _is_complex(arg: Any) -> bool:
 
 
 def _tensor(number: float, others: tuple[Any, ...]) -> Tensor:
-    """A scalar of the dtype that the number has among the other arguments, on their device."""
+    """Returns a 0-d tensor on the others' device, with the dtype that the number has among the other arguments."""
     tensor = next((a for a in others if isinstance(a, Tensor)), None)
     if tensor is None:
         return torch.full((), number)

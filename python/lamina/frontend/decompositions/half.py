@@ -1,4 +1,4 @@
-"""Half types compute in f32; results have the types that eager's promotion gives."""
+"""Computes half-precision ops in f32, with results in the dtypes that eager's promotion gives."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,24 +12,27 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type a value of `dtype` is computed in."""
+    """Returns the dtype that values of `dtype` are computed in: f32 for half types, else `dtype`."""
     return torch.float32 if dtype in HALF else dtype
 
 
 def wide(x: Tensor) -> Tensor:
-    """`x` in the type it is computed in."""
+    """Returns `x` in the dtype that it is computed in."""
     return x.to(torch.float32) if x.dtype in HALF else x
 
 
 def promoted(*args: Any) -> torch.dtype:
-    """The type of a pointwise op's result: tensors with dimensions go before those without, both before Python numbers."""
+    """Returns the dtype of a pointwise op's result: tensors with dimensions outrank 0-d tensors, both outrank Python numbers."""
     _, result = elementwise_dtypes(*args, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
     return result
 
 
 def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A decomposition with one floating result: half tensors among its arguments arrive as f32, and the result has the promoted
-    type of its tensors. What integers alone become is left to `fn`."""
+    """Wraps a decomposition with one floating result so that it computes half tensors in f32.
+
+    Half tensors among its arguments arrive as f32, and the result gets the promoted dtype of its tensors. Where only integers come
+    in, the result's dtype is left to `fn`.
+    """
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:

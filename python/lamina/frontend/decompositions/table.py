@@ -1,8 +1,9 @@
-"""Our decompositions for AOTAutograd and torch.export.
+"""Builds the decomposition table for AOTAutograd and torch.export.
 
-torch's core ATen table is the base, for all that is a plain composition of simpler ops. Ours replace it where torch-mlir's lowering
-of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or missing; the library ops
-(GEMM, convolution, attention) are kept whole. Every decomposition computes half types in f32 and returns the input's dtype.
+torch's core ATen table is the base, for every op that is a plain composition of simpler ones. Lamina's decompositions replace it
+where torch-mlir's lowering of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or
+missing. The library ops (GEMM, convolution, attention) are kept whole. Each of Lamina's decompositions computes half types in f32
+and returns the input's dtype.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
 
-# What torch's table would take apart and a library or our own kernels do better whole.
+# Ops that torch's table would decompose, and that a library or Lamina's own kernels compute better whole.
 KEPT = (
     aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten.baddbmm.default,
@@ -50,7 +51,7 @@ KEPT = (
 
 @cache
 def table() -> Table:
-    """The decompositions of every front door, by overload."""
+    """Returns the decompositions that every entry point uses, by overload."""
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
     for op in KEPT:
         base.pop(op, None)
@@ -60,7 +61,7 @@ def table() -> Table:
 
 @cache
 def own() -> Table:
-    """Those of the table that are ours."""
+    """Returns the table's decompositions that are Lamina's own."""
     found: Table = {}
     for part in (
         TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RESIZES, RANDOM,

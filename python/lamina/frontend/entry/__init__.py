@@ -1,1 +1,1 @@
-"""The front doors: `lamina.compile`, `torch.compile(backend="lamina")`, `lamina.explain`, and compiled models."""
+"""Lamina's entry points: `lamina.compile`, `torch.compile(backend="lamina")`, `lamina.explain`, and compiled models."""

@@ -1,4 +1,4 @@
-"""The arguments of a compiled model: their structure, what each must be, and errors that name them."""
+"""Describes and checks the arguments of a compiled model: their structure, what each must be, and errors that name them."""
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,7 +29,7 @@ class _Expected:
 
 
 def made(described: Any) -> Any:
-    """Returns what `Arguments.described` describes, with tensors whose contents are not defined."""
+    """Returns what `Arguments.described` describes, with uninitialized tensors."""
     register(described)  # dataclasses among the arguments
     kept = pytree.tree_map(
         lambda v: v.tensor() if isinstance(v, _Expected) else v, described, is_leaf=lambda v: isinstance(v, _Expected)
@@ -38,11 +38,11 @@ def made(described: Any) -> Any:
 
 
 class Arguments:
-    """What the example inputs were.
+    """The form of the example inputs.
 
-    tensors       which leaves of the flattened inputs are tensors
-    flat          calls give just these tensors by position: no structure to take apart
-    device_types  of the tensors, and "cpu"
+    tensors       the numbers of the flattened inputs that are tensors
+    flat          calls give just these tensors by position, so there is no structure to flatten
+    device_types  those of the tensors, and "cpu"
     """
 
     def __init__(self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -81,8 +81,10 @@ class Arguments:
             raise ValueError(f"the example inputs are on different devices: {found}")
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the same arguments in one form: positional where the model's signature allows it, plain defaults filled in.
-        TypeError as for a wrong call."""
+        """Returns the arguments in one form: positional where the model's signature allows it, with plain defaults filled in.
+
+        Raises TypeError as a wrong call does.
+        """
         if self.signature is None:
             return args, dict(kwargs)
         bound = self.signature.bind(*args, **kwargs)
@@ -91,7 +93,7 @@ class Arguments:
         return bound.args, bound.kwargs
 
     def _fill(self, arguments: dict[str, Any]) -> None:
-        """Adds parameters that were left out, where their defaults are numbers, text or None."""
+        """Adds omitted parameters whose defaults are numbers, text or None."""
         assert self.signature is not None
         for name, parameter in self.signature.parameters.items():
             default = parameter.default
@@ -99,8 +101,10 @@ class Arguments:
                 arguments[name] = default
 
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Returns the leaves of bound arguments. TypeError or ValueError where the structure or a number differs from the
-        example's."""
+        """Returns the leaves of bound arguments.
+
+        Raises TypeError or ValueError where the structure or a number differs from the example's.
+        """
         leaves = self.leaves(args, kwargs)
         if leaves is None:
             raise self._wrong_structure(args, kwargs)
@@ -114,7 +118,7 @@ class Arguments:
         return leaves
 
     def leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
-        """Returns the leaves of bound arguments; None where their structure is another one."""
+        """Returns the leaves of bound arguments; None where their structure differs."""
         if set(kwargs) == set(self.keys):
             kwargs = {k: kwargs[k] for k in self.keys}
         leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
@@ -128,8 +132,7 @@ class Arguments:
         return tuple([leaves[i] for i in self.tensors])
 
     def like(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Arguments | None":
-        """Returns what serves bound arguments that differ from the example's in the order of dictionaries alone; None for any
-        other."""
+        """Returns a form for bound arguments that differ from the example's in the order of dictionaries alone; else None."""
         other = Arguments(self.signature, args, kwargs)
         if sorted(other.names) != sorted(self.names) or _unordered(other.spec) != _unordered(self.spec):
             return None
@@ -139,19 +142,20 @@ class Arguments:
 
     @property
     def order(self) -> Hashable:
-        """Which argument each leaf is: dictionaries may come in another order."""
+        """Which argument each leaf is, as a key: dictionaries may come in another order."""
         return tuple(self.names)
 
     def described(self) -> Any:
-        """Returns the example's (positional, keyword) arguments with a description in the place of each tensor."""
+        """Returns the example's (positional, keyword) arguments with a description in place of each tensor."""
         return self.unflatten([self.expected.get(i, self.constants.get(i)) for i in range(self.spec.num_leaves)])
 
     def unflatten(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the (positional, keyword) arguments with these leaves."""
         args, kwargs = pytree.tree_unflatten(list(leaves), self.spec)
         return args, kwargs
 
     def check(self, leaves: Sequence[Any]) -> None:
-        """TypeError or ValueError that names the first argument that is not like the example's."""
+        """Raises TypeError or ValueError that names the first argument that is unlike the example's."""
         for i, want in self.expected.items():
             given = leaves[i]
             if not isinstance(given, Tensor):
@@ -167,8 +171,8 @@ class Arguments:
             _check_plain(want.name, given)
 
     def _name(self, path: Sequence[Any]) -> str:
-        """x, x[0], x['mask'], x.mask: as the model's own signature calls it."""
-        _, second, *rest = path  # first whether positional or by name, then which
+        """Returns x, x[0], x['mask'] or x.mask, with the name that the model's own signature uses."""
+        _, second, *rest = path  # the first key says whether positional or by name, the second which argument
         name = self._positional(second.idx) if isinstance(second, pytree.SequenceKey) else str(second.key)
         return name + "".join(str(key) for key in rest)
 
@@ -192,7 +196,7 @@ class Arguments:
 
 
 def _check_plain(name: str, tensor: Tensor) -> None:
-    """TypeError for a tensor that is more than its data: of a subclass that changes what its operations do."""
+    """Raises TypeError for a tensor of a subclass that changes what its operations do."""
     kind = type(tensor)
     plain = kind in (Tensor, nn.Parameter) or kind.__torch_function__ in _UNCHANGED
     if not plain or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
@@ -206,7 +210,7 @@ _UNCHANGED = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 
 
 def _is_same(value: Any, given: Any) -> bool:
-    """Whether an argument that is no tensor is what it was: nan is nan, 0.0 is not -0.0, 1 is not True."""
+    """Returns whether a non-tensor argument is what it was: nan is nan, 0.0 is not -0.0, 1 is not True."""
     if given is value:
         return True
     if type(given) is not type(value):
@@ -215,7 +219,7 @@ def _is_same(value: Any, given: Any) -> bool:
 
 
 def _unordered(spec: pytree.TreeSpec) -> Hashable:
-    """A structure without the order of its dictionaries."""
+    """Returns a structure as a key that ignores the order of its dictionaries."""
     children = [_unordered(child) for child in spec.children()]
     if spec.type is dict:
         return dict, frozenset(zip(spec.context, children, strict=True))

@@ -1,4 +1,4 @@
-"""Errors of a torch.compile backend as the user sees them: Dynamo wraps all but its own kind."""
+"""Raises errors of a torch.compile backend as the user should see them: Dynamo wraps all but its own kind."""
 
 import inspect
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from lamina.core.errors import CompileError
 
 
 class BackendError(CompileError, BackendCompilerFailed):
-    """A CompileError that Dynamo passes on as it is. Its traceback starts at the backend: Dynamo cuts its own frames off."""
+    """A CompileError that Dynamo passes on as it is. Its traceback starts at the backend, as Dynamo cuts its own frames off."""
 
     def __init__(self, error: CompileError) -> None:
         frame = inspect.currentframe()
@@ -21,13 +21,13 @@ class BackendError(CompileError, BackendCompilerFailed):
         self._text = str(error)
 
     def __str__(self) -> str:
-        """Without what Dynamo adds to the message."""
+        """Returns the message without what Dynamo adds to it."""
         return self._text
 
 
 @contextmanager
 def passed_on() -> Iterator[None]:
-    """Around the work of a backend."""
+    """Turns a CompileError in its body into a BackendError."""
     try:
         yield
     except CompileError as error:

@@ -1,4 +1,4 @@
-"""Which tensors a graph's arguments are: the model's own, looked up where they live, and the call's."""
+"""Binds a graph's arguments to tensors: the model's own, looked up where they live, and the call's."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -40,8 +40,10 @@ class Binding:
         self.refresh()
 
     def refresh(self) -> None:
-        """Looks the model's tensors up again. To be called with COMPILING held: while torch.export traces a model, it holds fake
-        tensors in their place."""
+        """Looks the model's tensors up again.
+
+        The caller must hold COMPILING: while torch.export traces a model, fake tensors take their place.
+        """
         self.values = [held[name] for held, name in self._places]
 
     def bound(self, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,21 +52,23 @@ class Binding:
             return lambda *tensors: run(*self.arrange(tensors))
         if self.values:
             return partial(run, *self.values)
-        # One argument that is a list would be taken for all arguments in a list.
+        # A single argument that is a list would be taken for a list of all arguments.
         return (lambda tensor: run([tensor])) if len(self.slots) == 1 else run
 
     def arrange(self, tensors: Sequence[Tensor]) -> list[Any]:
-        """Returns all arguments."""
+        """Returns all arguments of the graph, in order."""
         own = self.values
         return [own[v] if kind == 0 else tensors[v] if kind == 1 else v for kind, v in self._sources]
 
     def argument(self, index: int, tensors: Sequence[Tensor]) -> Tensor:
-        """Returns the argument of a number, which is a tensor."""
+        """Returns argument number `index`, which is a tensor."""
         kind, which = self._sources[index]
         found: Tensor = self.values[which] if kind == 0 else tensors[which]
         return found
 
     def shared(self, tensors: Sequence[Tensor]) -> Hashable:
-        """Returns how arguments lie in memory that several share; None where all lie apart. Tensors of the model are looked at too,
-        whose memory `parameter.data = other` exchanges."""
+        """Returns a key of how arguments overlap in memory; None where none do.
+
+        The model's tensors count, too: `parameter.data = other` exchanges their memory.
+        """
         return sharing(self.arrange(tensors))

@@ -1,4 +1,4 @@
-"""The torch.compile backend: `torch.compile(model, backend="lamina")`."""
+"""Implements the torch.compile backend: `torch.compile(model, backend="lamina")`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,9 +38,9 @@ def backend(
     options: Options | Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """What torch.compile calls with each graph that Dynamo captured.
+    """Compiles a graph that Dynamo captured; torch.compile calls it. Raises CompileError for an unknown mode.
 
-    options  as `torch.compile(options=...)`: the fields of lamina.Options, and "target"
+    options  as in `torch.compile(options=...)`: the fields of lamina.Options, and "target"
     mode     "default", or "reduce-overhead" for options with cuda_graphs (torch.compile takes a mode or options, not both)
     """
     with passed_on():
@@ -66,9 +66,9 @@ def autograd(
     target: str | None = None,
     compile: Callable[..., Callable[..., Any]] = compile_graph,
 ) -> Callable[..., Any]:
-    """`gm` compiled through AOTAutograd: forward and backward graphs where a gradient is needed, one graph where not.
+    """Compiles `gm` through AOTAutograd: into forward and backward graphs where a gradient is needed, else into one graph.
 
-    compile  what compiles each of them: compile_graph, or one that also watches it
+    compile  what compiles each of them: compile_graph, or a function that also watches it
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
@@ -117,8 +117,11 @@ def autograd(
 
 
 def _without_detach(joint: fx.GraphModule) -> None:
-    """Removes detach, which does nothing in a graph of both passes. The partitioner would keep its result in memory as that of a
-    call, where to compute it again from smaller tensors is nearly free (a log_softmax of half-precision logits)."""
+    """Removes detach, which does nothing in a joint graph of both passes.
+
+    The partitioner would save its result as that of an opaque call, where recomputing it from smaller tensors is nearly free (a
+    log_softmax of half-precision logits).
+    """
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
         kept = {user for user in node.users if user.op == "output"}
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=kept: user not in kept)
@@ -127,8 +130,10 @@ def _without_detach(joint: fx.GraphModule) -> None:
 
 
 def _keep_compared(joint: fx.GraphModule) -> None:
-    """Has the backward pass read what it compares for equality, such as a maximum with the elements that may be equal to it. If
-    another kernel computed these again in another order, with other roundings, none might be equal."""
+    """Saves for the backward pass what it compares for equality, such as a maximum and the elements that may equal it.
+
+    If another kernel recomputed them in another order, with other roundings, none might be equal.
+    """
     aten = torch.ops.aten
     same = (aten.view.default, aten.expand.default, aten.unsqueeze.default, aten.squeeze.dims, aten._to_copy.default)
     for node in joint.graph.nodes:
@@ -142,14 +147,16 @@ def _keep_compared(joint: fx.GraphModule) -> None:
 
 
 def _overlap(inputs: Sequence[Any]) -> bool:
-    """Whether several inputs share memory; one tensor given twice is one input. Where the graph writes to it, AOTAutograd passes
-    that memory in their place; what then is an output that views an input must be found by its strides, not by repeating the view
-    on all of that memory."""
+    """Returns whether several inputs share memory; one tensor given twice is one input.
+
+    Where the graph writes to such memory, AOTAutograd passes that memory in the inputs' place. An output that views an input must
+    then be found by its strides, not by repeating the view on all of that memory.
+    """
     return sharing(list({id(value): value for value in inputs}.values())) is not None
 
 
 def _weights() -> set[int]:
-    """The arguments of the graph being compiled that are parameters or buffers, none of which it writes."""
+    """Returns the arguments of the graph being compiled that are parameters or buffers and that it does not write."""
     context = torch._guards.TracingContext.try_get()
     found = None if context is None else context.fw_metadata
     if found is None:
@@ -159,7 +166,7 @@ def _weights() -> set[int]:
 
 
 def _changed(joint: fx.GraphModule) -> set[str]:
-    """The arguments of a graph of both passes whose new contents it returns, by name."""
+    """Returns by name the arguments of a joint graph whose new contents it returns."""
     results = joint.graph.output_node().meta.get("desc") or ()
     changed = [result.mutated_input for result in results if isinstance(result, InputMutationAOTOutput)]
     return {node.name for node in joint.graph.nodes if node.op == "placeholder" and node.meta.get("desc") in changed}
@@ -172,7 +179,7 @@ def _copied(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def _saves(forward: fx.GraphModule, changed: set[str], results: int) -> bool:
-    """Whether a forward graph keeps an argument that is changed after it, to compute something again of it in backward."""
+    """Returns whether a forward graph saves an argument that is changed after it, in order to recompute from it in backward."""
     memory = {storage(n.meta["val"]) for n in forward.graph.nodes if n.op == "placeholder" and n.name in changed}
     kept = [node.meta.get("val") for node in forward.graph.output_node().args[0][results:] if isinstance(node, fx.Node)]
     return any(isinstance(value, Tensor) and storage(value) in memory for value in kept)

@@ -1,4 +1,4 @@
-"""`lamina.explain`: compiles a model through the torch.compile door, watching, and says what was made of it."""
+"""Implements `lamina.explain`: compiles a model through the torch.compile entry point, recording what it became."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from .dynamo import autograd
 from .export import split_inputs
 
 _FUSION = ("lamina-split-reductions", "lamina-fuse")
-"""The passes that divide the work into kernels; the first of them finds the graph as it would run without fusion."""
+"""The passes that divide the work into kernels; the first of them sees the graph as it would run without fusion."""
 
 
 def explain(
@@ -44,14 +44,14 @@ def explain(
     measure: bool = False,
     show: bool = True,
 ) -> Explanation:
-    """Compiles and runs the model once, and tells what was compiled: see lamina.report.explanation.
+    """Compiles and runs the model once and reports what was compiled: see lamina.report.explanation.
 
-    more      further inputs to call it with, to see what compiles again
+    more      further inputs to call it with, to see what recompiles
     training  with gradients: forward and backward graphs (of the sum of the results)
     measure   time every kernel and call, on random inputs
-    show      print it too
+    show      print the report, too
 
-    The model's state stays as it is. As with torch._dynamo.explain, functions that torch.compile made compile again at their next
+    The model's state stays as it is. As with torch._dynamo.explain, functions compiled by torch.compile recompile at their next
     call.
     """
     if not callable(model):
@@ -59,7 +59,7 @@ def explain(
     check_name(target)
     recorder = _Recorder(with_registered(replace(Options.of(options), cache=False)), target)
     torch._dynamo.reset()
-    earlier = _metrics()  # torch keeps the last few, so that their number may stay the same
+    earlier = _metrics()  # compared by identity below: torch keeps only the last few, so their count may not grow
     try:
         with _unchanged(model := _plain(model)):
             run = torch._dynamo.optimize(recorder.backend, guard_export_fn=recorder.guard)(model)
@@ -81,7 +81,7 @@ def explain(
 
 
 class _Recorder:
-    """A backend that compiles as ours does and keeps what it sees."""
+    """A backend that compiles as Lamina's does and records what it sees."""
 
     def __init__(self, options: Options, target: str | None) -> None:
         self.options = options
@@ -126,7 +126,7 @@ class _Recorder:
             self.guards.append(Guard(kind, guard.name, tuple(guard.code_list or ()), where))
 
     def peaks(self, measure: bool) -> Peaks:
-        """Of what the first graph runs on."""
+        """Returns the peak rates of the device that the first graph runs on."""
         gpu = next((part.gpu for _, part, _ in self.parts if isinstance(part, Built)), None)
         return peaks(again=measure) if gpu is None else gpu_peaks(gpu, again=measure)
 
@@ -151,7 +151,7 @@ class _Recorder:
 
 
 def _plain(model: Callable[..., Any]) -> Callable[..., Any]:
-    """What the user wrote, where it comes compiled."""
+    """Returns the model or function that the user wrote, where a compiled one is given."""
     for name in ("_orig_mod", "_torchdynamo_orig_callable", "module"):
         inner = getattr(model, name, None)
         if callable(inner) and (not isinstance(model, nn.Module) or name == "_orig_mod"):
@@ -174,7 +174,7 @@ def _call(run: Callable[..., Any], model: Callable[..., Any], inputs: Any, train
 
 @contextmanager
 def _unchanged(model: Callable[..., Any]) -> Iterator[None]:
-    """Puts buffers and random number generators back as they were."""
+    """Restores buffers and random number generators after its body."""
     buffers = [(b, b.clone()) for b in model.buffers()] if isinstance(model, nn.Module) else []
     with torch.random.fork_rng(devices=[]):
         try:

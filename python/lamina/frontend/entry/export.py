@@ -1,4 +1,4 @@
-"""`lamina.compile`: a model compiled ahead of its calls."""
+"""Implements `lamina.compile`, which compiles a model ahead of its calls."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def compile_model(
     target: str | None = None,
     options: Options | Mapping[str, Any] | None = None,
 ) -> CompiledModel:
-    """See lamina.compile."""
+    """Compiles a model for inputs like the example's: see lamina.compile. Raises TypeError for a model that is not callable."""
     if not callable(model):
         raise TypeError(f"model must be a module or a function, not {type(model).__name__}")
     args, kwargs = split_inputs(example_inputs)
@@ -33,7 +33,7 @@ def compile_model(
 
 
 def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """(positional, keyword) arguments."""
+    """Returns example inputs as (positional, keyword) arguments. Raises TypeError for other types."""
     match example_inputs:
         case Tensor():
             return (example_inputs,), {}
@@ -51,7 +51,7 @@ def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def inference_graph(
     model: Callable[..., Any], example_inputs: Any, options: Options | None = None, target: str | None = None
 ) -> fx.GraphModule:
-    """The functional aten graph of a model without gradients, as every stage after it sees it."""
+    """Returns the functional aten graph of a model without gradients, as every later stage sees it."""
     args, kwargs = split_inputs(example_inputs)
     with torch.no_grad():
         kernels = options.kernels if options is not None else ()

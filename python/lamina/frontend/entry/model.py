@@ -1,4 +1,4 @@
-"""What `lamina.compile` returns."""
+"""Defines CompiledModel, which `lamina.compile` returns."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -26,14 +26,17 @@ class CompiledModel(StandIn):
     """A model compiled for inputs like its example inputs. Call it as the model is called.
 
     It stands for the model, `module`: parameters, buffers, submodules, hooks, mode and attributes are the model's own. Tensors must
-    come with the example's shapes and dtypes; numbers, strings and None must be the example's. The model's parameters and buffers
-    are looked up at each call, so what is assigned to them or done to them in place is seen. Other strides, modes of any submodule,
-    hooks, submodules, another grad mode or autocast state, and arguments that are one object get a variant, compiled at the first
-    such call; the last eight are kept. Other attributes of Python are constants, with the values that they had when a variant was
-    traced. Inside torch.func transforms, FakeTensorMode, make_fx and other dispatch modes the model itself runs, as they have to
-    see its operations, and so it does while torch has hooks for all modules (register_module_forward_hook).
+    have the example's shapes and dtypes; numbers, strings and None must be the example's. The model's parameters and buffers are
+    looked up at each call, so assignments and in-place changes are seen.
 
-    A copy compiles anew, and a pickle does when it is loaded.
+    These get a variant, compiled at the first such call: other strides, modes of any submodule, hooks or submodules, another grad
+    mode or autocast state, and arguments that are one object. The last eight variants are kept. Other Python attributes are
+    constants, with the values that they had when a variant was traced.
+
+    The model itself runs inside torch.func transforms, FakeTensorMode, make_fx and other dispatch modes, which have to see its
+    operations, and while torch has hooks for all modules (register_module_forward_hook).
+
+    A copy compiles anew; so does a pickle when it is loaded.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class CompiledModel(StandIn):
         needs = any(t.requires_grad for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor))
         trains = self._state.is_training() or needs
         owns = any(p.requires_grad for p in module.parameters())
-        # What is in evaluation and has parameters will most likely be called under no_grad.
+        # A model in evaluation mode that has parameters will most likely be called under no_grad.
         with COMPILING, torch.set_grad_enabled(torch.is_grad_enabled() and (trains or not owns)):
             leaves = self._arguments.flatten(args, kwargs)
             self._current = self._variant(self._arguments, leaves)
@@ -86,8 +89,10 @@ class CompiledModel(StandIn):
         return found[1](found[0])
 
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Tensor, ...], Variant] | None:
-        """The tensors of a call and the variant for it; None where the model itself has to run. TypeError or ValueError that name
-        an argument that is not like the example's."""
+        """Returns the tensors of a call and the variant for it; None where the model itself has to run.
+
+        Raises TypeError or ValueError that name an argument unlike the example's.
+        """
         if is_traced() or has_global_hooks() or any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
             return None
         args, kwargs = self._arguments.bind(args, kwargs)
@@ -101,7 +106,7 @@ class CompiledModel(StandIn):
         return tuple(leaves[i] for i in form.tensors), variant
 
     def _variant(self, form: Arguments, leaves: list[Any]) -> Variant:
-        """The variant for these inputs and the model's state, traced if it is new. With COMPILING held."""
+        """Returns the variant for these inputs and the model's state, traced if it is new. The caller holds COMPILING."""
         tensors = [leaves[i] for i in form.tensors]
         first: dict[int, int] = {}
         pattern = tuple(first.setdefault(id(t), i) for i, t in enumerate(tensors))
@@ -130,6 +135,7 @@ class CompiledModel(StandIn):
 
     @training.setter
     def training(self, mode: bool) -> None:
+        """Sets the mode of the module itself, once the model is compiled."""
         if "module" in self.__dict__ and "_current" in self.__dict__:
             self.module.training = mode
 
@@ -153,7 +159,7 @@ class CompiledModel(StandIn):
         return self(*args, **kwargs)
 
     def train(self, mode: bool = True) -> "CompiledModel":
-        """Sets the model's mode."""
+        """Sets the mode of the model and its submodules."""
         self.module.train(mode)
         return self
 
@@ -183,5 +189,5 @@ def _compiled(
 
 
 def _loaded(model: Callable[..., Any], inputs: Any, options: Options, target: str | None) -> CompiledModel:
-    """A model out of a pickle, compiled for inputs like those of then."""
+    """Rebuilds a pickled model, compiled for inputs like those that it had."""
     return _compiled(model, made(inputs), options, target)

@@ -1,4 +1,4 @@
-"""Tuning as compilations use it: what decides between implementations of hot ops, and what is told of it."""
+"""Connects compilations to tuning, which chooses between implementations of hot ops, and reports its choices."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """Tuning that somebody looks at.
+    """Callbacks of a tuning run that is being observed.
 
-    store     None: the usual one
-    again     what the store knows is measured, too
-    asking    told each op before it is measured, with its number, from 1, and how many there are
-    watch     told what goes on with it: the stage and the share of that which is done
-    answered  told what was chosen
+    store     the tuning store; None: the usual one
+    again     measure what the store knows, too
+    asking    called with each op before it is measured, its number, from 1, and how many there are
+    watch     called with the stage of the op being measured and the share of that stage that is done
+    answered  called with each choice
     """
 
     store: "Store | None" = None
@@ -41,7 +41,10 @@ UNSEEN = Session()
 
 
 class _Told:
-    """Passes on to a session what tuning says of its questions, and keeps the choices. before: how many were asked already."""
+    """Forwards tuning's questions and answers to a session, and keeps the choices.
+
+    before  how many ops were asked about already
+    """
 
     def __init__(self, session: Session, before: int = 0) -> None:
         self.session, self.before = session, before
@@ -56,12 +59,15 @@ class _Told:
 
 
 def may_choose(gpu: int | None, options: Options) -> TypeGuard[int]:
-    """Whether tuning is asked about a program for this GPU: it has to be one that is here; tensors may be fake ones of another."""
+    """Returns whether tuning is asked about a program for this GPU.
+
+    The GPU must be present: tensors may be fake ones of another.
+    """
     return gpu is not None and torch.cuda.is_available() and options.tune != "off"
 
 
 def tuning_state(options: Options, gpu: int | None) -> str:
-    """What of the store of tuning a program for this GPU depends on; "" where it depends on none."""
+    """Returns the state of the tuning store that a program for this GPU depends on; "" where it depends on none."""
     if not may_choose(gpu, options):
         return ""
     from lamina.tune.question import Identity
@@ -73,7 +79,10 @@ def tuning_state(options: Options, gpu: int | None) -> str:
 def choose_products(
     module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN
 ) -> tuple[Choice, ...]:
-    """Puts what tuning says on a module at the graph level. gpu: its number; None where the program is not for one that is here."""
+    """Annotates a module at the graph level with tuning's choices for products.
+
+    gpu  its number; None where the program is not for one that is present
+    """
     if not may_choose(gpu, options):
         return ()
     from lamina.tune.problems.products import annotate
@@ -81,7 +90,7 @@ def choose_products(
 
     told = _Told(session)
     store = session.store or Store()
-    with no_python_dispatcher():  # AOTAutograd compiles under it: a library's call would take hundreds of microseconds of the host
+    with no_python_dispatcher():  # under AOTAutograd's dispatcher a library call would take hundreds of host us
         annotate(module, backend, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
     return tuple(told.made)
 
@@ -89,8 +98,10 @@ def choose_products(
 def choose_rows(
     module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
 ) -> tuple[Choice, ...]:
-    """Puts what tuning says of programs that reduce rows on a module at the plan level. before: how many ops of the model were
-    asked about already. The rest is as in `choose_products`."""
+    """Annotates a module at the plan level with tuning's choices for programs that reduce rows.
+
+    before  how many of the model's ops were asked about already; the rest is as in `choose_products`
+    """
     if not may_choose(gpu, options):
         return ()
     from lamina.tune.problems.row_programs import annotate_rows
@@ -113,7 +124,10 @@ def choose_configs(
     options: Options,
     session: Session = UNSEEN,
 ) -> "tuple[Program, tuple[Choice, ...]]":
-    """The program with users' kernels in the configs that tuning says. functions: those kernels, by key."""
+    """Returns the program with users' kernels in the configs that tuning chose.
+
+    functions  those kernels, by key
+    """
     if not functions or not may_choose(gpu, options):
         return program, ()
     from lamina.tune.problems.user_kernels import chosen

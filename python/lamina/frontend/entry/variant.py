@@ -1,4 +1,4 @@
-"""One traced form of a model and the programs made of it: without gradients, and with them for each set of tensors that need it."""
+"""Compiles one traced form of a model: a program without gradients, and programs with them per set of tensors that need them."""
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
@@ -33,13 +33,13 @@ Run = Callable[..., Sequence[Any]]
 
 
 class Variant:
-    """Called with the input tensors, returns what the model returns.
+    """One compiled form of a model; called with the input tensors, it returns what the model returns.
 
     arguments  the form of the calls that it serves
-    state      of the model's modules; it was traced for what that is now
+    state      the state of the model's modules for which it was traced
     pattern    for each input tensor the number of the first one that is the same object
-    strides    those of the input tensors
-    watch      whether it still is what serves a call
+    strides    the strides of the input tensors
+    watch      tells whether it still serves a call
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Variant:
         return any(map(_requires_grad, tensors)) or any(map(_requires_grad, self._everything.values))
 
     def prepare(self, tensors: Sequence[Tensor]) -> None:
-        """Compiles what a call now would run."""
+        """Compiles what a call with these tensors would run."""
         needs = self.traced.grad and self.wants_grad(tensors)
         shared = self._everything.shared(tensors) if self._writes else None
         if needs or shared is not None:
@@ -103,7 +103,7 @@ class Variant:
             self.load()
 
     def load(self) -> Run:
-        """Returns the program without gradients as a function of the input tensors, compiled if it is not yet."""
+        """Returns the program without gradients as a function of the input tensors, and compiles it at the first call."""
         with COMPILING:
             if self._run is None:
                 with torch.no_grad():
@@ -116,20 +116,23 @@ class Variant:
             return self._run
 
     def _frozen(self, graph: Inference) -> set[int]:
-        """The arguments that the user promised not to change in place: parameters and buffers, none of which the model writes."""
+        """Returns the weights that the user promised not to change in place and that the model does not
+        write, by argument number."""
         if not self._options.freeze_weights:
             return set()
         return {i for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
 
     def _foldable(self, graph: Inference) -> dict[int, Tensor]:
-        """The model's tensors that count as constants: small enough, and never written by the model."""
+        """Returns the model's tensors that count as constants: small enough, and never written by the model."""
         values = {i: slot.value for i, slot in enumerate(graph.slots) if slot.value is not None and i not in graph.mutated}
         return {i: v for i, v in values.items() if v.numel() * v.element_size() <= self._options.fold_weights}
 
     def by_autograd(self, args: Sequence[Any], tensors: Sequence[Tensor], needs: bool, shared: Hashable) -> Run:
-        """Returns the programs that AOTAutograd makes of the graph, as a function of all its arguments: those with gradients, and
-        those of a graph that writes to memory which several arguments share. They are compiled for the first call's tensors, which
-        have to be this variant's: ValueError otherwise."""
+        """Returns the programs that AOTAutograd makes of the graph, as a function of all its arguments.
+
+        They are those with gradients, and those of a graph that writes to memory which several arguments share. They are compiled
+        for the first call's tensors, which must have this variant's strides: ValueError otherwise.
+        """
         kinds = [isinstance(a, Tensor) and (needs and a.requires_grad, a.is_conj(), a.is_neg()) for a in args]
         key = (needs, tuple(kinds), shared)
         if key not in self._by_autograd:
@@ -145,7 +148,7 @@ class Variant:
         return self._by_autograd[key]
 
     def _store(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
-        """Writes the new values of what the model changes in place; the rest of the results."""
+        """Writes the new values of what the model mutates, and returns the remaining results."""
         count = len(self._mutated)
         with torch.no_grad():
             for i, value in zip(self._mutated, results, strict=False):
@@ -161,8 +164,10 @@ class Variant:
 
 
 def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | None]:
-    """A copy of the graph for AOTAutograd, whose preparation changes it, without results that it gives twice; for each of the
-    results the number of the one that it is, None where it gives each once."""
+    """Returns a copy of the graph that returns no result twice, and for each old result its number among the new.
+
+    AOTAutograd's preparation changes the copy. The numbers are None where the graph returned each result once.
+    """
     graph = fx.Graph()
     returned = list(graph.graph_copy(gm.graph, {}))  # type: ignore[arg-type]
     order = {result: None for result in returned if isinstance(result, fx.Node)}
@@ -175,8 +180,10 @@ def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | N
 
 
 def _each_argument_once(graph: fx.Graph, args: Sequence[Any]) -> list[int] | None:
-    """Makes one argument of those that are one tensor; the numbers of those that are left, None where that is all. AOTAutograd does
-    so too where the graph writes to them, but mistakes the layouts of gradients then."""
+    """Merges arguments that are one tensor, and returns the numbers of those that remain; None where all do.
+
+    AOTAutograd merges them, too, where the graph writes to them, but then mistakes the layouts of gradients.
+    """
     first = {id(arg): i for i, arg in reversed(list(enumerate(args))) if isinstance(arg, Tensor)}
     kept = [i for i, arg in enumerate(args) if first.get(id(arg), i) == i]
     if len(kept) == len(args):
@@ -193,7 +200,11 @@ def _index(items: Sequence[Any], item: Any) -> int:
 
 
 class _Spread:
-    """A program that takes some of the arguments, and with some of its results in several places; None: all as they are."""
+    """Runs a program on some of the arguments and repeats some of its results.
+
+    kept    the numbers of the arguments that it takes; None for all
+    places  for each result its number among the program's; None for all, in order
+    """
 
     def __init__(self, run: Run, kept: Sequence[int] | None, places: Sequence[int] | None) -> None:
         self._run, self._kept, self._places = run, kept, places
@@ -204,7 +215,7 @@ class _Spread:
 
 
 def _writes_to_arguments(graph: fx.Graph) -> bool:
-    """Whether a graph may write to memory that is not its own."""
+    """Returns whether a graph may write to memory that is not its own."""
     found = [writes_to(node) for node in graph.nodes]
     if any(memory is None for memory in found) or any(map(updates_statistics, graph.nodes)):
         return True
@@ -214,7 +225,7 @@ def _writes_to_arguments(graph: fx.Graph) -> bool:
 
 
 def _finisher(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]]) -> Callable[[Sequence[Any]], Any]:
-    """The model's output from the flat outputs."""
+    """Returns a function that builds the model's output from the flat outputs."""
     if assigned:
         return partial(_assign, spec, assigned)
     if spec.is_leaf():
@@ -230,7 +241,7 @@ def _unflatten(spec: pytree.TreeSpec, results: Sequence[Any]) -> Any:
 
 
 def _assign(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]], results: Sequence[Any]) -> Any:
-    """The model's output, with the tensors that forward assigns to attributes assigned."""
+    """Assigns the tensors that forward assigns to attributes, and returns the model's output."""
     output, values = _unflatten(spec, results)
     for (held, name), value in zip(assigned, values, strict=True):
         held[name] = value

@@ -1,1 +1,2 @@
-"""From an FX graph of aten ops to linalg on tensors, by torch-mlir; what it does not lower becomes calls of private functions."""
+"""Imports an FX graph of aten ops as linalg on tensors by torch-mlir; ops that it does not lower become calls of private
+functions."""

@@ -1,4 +1,4 @@
-"""torch's dtypes by the short names that programs use."""
+"""Maps torch's dtypes to the short names that programs use."""
 
 import torch
 
@@ -9,4 +9,4 @@ CODES = {
 }  # fmt: skip
 
 NAMED = {"u8", "u64"}
-"""Those that a tensor's type in MLIR does not tell from signed integers: an attribute says it."""
+"""dtypes that MLIR's tensor types do not distinguish from signed integers: an attribute names them."""

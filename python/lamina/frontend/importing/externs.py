@@ -1,4 +1,4 @@
-"""What an external call carries: its arguments as a template, its results' strides, as attributes of a private function."""
+"""Encodes an external call (arguments as a template, strides of results) as attributes of a private function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,14 +25,14 @@ Template = tuple[list[Any], dict[str, Any]]
 
 
 class _TensorMark:
-    """Stands for the next tensor operand in a template."""
+    """Placeholder for the next tensor operand in a template."""
 
 
 TENSOR = _TensorMark()
 
 
 def template(node: fx.Node) -> tuple[list[fx.Node], Template]:
-    """The tensor operands in order, and the arguments with a mark where each stood."""
+    """Returns the tensor operands in order, and the arguments with a mark in place of each."""
     operands: list[fx.Node] = []
 
     def mark(arg: Any) -> Any:
@@ -51,19 +51,20 @@ def template(node: fx.Node) -> tuple[list[fx.Node], Template]:
 
 
 def is_single(node: fx.Node) -> bool:
-    """Whether the overload returns one tensor, not a tuple or list."""
+    """Returns whether the overload returns one tensor, not a tuple or list."""
     return isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def tensor_results(node: fx.Node) -> list[torch.Tensor | None]:
-    """The call's results, None for those that are not tensors: a call without results returns one None."""
+    """Returns the call's results, None for those that are not tensors. A call without results gives one None."""
     value = node.meta.get("val")
     values = value if isinstance(value, list | tuple) else [value]
     return [v if isinstance(v, torch.Tensor) else None for v in values]
 
 
 def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attribute]:
-    """The attributes of `graph.extern` (see dialects/graph.py), for the node's private function."""
+    """Returns the attributes of `graph.extern` (see dialects/graph.py) for the node's private function. Raises CompileError for
+    arguments that no program can hold."""
     try:
         return _attributes(node, reason, *given)
     except TypeError as error:
@@ -89,19 +90,19 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
     if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
         found[TF32] = ir.UnitAttr.get()
     elif tensors and tensors[0].dtype == torch.float32 and node.target is torch.ops.aten.addmm.default and on_gpu(tensors[0]):
-        found[APART] = ir.UnitAttr.get()  # of few rows, cuBLASLt's kernels with a bias take twice as long as cuBLAS's without
+        found[APART] = ir.UnitAttr.get()  # with few rows, cuBLASLt's kernels with a bias take twice as long as cuBLAS's without
     if support.has_effect(node):
         found["effect"] = ir.UnitAttr.get()
     return found
 
 
 def _may_round(called: str) -> bool:
-    """Whether torch lets an op's factors of f32 be rounded to tf32."""
+    """Whether torch allows an op to round its f32 factors to tf32."""
     return (called in PRODUCTS and rounds_to_tf32()) or (called in (*CONVOLUTIONS, BACKWARD) and convolutions_round_to_tf32())
 
 
 def callee(node: fx.Node) -> str:
-    """The overload to call. A view becomes its copying variant: what it would share memory with may be reused by then."""
+    """Returns the overload to call. A view becomes its copying variant: by then the memory that it would share may be reused."""
     return str(support.copying(node.target) or node.target)
 
 
@@ -118,7 +119,7 @@ _ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
 
 
 def attribute(value: Any) -> ir.Attribute:
-    """One argument of a call as an attribute. TypeError for those that no program carries."""
+    """Encodes one argument of a call as an attribute. Raises TypeError for types that no program can hold."""
     for kind, make in _ATTRIBUTES:
         if isinstance(value, kind):
             return make(value)

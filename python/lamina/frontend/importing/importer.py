@@ -1,4 +1,4 @@
-"""FX graph (aten) -> linalg on tensors, with everything that does not lower as calls to private functions.
+"""Imports an FX graph (aten) as linalg on tensors; everything that does not lower becomes a call of a private function.
 
 func.func @main(%arg0: tensor<4x8xf32>, ...) -> tensor<4x8xf32>
   ... linalg, tensor, arith, math ...
@@ -32,10 +32,10 @@ from .torch_mlir_workarounds import repair
 
 
 class _Locations(ContextCache):
-    """Gives every op `loc("aten.x"("file.py":line:0))`, inside the name of the op of the model that was decomposed into it, if one
-    was: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`.
+    """Gives every op `loc("aten.x"("file.py":line:0))`. A node that came from a decomposed op of the model has that op's name
+    around it: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`.
 
-    u64, which torch-mlir lacks, gets the type of i64: it only passes from call to call (see externs).
+    u64, which torch-mlir lacks, gets the type of i64: it is only passed from call to call (see externs).
     """
 
     def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
@@ -55,7 +55,7 @@ class _Nodes(GraphNodeImporter):
     """Emits the nodes chosen as external calls as `func.call`s."""
 
     def _import_argument(self, loc: ir.Location, arg: Any, expected_jit_type: Any = None) -> ir.Value:
-        """A constant is imported at its first use; torch-mlir would import it at each."""
+        """Imports a constant at its first use only; torch-mlir would import it at each."""
         if isinstance(arg, fx.Node) and arg.op == "get_attr" and (arg, 0) in self._v:
             return self.resolve_node_value(arg)
         return super()._import_argument(loc, arg, expected_jit_type)
@@ -97,7 +97,7 @@ class _Nodes(GraphNodeImporter):
 
 
 class _Literals(FxImporterHooks):
-    """Tensor constants are dense attributes, which every pass reads; large ones are arguments by now (see normalise)."""
+    """Emits tensor constants as dense attributes, which every pass can read; large ones are arguments by now (see normalise)."""
 
     def resolve_literal(self, gni: GraphNodeImporter, literal: Any, info: Any) -> ir.Value | None:
         if not isinstance(literal, Tensor):
@@ -129,7 +129,7 @@ class _Importer(FxImporter):
     def private(
         self, name: str, attributes: dict[str, ir.Attribute], operands: Sequence[ir.Value], results: Sequence[ir.Type]
     ) -> func.CallOp:
-        """The call of a private function, whose attributes say what it stands for."""
+        """Emits a call of a new private function, whose attributes describe what it stands for."""
         name = f"{name}_{self.count}"
         self.count += 1
         kind = ir.FunctionType.get([o.type for o in operands], list(results))
@@ -140,7 +140,8 @@ class _Importer(FxImporter):
 
 
 def makes_f64(node: fx.Node) -> bool:
-    """Whether a node makes a tensor of f64 from others or from none. A scalar from none may stand for a Python number."""
+    """Returns whether a node creates a tensor of f64 from tensors of other dtypes or from no tensor. A scalar from no tensor does
+    not count, as it may stand for a Python number."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor) or value.dtype is not torch.float64:
         return False
@@ -149,15 +150,16 @@ def makes_f64(node: fx.Node) -> bool:
 
 
 def op_name(node: fx.Node) -> str:
-    """ "aten.add.Tensor" for a node that calls that overload."""
+    """Returns "aten.add.Tensor" for a node that calls that overload."""
     return str(node.target)
 
 
 def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options: Options | None = None) -> ir.Module:
-    """The linalg-level module of a normalised graph (see normalise).
+    """Imports a normalized graph (see normalise) as a module at the linalg level.
 
-    An op that is not in `support` is an external call from the start; one whose lowering fails after all is found by the
-    location of torch-mlir's diagnostic, made an external call, and the import is repeated. `options.strict` makes both errors.
+    Ops that `support` does not list are external calls from the start. Where the lowering of another op fails, the location of
+    torch-mlir's diagnostic identifies it; it becomes an external call, and the import is repeated. Raises CompileError where no op
+    can be identified; with `options.strict`, for external calls of either kind that are fallbacks.
     """
     options = options or Options()
     fold_comparisons(gm.graph)
@@ -183,7 +185,7 @@ def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options
 
 
 def import_torch(gm: fx.GraphModule, reasons: dict[fx.Node, str] | None = None) -> ir.Module:
-    """The module in the torch dialect, with calls for the nodes in `reasons` (by default those that `support` names)."""
+    """Imports a graph into the torch dialect, with calls for the nodes in `reasons` (by default those that `support` names)."""
     if reasons is None:
         reasons = {n: r for n in gm.graph.nodes if n.op == "call_function" and (r := support.reason(n)) is not None}
     ctx = context()

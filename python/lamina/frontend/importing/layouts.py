@@ -1,4 +1,4 @@
-"""Strides and dtypes that tensor types do not say, as attributes of @main's arguments and results."""
+"""Annotates @main's arguments and results with strides and dtypes that tensor types cannot express."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -12,12 +12,13 @@ from .dtypes import CODES, NAMED
 
 
 def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), shares: Mapping[int, int] | None = None) -> None:
-    """Writes graph.strides and graph.dtype, read off the graph's fake tensors: on arguments that need them, on every result but for
-    the strides of those numbered `free`. `graph.align` on an argument: the bytes that it starts at a multiple of, where these are
-    not 16.
+    """Writes the layouts of the graph's fake tensors as attributes of @main's arguments and results.
 
-    `graph.fresh` on a result: it is memory of its own, never an argument's (eager's `x * 1` is no alias of x). `graph.shares`: it
-    may lie in the memory of an earlier result, as `shares` says by number.
+    graph.strides  on arguments that are not contiguous, and on results except those numbered `free`
+    graph.dtype    where MLIR's type does not tell the dtype
+    graph.align    on an argument: the bytes that it starts at a multiple of, where these are not 16
+    graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is no alias of x)
+    graph.shares   on a result: it may lie in the memory of an earlier result, as `shares` says by number
     """
     arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     returned = next(node for node in gm.graph.nodes if node.op == "output").args[0]

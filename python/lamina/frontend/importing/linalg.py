@@ -1,4 +1,4 @@
-"""torch dialect -> linalg on tensors: torch-mlir's pipelines (targets/levels.py), and what failed when they fail."""
+"""Lowers the torch dialect to linalg on tensors by torch-mlir's pipelines (targets/levels.py), and reports which op failed."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch_mlir.passmanager import PassManager
 from lamina.targets.levels import pipeline
 
 _NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
-# cumsum and cumprod, which the tile level generates.
+# cumsum and cumprod, for which the tile level generates code.
 _SCAN = ("tm_tensor.scan", "tm_tensor.yield")
 _BARE = re.compile(r'^loc\((?:"[^"]+"\()*"(?P<op>[^"]+)"')
 
@@ -23,15 +23,17 @@ class Failure:
     source: tuple[str, int] | None
 
     def blames(self, op: str, source: tuple[str, int] | None) -> bool:
+        """Returns whether the diagnostic's location is that of `op` at `source`, (file, line)."""
         return op == self.op and source == self.source
 
     @property
     def where(self) -> str:
+        """Returns the source line as "file:line"; "" where it is not known."""
         return f"{self.source[0]}:{self.source[1]}" if self.source else ""
 
 
 def lower(module: ir.Module) -> Failure | None:
-    """Runs the pipeline in place; what failed, if anything did (the module is then of no use)."""
+    """Runs the pipeline in place. Returns the failure, if there was one; the module is then unusable."""
     seen: list[ir.DiagnosticInfo] = []
 
     def keep(diagnostic: ir.Diagnostic) -> bool:
@@ -58,7 +60,7 @@ def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
 
 
 def _leftover(module: ir.Module) -> Failure | None:
-    """An op of torch's dialects that survived: the verify pass that would have found it is left out."""
+    """Finds an op of torch's dialects that survived: the verify pass that would have found it is left out of the pipeline."""
     found: list[tuple[str, str]] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:

@@ -1,4 +1,4 @@
-"""Where in the user's model an FX node comes from: a source line, a module, an op that was decomposed."""
+"""Finds where in the user's model an FX node comes from: a source line, a module, an op that was decomposed."""
 
 import os
 import re
@@ -10,22 +10,22 @@ from torch import fx
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _NOT_USERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
-# How Dynamo writes the model itself ("L['self']") and the modules in it where it does not use their names.
+# Dynamo's notation of the model itself ("L['self']"), and of modules in it where it does not use their names.
 _ROOT = re.compile(r"^[LG]\['\w+'\]")
 _CHILD = re.compile(r"\.?_modules\['([^']+)'\]")
 
 
 @cache
 def _frames(trace: str) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
-    """The innermost frame of a stack trace that is neither torch's nor ours, and the innermost of all."""
+    """The innermost frame of a stack trace that is neither torch's nor Lamina's, and the innermost of all."""
     frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
     users = [frame for frame in frames if not frame[0].startswith(_NOT_USERS)]
     return users[-1] if users else None, frames[-1] if frames else None
 
 
 def source_of(node: fx.Node) -> tuple[str, int] | None:
-    """(file, line) of the model, if it is known. A node of torch's own modules alone has the module's path and kind and line 0:
-    ("0: Linear", 0)."""
+    """Returns (file, line) in the model; None where it is not known. A node that only torch's own modules account for has the
+    module's path and kind and line 0: ("0: Linear", 0)."""
     trace = node.meta.get("stack_trace")
     users, innermost = _frames(trace) if trace else (None, None)
     if users is not None:
@@ -35,20 +35,20 @@ def source_of(node: fx.Node) -> tuple[str, int] | None:
 
 
 def _module(path: str, kind: Any) -> str:
-    """ "encoder.0: Linear" from torch's notation of a module; "Linear" for the model itself."""
+    """Formats torch's notation of a module as "encoder.0: Linear"; the model itself as "Linear"."""
     name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
     place = _CHILD.sub(r".\1", _ROOT.sub("", path)).strip(".")
     return f"{place}: {name}" if place else name
 
 
 def where(node: fx.Node) -> str:
-    """ "file:line" for messages, or the module, or ""."""
+    """Returns "file:line" for messages, or the module, or ""."""
     source = source_of(node)
     return "" if source is None else f"{source[0]}:{source[1]}" if source[1] else source[0]
 
 
 def origin_of(node: fx.Node) -> str:
-    """The op of the model that was decomposed into this node among others ("aten.gelu.default"), or ""."""
+    """Returns the op of the model whose decomposition created this node ("aten.gelu.default"), or ""."""
     origin = node.meta.get("original_aten")
     if not isinstance(origin, torch._ops.OpOverload) or not isinstance(node.target, torch._ops.OpOverload):
         return ""

@@ -1,4 +1,4 @@
-"""Which nodes of an aten graph no program can hold, and why: these run eagerly, between compiled parts of the graph (see split)."""
+"""Decides which nodes of an aten graph no program can hold, and why; these run eagerly between compiled parts (see split)."""
 
 import operator
 from typing import Any
@@ -18,9 +18,10 @@ _KNOWN = {Tensor, torch.nn.Parameter, FakeTensor}
 
 
 def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
-    """Returns what keeps a call out of a program, or None. `gm` holds the graphs and objects that the node's arguments name."""
+    """Returns the reason that keeps a call out of a program, or None. `gm` holds the graphs and objects that the node's arguments
+    name."""
     if node.op != "call_function" or node.target is operator.getitem:
-        return None  # an item goes where the call that made it is
+        return None  # an item belongs to the part of the call that made it
     target, args = node.target, node.args
     if target is WITH_EFFECTS and len(args) > 1:
         target, args = args[1], args[2:]  # type: ignore[assignment]
@@ -40,7 +41,8 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
 
 
 def why_value(value: Any, result: bool = False) -> str | None:
-    """Returns why a program cannot take or return a value. result: of a call, which cannot be a number."""
+    """Returns the reason that a program can neither take nor return a value, or None. result: it is the result of a call, which
+    cannot be a number."""
     if isinstance(value, list | tuple):
         return next((found for v in value if (found := why_value(v)) is not None), None)
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -60,8 +62,8 @@ def why_value(value: Any, result: bool = False) -> str | None:
 
 
 def _reads_memory(node: fx.Node) -> bool:
-    """Whether a strided view is of an input's memory at a place that the input's elements do not tell: `storage_offset` counts from
-    the start of that memory, and the view may reach what lies around and between them. Nothing is read for what is returned."""
+    """Whether a strided view reads memory of an input that the input's elements do not cover: `storage_offset` counts from the
+    start of that memory, and the view may reach around and between the elements. A view that is only returned reads nothing."""
     if _is_only_returned(node):
         return False
     base = node.args[0]
@@ -74,12 +76,12 @@ def _reads_memory(node: fx.Node) -> bool:
 
 
 def _is_only_returned(node: fx.Node) -> bool:
-    """Whether nothing but results, and views that are results, is made of a node."""
+    """Whether a node's only uses are results of the graph, and views that are results."""
     return all(user.op == "output" or (memory_source(user) is node and _is_only_returned(user)) for user in node.users)
 
 
 def _results(node: fx.Node) -> Any:
-    """The results of a call; with a token before them, these alone."""
+    """The results of a call, without the effect token that may come first."""
     value = node.meta.get("val")
     return value[1:] if node.target is WITH_EFFECTS and isinstance(value, tuple) else value
 
@@ -98,7 +100,7 @@ def _why_argument(arg: Any, gm: fx.GraphModule) -> str | None:
 
 
 def _why_branches(node: fx.Node, gm: fx.GraphModule) -> str | None:
-    """A program computes both branches of torch.cond and selects, so neither may do more than compute."""
+    """Why torch.cond cannot be in a program: it computes both branches and selects, so neither may do more than compute."""
     for branch in node.args[1:3]:
         inner = attribute(gm, str(branch.target))  # type: ignore[union-attr]
         for n in inner.graph.nodes if isinstance(inner, fx.GraphModule) else ():

@@ -1,7 +1,7 @@
 """`lamina.random_bits`: 32 random bits for every element of a tensor from a seed, as an op of graphs that kernels compute.
 
-In a graph a seed is a call of torch's own generator; what follows from it is computed again where it is needed. So a forward graph
-hands its backward one number, not a mask.
+The seed is a call of torch's own generator in the graph; values that follow from it are recomputed where they are needed. So a
+forward graph hands its backward graph one number, not a mask.
 """
 
 import operator
@@ -16,15 +16,17 @@ from lamina.core.dropout import bound
 
 aten = torch.ops.aten
 
-RANGE = (-(2**63), 2**63 - 1)  # of a seed: one that nothing else asks for
+RANGE = (-(2**63), 2**63 - 1)  # of a seed; no other call has it, so it identifies seeds
 _ROUNDS, _MASK = 7, 2**32 - 1
 
 
 @torch.library.custom_op("lamina::random_bits", mutates_args=())
 def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
-    """Element i, in row-major order, is word i % 4 of Philox4x32 for the counter i // 4 and the key `seed`, an i64 scalar; as i32.
+    """Returns i32 words of Philox4x32: element i, in row-major order, is word i % 4 for the counter i // 4 and the key `seed`, an
+    i64 scalar.
 
-    This is what the kernels of passes/lower/philox.py compute, in torch's ops: for graphs that are run without being compiled."""
+    This is what the kernels of passes/lower/philox.py compute, in torch's ops: for graphs that run without being compiled.
+    """
     count = torch.Size(size).numel()
     number = torch.arange(-(-count // 4), device=seed.device)
     zero = torch.zeros_like(number)
@@ -33,10 +35,11 @@ def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
-    """Which weights of attention, (batch, heads, queries, keys), are not dropped with this probability; bool. What
-    kernels/attention/dropped.py computes, in torch's ops: the counter is number 8 * (i // 32) + i % 8 of a key, then
-    8 * (i // 16) + i % 8 of a query, then the head's; the word is 2 * (i // 8 % 2) of the query and i // 8 % 2 of the key; its
-    upper half is for keys with i // 16 odd."""
+    """Returns which attention weights, (batch, heads, queries, keys), are not dropped with this probability; bool.
+
+    This is what kernels/attention/dropped.py computes, in torch's ops. The counter of query i and key j of a head is (8 * (j // 32)
+    + j % 8, 8 * (i // 16) + i % 8, head). The word is number 2 * (i // 8 % 2) + j // 8 % 2; its upper half is for odd j // 16.
+    """
     batch, heads, queries, keys = scores
     counts = batch * heads, -(-queries // 16) * 8, -(-keys // 32) * 8
     head, row, column = (torch.arange(n, device=seed.device) for n in counts)
@@ -48,7 +51,7 @@ def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
 
 
 def _words(counter: Sequence[Tensor], seed: Tensor) -> Tensor:
-    """Philox4x32 of counters of four words, with the key `seed`: four more in the last dimension. All unsigned, held in i64."""
+    """Philox4x32 of counters of four words with the key `seed`: four words in a new last dimension. All unsigned, held in i64."""
     a, b, c, d = counter
     k, m = seed & _MASK, (seed >> 32) & _MASK
     for _ in range(_ROUNDS):
@@ -64,7 +67,7 @@ def _(seed: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _product(x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
-    """Both halves of a product of unsigned 32-bit numbers held in i64."""
+    """The low and the high word of a product of unsigned 32-bit numbers held in i64."""
     low, high = (x & 0xFFFF) * factor, (x >> 16) * factor
     high = high + (low >> 16)
     return ((high & 0xFFFF) << 16) | (low & 0xFFFF), high >> 16
@@ -75,22 +78,24 @@ SEED = aten.randint.low
 
 
 def bits(seed: Tensor, size: Sequence[int]) -> Tensor:
+    """Emits `lamina.random_bits`: i32 of shape `size`."""
     drawn: Tensor = BITS(seed, list(size))
     return drawn
 
 
 def draw_seed(device: torch.device | None) -> Tensor:
-    """A seed from torch's generator of the device, drawn anew by every call of the graph."""
+    """Emits a seed from torch's generator of the device; every call of the graph draws a new one."""
     seed: Tensor = SEED(*RANGE, [], dtype=torch.int64, device=device)
     return seed
 
 
 def is_seed(node: fx.Node) -> bool:
+    """Returns whether a node draws a seed."""
     return node.target is SEED and node.args[:2] == RANGE
 
 
 def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
-    """All seeds of a graph come from one call. Returns the outputs as they are then."""
+    """Draws all seeds of a graph by one call, in place. Returns the updated outputs."""
     seeds = [node for node in graph.nodes if is_seed(node)]
     if len(seeds) < 2:
         return outputs
@@ -108,8 +113,11 @@ def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
 
 
 def recompute_from_seeds(joint: fx.GraphModule) -> None:
-    """Before a joint graph is cut in two: what follows from a seed alone is computed in both halves. What draws numbers is not, in
-    checkpoints (torch.utils.checkpoint) either: its results are kept, one number for each op that draws by a seed."""
+    """Marks, before a joint graph is partitioned, nodes that follow from a seed alone for recomputation in the backward graph.
+
+    Ops that draw numbers are not recomputed, in checkpoints (torch.utils.checkpoint) either: their results are kept, one number for
+    each op that draws by a seed.
+    """
     follows: set[fx.Node] = set()
     for node in joint.graph.nodes:
         made_of = node.all_input_nodes

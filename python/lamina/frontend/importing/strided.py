@@ -1,4 +1,5 @@
-"""Strided views as ops on values: torch-mlir's tensors have no memory, and its own rewrite takes every view for row-major."""
+"""Rewrites as_strided as ops on values: torch-mlir's tensors have no memory, and its own rewrite assumes that every view is
+row-major."""
 
 from typing import Any
 
@@ -12,17 +13,17 @@ aten = torch.ops.aten
 
 
 def rewrite_strided(graph: fx.Graph) -> None:
-    """Replaces as_strided by the elements that it views: those of the tensor whose memory it is, taken as a row. Where that tensor
-    has gaps, torch-mlir finds the elements."""
+    """Replaces as_strided, in place, by a gather of the elements that it views, from the tensor that owns the memory, flattened.
+    Where that tensor has gaps, torch-mlir finds the elements."""
     strided = [n for n in graph.nodes if n.target is aten.as_strided.default]
-    for node in reversed(strided):  # so that a view of a view is of the tensor behind both
+    for node in reversed(strided):  # a view of a view is then taken of the tensor behind both
         base = node.args[0]
         while (source := memory_source(base)) is not None:
             base = source
         if is_dense(base.meta["val"]) and base.meta["val"].numel():
             with graph.inserting_before(node):
                 made = _Elements(graph, node).of(base)
-            made.meta = dict(node.meta)  # with its strides, which a result of the graph has
+            made.meta = dict(node.meta)  # keeps the strides, which a result of the graph must have
             node.replace_all_uses_with(made)
             graph.erase_node(node)
     values = {node.name: node.meta["val"] for node in strided}
@@ -32,7 +33,7 @@ def rewrite_strided(graph: fx.Graph) -> None:
 
 
 class _Elements:
-    """Writes nodes in the place of `node`."""
+    """Inserts nodes that compute the elements of `node`."""
 
     def __init__(self, graph: fx.Graph, node: fx.Node) -> None:
         self._graph, self._node, self._value = graph, node, node.meta["val"]
@@ -48,7 +49,7 @@ class _Elements:
         return self._call(aten.index.Tensor, value, row, [self._places(start)])
 
     def _places(self, start: int) -> fx.Node:
-        """How far each element is from the start of the row."""
+        """The offset of each element from the start of the flattened base."""
         number = {"dtype": torch.int64, "device": self._value.device}
         whole = self._value.new_empty(self._value.shape, dtype=torch.int64)
         places = self._call(aten.full.default, whole, list(whole.shape), start, **number)
@@ -75,5 +76,5 @@ class _Elements:
 
 
 def _order(value: Tensor) -> list[int]:
-    """The dimensions, the slowest in memory first."""
+    """The dimensions, slowest in memory first."""
     return sorted(range(value.dim()), key=lambda d: (value.stride(d), value.shape[d] > 1), reverse=True)

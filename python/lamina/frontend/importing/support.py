@@ -1,4 +1,4 @@
-"""Which aten overloads lower to linalg; all else is an external call."""
+"""Lists the aten overloads that lower to linalg; all others are external calls."""
 
 import operator
 
@@ -48,7 +48,7 @@ COMPUTED = {
 FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
 CARRIED = COMPUTED | FLOAT8 | {torch.uint8, torch.uint64, torch.complex64, torch.complex128}
 LITERAL = COMPUTED | {torch.uint8}
-"""Those that constants of a program have."""
+"""dtypes of a program's constants."""
 _WIDER = {torch.float16, torch.bfloat16, torch.float32}
 _CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
 _MOVES = {
@@ -58,11 +58,11 @@ _MOVES = {
     unsqueeze.default squeeze.dim squeeze.dims squeeze.default cat.default clone.default alias.default detach.default
     """.split()
 }
-"""Ops that take elements from one place to another, of any type."""
+"""Ops that move elements of any dtype."""
 
 
 def reason(node: fx.Node) -> str | None:
-    """None for a node that lowers, "library", "custom" (a user's kernel) or "fallback" for one that is called."""
+    """Returns None for a node that lowers; "library", "custom" (a user's kernel) or "fallback" for one that is called."""
     if node.target is operator.getitem:
         return None
     if node.target is KERNEL:
@@ -75,7 +75,7 @@ def reason(node: fx.Node) -> str | None:
 
 
 def _computed(node: fx.Node, name: str) -> bool:
-    """Whether we compute an op on its types: floats of eight bits are moved, and converted from and to wider ones."""
+    """Whether Lamina computes an op on its dtypes: 8-bit floats are only moved, and converted from and to wider ones."""
     types = _dtypes(node)
     if types.isdisjoint(FLOAT8):
         return types <= COMPUTED
@@ -85,8 +85,8 @@ def _computed(node: fx.Node, name: str) -> bool:
 
 
 def _narrow_with_number(node: fx.Node) -> bool:
-    """Whether 8- or 16-bit integers meet a number that no decomposition has made a tensor: torch-mlir's conversion of it ends the
-    process."""
+    """Whether 8- or 16-bit integers are combined with a number that no decomposition has turned into a tensor: torch-mlir's
+    conversion of it ends the process."""
     if str(node.target).split(".")[1] not in _ARITHMETIC:
         return False
     value = node.meta.get("val")
@@ -95,7 +95,8 @@ def _narrow_with_number(node: fx.Node) -> bool:
 
 
 def divides_integers(node: fx.Node) -> bool:
-    """Whether an integer is divided by a tensor, which may hold a zero: eager raises, the processor would end the process."""
+    """Returns whether an integer is divided by a tensor, which may hold a zero: eager raises, the processor would end the
+    process."""
     if str(node.target).rpartition(".")[0] not in ("aten.div", "aten.remainder", "aten.fmod") or len(node.args) < 2:
         return False
     value = node.meta.get("val")
@@ -105,7 +106,7 @@ def divides_integers(node: fx.Node) -> bool:
 
 
 def copying(target: object) -> torch._ops.OpOverload | None:
-    """The variant of a view that copies, if ATen has one."""
+    """Returns the variant of a view that copies; None where ATen has none."""
     if target is torch.ops.aten._unsafe_view.default:
         target = torch.ops.aten.view.default
     if not isinstance(target, torch._ops.OpOverload) or not target.is_view or target.namespace != "aten":
@@ -116,7 +117,7 @@ def copying(target: object) -> torch._ops.OpOverload | None:
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Whether a call does more than compute its results: draw random numbers, check, print, write."""
+    """Returns whether a call does more than compute its results: draw random numbers, check, print, write."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False

@@ -1,4 +1,4 @@
-"""Where torch-mlir's linalg does not mean what torch means, or would read outside a tensor."""
+"""Repairs torch-mlir's linalg where it deviates from torch's semantics, or would read outside a tensor."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,8 @@ _EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
 
 
 def repair(module: ir.Module) -> None:
-    """In place: maximum and minimum keep NaN; reads at indices from data are checked, as embedding and gather are already."""
+    """Rewrites, in place, maximum and minimum to keep NaN, and adds bounds checks to reads at data-dependent indices, as embedding
+    and gather have them already."""
     selects: list[ir.Operation] = []
     extracts: list[ir.Operation] = []
 
@@ -34,7 +35,7 @@ def repair(module: ir.Module) -> None:
 
 
 def _keep_nan(select: ir.Operation) -> None:
-    """select(a > b, a, b) of aten.maximum is maximumf: the comparison drops a NaN in `a`."""
+    """Replaces select(a > b, a, b) of aten.maximum by maximumf: the comparison drops a NaN in `a`."""
     condition, a, b = select.operands
     compare = condition.owner
     if not isinstance(compare, ir.Operation | ir.OpView) or compare.name != "arith.cmpf":
@@ -52,7 +53,7 @@ def _keep_nan(select: ir.Operation) -> None:
 
 
 def _check_bounds(extract: ir.Operation) -> None:
-    """A cf.assert for every index that comes from a tensor."""
+    """Inserts a cf.assert for every index that comes from a tensor."""
     block = extract.block
     if any(op.operation.name == "cf.assert" for op in block.operations):
         return
@@ -79,7 +80,7 @@ def _is_data(value: ir.Value) -> bool:
 
 
 def _is_ramp(tensor: ir.Value) -> bool:
-    """What torch-mlir makes of arange: a generic without inputs, under views."""
+    """Whether a tensor is torch-mlir's arange: a generic without inputs, under views."""
     while not isinstance(tensor, ir.BlockArgument) and tensor.owner.name in ("tensor.expand_shape", "tensor.collapse_shape"):
         tensor = tensor.owner.operands[0]
     if isinstance(tensor, ir.BlockArgument) or tensor.owner.name != "linalg.generic":

@@ -1,7 +1,7 @@
-"""torch.cond in an FX graph: both branches are computed and the result selected, so that one graph stays one program.
+"""Inlines torch.cond in an FX graph: both branches are computed and their results selected, so that one graph stays one program.
 
-Branches are pure and neither change nor return their operands (torch.cond sees to that), so only time tells. What could fail in the
-branch that is not taken is kept from it: indices become 0 there. What would draw random numbers in it is refused.
+Branches are pure and neither change nor return their operands (torch.cond checks that), so the only cost is time. Ops that could
+fail in the branch that is not taken are protected: their indices become 0 there. Branches that draw random numbers are refused.
 """
 
 import importlib
@@ -29,7 +29,7 @@ _INDEXED = {aten.embedding.default: 1, aten.gather.default: 2, aten.index_select
 
 @contextmanager
 def any_layout() -> Iterator[None]:
-    """While AOTAutograd traces in this thread, lets branches give gradients that differ in their strides, as those of a product and
+    """While AOTAutograd traces in this thread, allows the branches' gradients to have different strides, as those of a product and
     of a transpose do. torch refuses them; in eager each call has the strides of its own branch."""
     thread, plain = threading.get_ident(), _TORCH_COND._merge_output
 
@@ -51,7 +51,8 @@ def any_layout() -> Iterator[None]:
 
 
 def inline(graph: fx.Graph, outputs: list[Any], gm: fx.GraphModule) -> list[Any]:
-    """Replaces every torch.cond; `gm` holds the branches. Returns the outputs as they are then."""
+    """Replaces every torch.cond in place and returns the updated outputs. `gm` holds the branches. Raises CompileError for a branch
+    that draws random numbers or divides integers by a tensor."""
     while conds := [n for n in graph.nodes if n.op == "call_function" and n.target is torch.ops.higher_order.cond]:
         for cond in conds:
             outputs = _inline(graph, outputs, gm, cond)
@@ -79,7 +80,7 @@ def _inline(graph: fx.Graph, outputs: list[Any], gm: fx.GraphModule, cond: fx.No
 def _copy(
     graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node, branch: fx.Node, operands: Any, predicate: fx.Node, taken: bool
 ) -> list[Any]:
-    """The nodes of one branch, in place; what it returns."""
+    """Copies the nodes of one branch before the cond and returns the branch's results."""
     inner = attribute(gm, str(branch.target))
     placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
     mapping: dict[fx.Node, Any] = dict(zip(placeholders, operands, strict=True))
@@ -105,7 +106,7 @@ def _copy(
 
 
 def _keep_inside(graph: fx.Graph, node: fx.Node, predicate: fx.Node, taken: bool) -> None:
-    """Indices of the op are 0 where its branch is not taken."""
+    """Replaces the op's indices by 0 where its branch is not taken."""
     position = _INDEXED[node.target]
     given = node.args[position]
 
@@ -126,7 +127,7 @@ def _keep_inside(graph: fx.Graph, node: fx.Node, predicate: fx.Node, taken: bool
 
 
 def _choose(graph: fx.Graph, cond: fx.Node, index: int, predicate: fx.Node, taken: Any, other: Any) -> Any:
-    """The result `index` of a cond."""
+    """Selects result `index` of a cond."""
     value = cond.meta["val"][index]
     if not isinstance(value, Tensor):
         return taken
@@ -136,5 +137,5 @@ def _choose(graph: fx.Graph, cond: fx.Node, index: int, predicate: fx.Node, take
 
 
 def _meta(node: fx.Node, value: Tensor) -> dict[str, Any]:
-    """The lines of `node` for another value."""
+    """The metadata of `node`, such as its source lines, for another value."""
     return {**{key: held for key, held in node.meta.items() if key != "tensor_meta"}, "val": value}

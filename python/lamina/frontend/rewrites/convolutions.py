@@ -1,4 +1,4 @@
-"""Convolutions of half numbers on GPUs in forms that libraries are faster with: few channels, patches that do not overlap."""
+"""Rewrites half-precision convolutions on GPUs into forms that libraries run faster: few channels, patches that do not overlap."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from ..compiling.destination import convolutions_round_to_tf32
 
 aten = torch.ops.aten
 
-FEW = 8  # channels, below which tensor cores are not fed
-_FED = 16  # channels that they are filled up to: on an H200, cuDNN is no faster with 4 than with 3, and little with 8
-_SMALLEST = 3  # kernels of fewer pixels do too little with an image to pay for its copy
+FEW = 8  # channels, below which tensor cores are underused
+_FED = 16  # channels to pad to: on an H200, cuDNN is no faster with 4 than with 3, and little with 8
+_SMALLEST = 3  # smaller kernels do too little work on an image to pay for its copy
 _RATE = 50e12  # operations a second that cuDNN reaches with few channels
 _BANDWIDTH = 4e12  # bytes a second
-_SHARE = 1 / 3  # of the convolution, that its image's copy may cost
+_SHARE = 1 / 3  # of the convolution's time, that the copy of its image may cost
 
 
 def in_another_form(
@@ -31,7 +31,11 @@ def in_another_form(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor | None:
-    """None for one that stays. x: (batch, channels, height, width), weight: (features, channels, kernel height, kernel width)."""
+    """Emits the convolution in a faster form; None where there is none.
+
+    x       (batch, channels, height, width)
+    weight  (features, channels, kernel height, kernel width)
+    """
     half = x.dtype in (torch.float16, torch.bfloat16) and x.dtype is weight.dtype
     if not half or x.dim() != 4 or transposed or groups != 1 or 0 in (*x.shape, *weight.shape):
         return None
@@ -53,9 +57,10 @@ def in_another_form(
 
 
 def is_of_rows(x: Tensor, weight: Tensor, *rest: Any) -> bool:
-    """Whether a convolution is 1-D, of half numbers or such that may be rounded to tf32, and not transposed.
+    """Returns whether a convolution is 1-D, not transposed, and of half types or of f32 that may be rounded to tf32.
 
-    x: (batch, channels, length)
+    x     (batch, channels, length)
+    rest  stride, padding, dilation, transposed, output padding, groups
     """
     _, _, _, transposed, _, _ = rest
     rounded = x.dtype in (torch.float16, torch.bfloat16) or (x.dtype == torch.float32 and convolutions_round_to_tf32())
@@ -69,20 +74,20 @@ def is_of_rows(x: Tensor, weight: Tensor, *rest: Any) -> bool:
 
 
 def of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, *how: Any) -> Tensor:
-    """Compute a 1-D convolution as one of images of one row, which may have their channels last."""
-    image, kernel = x.contiguous().unsqueeze(2), weight.unsqueeze(2)  # as eager has it
+    """Computes a 1-D convolution as a 2-D one on images of one row, which may be channels-last."""
+    image, kernel = x.contiguous().unsqueeze(2), weight.unsqueeze(2)  # contiguous as in eager
     out = aten.convolution.default(image, kernel, None, *across(*how)).squeeze(2)
     return out if bias is None else (out + bias.reshape(-1, 1)).to(out.dtype)
 
 
 def across(stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], *rest: Any) -> list[Any]:
-    """Return how a 1-D convolution goes over images of one row. rest: transposed, the output's padding, groups."""
+    """Returns the arguments of a 1-D convolution for images of one row. rest: transposed, the output padding, groups."""
     transposed, output_padding, groups = rest
     return [[1, *stride], [0, *padding], [1, *dilation], transposed, [0, *output_padding], groups]
 
 
 def _pair(of: Sequence[int]) -> tuple[int, ...]:
-    """What holds for height and width; torch takes one number for both."""
+    """The values for height and width; torch accepts one number for both."""
     return tuple(of) * (2 // len(of))
 
 
@@ -93,18 +98,18 @@ def _sizes(x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[i
 
 
 def _pays(x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> bool:
-    """Whether an image of _FED channels is written and read again in a small part of the time of the convolution."""
+    """Whether padding the image to _FED channels, written and read again, takes a small part of the convolution's time."""
     n, _, height, width = x.shape
     operations = 2 * n * math.prod(_sizes(x, weight, stride, padding, dilation)) * weight.numel()
     return 2 * n * height * width * _FED * x.itemsize / _BANDWIDTH < _SHARE * operations / _RATE
 
 
 def of_blocks(x: Tensor, weight: Tensor, padding: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The image and the weight of a convolution of stride 1, without padding, that gives what one of stride 2 gives.
+    """Returns the image and the weight of a convolution of stride 1, without padding, that equals one of stride 2 (space to depth).
 
-    Blocks of 2x2 pixels become pixels of four times the channels. The image's first block begins where the first patch does, in
-    the padding, and its last one ends with the last patch, at most a pixel before or after its padding does; the weight has zeros
-    at its end where its size is odd.
+    Blocks of 2x2 pixels become pixels of four times the channels. The image's first block begins where the first patch does, in the
+    padding, and its last block ends with the last patch, at most a pixel before or after the padding ends. The weight has zeros at
+    its end where its size is odd.
     """
     sizes = _sizes(x, weight, (2, 2), padding, (1, 1))
     blocks = [(k + 1) // 2 for k in weight.shape[2:]]
@@ -112,23 +117,23 @@ def of_blocks(x: Tensor, weight: Tensor, padding: Sequence[int]) -> tuple[Tensor
     bottom, right = (2 * (o + b - 1) - p - n for o, b, p, n in zip(sizes, blocks, padding, x.shape[2:], strict=True))
     more = _FED // 4 - x.shape[1]
     image = _depth(aten.constant_pad_nd.default(x, [left, right, top, bottom, 0, more]))
-    if _is_last(x, weight):  # as the result lies then
+    if _is_last(x, weight):  # the result is channels-last then
         image = aten.clone.default(image, memory_format=torch.channels_last)
     odd = [k % 2 for k in weight.shape[2:]]
     return image, _depth(aten.constant_pad_nd.default(weight, [0, odd[1], 0, odd[0], 0, more]))
 
 
 def _depth(x: Tensor) -> Tensor:
-    """(n, c, 2 h, 2 w) -> (n, 4 c, h, w)"""
+    """Moves 2x2 blocks into channels (space to depth): (n, c, 2 h, 2 w) -> (n, 4 c, h, w)."""
     n, c, height, width = x.shape
     blocks = x.view(n, c, height // 2, 2, width // 2, 2).permute(0, 1, 3, 5, 2, 4)
     return blocks.reshape(n, 4 * c, height // 2, width // 2)
 
 
 def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """A product of matrices, whose rows are the patches: a kernel that makes the image writes it so, and cuBLAS adds the bias.
+    """A matrix product whose rows are the patches: the kernel that produces the image writes patches, and cuBLAS adds the bias.
 
-    Patches lie in memory as the image does: channel by channel where they are few, else with the channels last.
+    Patches are laid out as the image is: channel by channel where there are few channels, else channels-last.
     """
     n, c, height, width = x.shape
     features, _, kh, kw = weight.shape
@@ -143,5 +148,5 @@ def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _is_last(x: Tensor, weight: Tensor) -> bool:
-    """Whether eager gives the result with its channels last."""
+    """Whether eager returns a channels-last result."""
     return any(suggest_memory_format(t) is torch.channels_last for t in (x, weight))

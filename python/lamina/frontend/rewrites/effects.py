@@ -1,4 +1,5 @@
-"""Side effects in an FX graph. torch threads tokens through ops with effects to keep their order; here the calls' order does."""
+"""Removes effect tokens from an FX graph. torch threads tokens through ops with side effects to keep their order; the order of
+Lamina's external calls keeps it here."""
 
 import operator
 from typing import Any
@@ -10,7 +11,8 @@ WITH_EFFECTS = getattr(torch.ops.higher_order, "with_effects", None)
 
 
 def drop_tokens(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
-    """Makes every `with_effects(token, op, *args)` a plain call of op. Token arguments become None, and so do token outputs."""
+    """Replaces, in place, every `with_effects(token, op, *args)` by a plain call of op. Returns the updated outputs. Token
+    arguments and token outputs become None."""
     calls = [n for n in graph.nodes if n.op == "call_function" and WITH_EFFECTS is not None and n.target is WITH_EFFECTS]
     tokens: set[fx.Node] = set()
     for node in calls:

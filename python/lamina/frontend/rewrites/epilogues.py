@@ -1,10 +1,10 @@
-"""Convolutions on GPUs take the norm and the ReLU that follow them: cuDNN does both while it writes its result.
+"""Fuses the norm and the ReLU after a convolution on a GPU into cuDNN's call, whose epilogue computes both.
 
     relu(norm(convolution(x, w)))  ->  cudnn_convolution_relu(x, w * scale, shift)
 
-What stands between is a chain of additions and products with one number per channel: a bias, a norm with running statistics (also
-one that a model writes out). Its scale goes into the weight, by a kernel in each call, as parameters are inputs; its shift is the
-bias. Why this and no more is in docs/decisions/11-epilogues.md.
+Between the two is a chain of additions and products with one number per channel: a bias, a norm with running statistics (also one
+that a model writes out). The scale is folded into the weight, by a kernel in each call, as parameters are inputs; the shift becomes
+the bias. Why this and no more is in docs/decisions/11-epilogues.md.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from .convolutions import FEW
 aten = torch.ops.aten
 FUSED = aten.cudnn_convolution_relu.default
 
-_BANDWIDTH = 4.2e12  # bytes a second, that our kernels reach on an H200
-_LAUNCH = 2e-6  # seconds that a kernel takes beside its bytes
-_EPILOGUE = 1 / 3  # at most, of the pass that it saves: 16 of 51 us for a 1x1 convolution from 64 to 256 channels, mostly 0 to 0.1
+_BANDWIDTH = 4.2e12  # bytes a second that Lamina's kernels reach on an H200
+_LAUNCH = 2e-6  # seconds that a kernel takes besides moving its bytes
+_EPILOGUE = 1 / 3  # at most, of the pass that it saves: 16 of 51 us for a 1x1 convolution of 64 to 256 channels, mostly 0 to 0.1
 _CONVERSIONS = (aten._to_copy.default, torch.ops.prims.convert_element_type.default)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.permute.default, aten.transpose.int, aten.unsqueeze.default)
 _STEPS = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor)
@@ -33,9 +33,11 @@ Step = tuple[Any, fx.Node]
 
 @dataclass(frozen=True)
 class _Chain:
-    """
+    """A convolution, the ops on its result and the ReLU that ends them.
+
     links  from the convolution to the node before `relu`
-    steps  what they do with the convolution's result: an op of _STEPS and its other operand, in order
+    relu   the ReLU
+    steps  ops on the convolution's result: an op of _STEPS and its other operand, in order
     """
 
     links: tuple[fx.Node, ...]
@@ -52,7 +54,7 @@ class _Chain:
 
 
 def take_epilogues(graph: fx.Graph) -> None:
-    """In place, in a graph as the importer takes it."""
+    """Fuses, in place, norms and ReLUs into the convolutions of a normalized graph."""
     grouped = any(_has_groups(node) for node in graph.nodes)
     for node in list(graph.nodes):
         chain = _before(node) if node.target is aten.relu.default else None
@@ -61,7 +63,7 @@ def take_epilogues(graph: fx.Graph) -> None:
 
 
 def _has_groups(node: fx.Node) -> bool:
-    """Whether a node is a convolution on account of which lamina-layout leaves the layouts of a graph as they are."""
+    """Whether a node is a grouped convolution, for which lamina-layout leaves the layouts of the whole graph unchanged."""
     return node.target is aten.convolution.default and node.args[8] not in (1, node.args[0].meta["val"].shape[1])
 
 
@@ -71,7 +73,7 @@ def _is_channels_last(node: fx.Node) -> bool:
 
 
 def _before(relu: fx.Node) -> _Chain | None:
-    """The chain that ends in `relu`, if each link of it is used by the next alone."""
+    """The chain that ends in `relu`, if each link has the next as its only user."""
     links: list[fx.Node] = []
     steps: list[Step] = []
     at: Any = relu.args[0]
@@ -91,7 +93,7 @@ def _before(relu: fx.Node) -> _Chain | None:
 
 
 def _step(node: fx.Node) -> tuple[Any, fx.Node] | None:
-    """The operand of a link that the chain leads through, and the one with a number per channel."""
+    """The operand of a link that continues the chain, and the per-channel operand."""
     if node.target not in _STEPS or node.kwargs or len(node.args) != 2:
         return None
     source, other = node.args
@@ -105,7 +107,7 @@ def _keeps_layout(conversion: fx.Node) -> bool:
 
 
 def _is_per_channel(node: Any, result: fx.Node) -> bool:
-    """Whether a node has one number for each channel of a result of shape (batch, channels, height, width)."""
+    """Whether a node has one number per channel of a result of shape (batch, channels, height, width)."""
     if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), Tensor) or result.meta["val"].dim() != 4:
         return False
     shape, channels = node.meta["val"].shape, result.meta["val"].shape[1]
@@ -116,7 +118,7 @@ def _is_per_channel(node: Any, result: fx.Node) -> bool:
 def _suits(chain: _Chain) -> bool:
     """Whether cuDNN has the call, and its results are as exact as eager's.
 
-    Scales go into weights of bf16 alone: f16 has exponents for what the weights are, but not for what they may be scaled to. Of
+    Scales are folded into weights of bf16 alone: f16 has the range for the weights, but not for what they may be scaled to. With
     few channels (4) cuDNN takes four times as long with a ReLU as without.
     """
     x, weight, bias, _, _, _, transposed, _, groups = chain.convolution.args
@@ -129,12 +131,12 @@ def _suits(chain: _Chain) -> bool:
 
 
 def _has_cudnn() -> bool:
-    """Code may also be compiled for a GPU where there is none, by a torch that has no CUDA."""
+    """Whether cuDNN is available; assumed where torch has no CUDA, as code may be compiled for a GPU on a machine without one."""
     return torch.version.cuda is None or torch.backends.cudnn.is_available()
 
 
 def _pays(chain: _Chain) -> bool:
-    """Whether the pass over the convolution's result that is saved takes longer than what comes instead."""
+    """Whether the saved pass over the convolution's result takes longer than the epilogue and the scaling of the weight."""
     if not _is_stored(chain.relu):
         return False
     weight, out = chain.convolution.args[1], chain.convolution.meta["val"]
@@ -146,10 +148,10 @@ def _pays(chain: _Chain) -> bool:
 
 
 def _is_stored(node: fx.Node) -> bool:
-    """Whether a value has to be in memory: a library reads it, or the caller. All else could be computed where it is read."""
+    """Whether a value must be in memory, as a library or the caller reads it. All others could be computed where they are read."""
     for user in node.users:
         if user.op == "output":
-            if _is_channels_last(node):  # else it is copied for the caller
+            if _is_channels_last(node):  # another layout is copied for the caller
                 return True
         elif support.reason(user) is not None or (user.target in (*_VIEWS, aten.clone.default) and _is_stored(user)):
             return True
@@ -178,12 +180,12 @@ def _fuse(graph: fx.Graph, chain: _Chain) -> None:
 
 
 def _origin(node: fx.Node) -> dict[str, Any]:
-    """What tells where in the model a node comes from."""
+    """The metadata that tells where in the model a node comes from."""
     return {name: value for name, value in node.meta.items() if name not in ("val", "tensor_meta")}
 
 
 def _parameter(steps: Sequence[Step], dtype: torch.dtype) -> fx.Node | None:
-    """The bias that is added, as the model holds it, where that is all that is done."""
+    """The bias as the model holds it, where the chain does nothing but add it."""
     if len(steps) != 1 or steps[0][0] is not aten.add.Tensor:
         return None
     at = steps[0][1]
@@ -195,7 +197,7 @@ def _parameter(steps: Sequence[Step], dtype: torch.dtype) -> fx.Node | None:
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes nodes, which come from where `origin` does in the model."""
+    """Creates nodes with the source location of `origin`."""
 
     graph: fx.Graph
     origin: fx.Node
@@ -219,7 +221,8 @@ class _Maker:
         return node
 
     def folded(self, steps: Sequence[Step]) -> tuple[fx.Node | None, fx.Node | None]:
-        """What steps multiply by, and what they make of 0, in f32; None for 1 and for 0."""
+        """The scale and shift that the steps amount to, in f32: what they multiply by (None for 1) and what they turn 0 into (None
+        for 0)."""
         scale: fx.Node | None = None
         shift: fx.Node | None = None
         for op, other in steps:

@@ -1,4 +1,4 @@
-"""New nodes in a captured graph of either dialect, with their (fake) values."""
+"""Inserts nodes into a captured graph, of Dynamo's or ATen's dialect, and keeps their (fake) values and layouts consistent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,12 +12,18 @@ from ..calls.aliases import storage
 from .reading import users, value, writes_to
 
 _PLACES = ("stack_trace", "nn_module_stack")
-_FAR = 16  # nodes that may take another layout after a graft
+_FAR = 16  # the most nodes whose layout may change after a graft
 
 
 @dataclass
 class Graft:
-    """Calls put before a node, which the last of them may replace. gone: nodes that are not needed then."""
+    """Calls inserted before a node; the last of them may replace it.
+
+    at    the node
+    gone  nodes that become dead when it is replaced
+    fake  the fake mode of the graph's values
+    made  the calls, in order
+    """
 
     at: fx.Node
     gone: tuple[fx.Node, ...]
@@ -25,7 +31,7 @@ class Graft:
     made: list[fx.Node] = field(default_factory=list)
 
     def call(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
-        """A call of an operator, which Dynamo's graphs take too."""
+        """Inserts a call of an operator, which is valid in Dynamo's graphs too, and computes its fake value."""
         with self.at.graph.inserting_before(self.at):
             node = self.at.graph.call_function(target, args, kwargs)
         self.made.append(node)
@@ -34,26 +40,26 @@ class Graft:
         return node
 
     def undo(self, number: int = 0) -> None:
-        """Without the calls from this one on."""
+        """Removes the calls from number `number` on."""
         while len(self.made) > number:
             node = self.made.pop()
             node.graph.erase_node(node)
 
     def replace(self) -> None:
-        """The last call takes the place and the name of the node. Its value stays."""
+        """Moves the last call into the node's place, under the node's name. The node's value stays."""
         last = self.made.pop()
         self.at.op, self.at.target, self.at.args, self.at.kwargs = "call_function", last.target, last.args, last.kwargs
         last.graph.erase_node(last)
 
 
 def fake_mode(gm: fx.GraphModule) -> FakeTensorMode | None:
-    """That of all values of a graph; None where there are several, or none."""
+    """Returns the fake mode of all values of a graph; None where there are several, or none."""
     modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}
     return modes.pop() if len(modes) == 1 else None
 
 
 def written_memory(graph: fx.Graph) -> set[int] | None:
-    """All that calls in a graph may write to; None where that is not known."""
+    """Returns the storages that calls in a graph may write to; None where that is not known."""
     found: set[int] = set()
     for node in graph.nodes:
         memory = writes_to(node)
@@ -64,16 +70,16 @@ def written_memory(graph: fx.Graph) -> set[int] | None:
 
 
 def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
-    """The values of the nodes whose layout changes where `node` has the layout of `new`: until eager's is met again. None where it
-    is not, where a node cannot take it, or where memory that is then shared, or no longer, is written to. written: as
-    `written_memory` has it."""
+    """Propagates the layout of `new` from `node` until it meets eager's layout again. Returns the new values of the nodes whose
+    layout changes. None where the layouts never meet, where a node cannot accept the new layout, or where memory that is shared
+    before or after the change is written to. written: the result of `written_memory`."""
     old = value(node)
     if old is None or old.shape != new.shape or old.dtype is not new.dtype:
         return None
     if old.stride() == new.stride():
         return {}
     with torch.no_grad(), fake:
-        changed = {node: old.as_strided(new.shape, new.stride(), 0)}  # in the same memory, as what is told by it stays told
+        changed = {node: old.as_strided(new.shape, new.stride(), 0)}  # in the same storage, so that aliases stay known
     touched = {storage(old)}
     waiting, at = set(users(node)), node
     while waiting:
@@ -92,6 +98,7 @@ def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[
 
 
 def store(node: fx.Node, new: Tensor) -> None:
+    """Sets the fake value of a node."""
     node.meta[_key(node)] = new
 
 
@@ -100,7 +107,7 @@ def _tried(node: fx.Node, changed: dict[fx.Node, Tensor], fake: FakeTensorMode) 
         return None
     try:
         found = _run(node, fake, changed)
-    except Exception:  # whatever an op says of this layout
+    except Exception:  # an op may reject the layout by any exception
         return None
     return found if isinstance(found, Tensor) else None
 

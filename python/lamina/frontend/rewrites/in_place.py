@@ -1,4 +1,4 @@
-"""In-place ops on values that a graph computes itself (`x += y`, relu_), as functions."""
+"""Functionalizes in-place ops on values that a graph computes itself (`x += y`, relu_)."""
 
 import torch
 from torch import Tensor, fx
@@ -7,11 +7,11 @@ from ..calls.aliases import storage
 
 aten = torch.ops.aten
 
-_POINTWISE = {aten.hardswish.default, aten.leaky_relu.default, aten.dropout.default}  # which some version of torch does not tag
+_POINTWISE = {aten.hardswish.default, aten.leaky_relu.default, aten.dropout.default}  # not tagged by some version of torch
 
 
 def functional(target: object) -> torch._ops.OpOverload | None:
-    """The function that an in-place pointwise op is: aten.relu.default for aten.relu_.default. None for other ops."""
+    """Returns the functional variant of an in-place pointwise op: aten.relu.default for aten.relu_.default. None for other ops."""
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or not target._schema.is_mutable:
         return None
     name = target._opname
@@ -31,8 +31,8 @@ def _takes(target: torch._ops.OpOverload) -> list[str]:
 
 
 def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
-    """For each in-place node the nodes before it that are the same tensor, and itself. None where one changes what the graph does
-    not compute, or what is read later in another layout (`part = x[0]; x += 1; part * 2`)."""
+    """Maps each in-place node to itself and the earlier nodes that are the same tensor. None where a node writes to memory that the
+    graph does not compute, or that is read later in another layout (`part = x[0]; x += 1; part * 2`)."""
     found: dict[fx.Node, tuple[fx.Node, ...]] = {}
     groups: dict[int, list[fx.Node]] = {}
     order = {node: i for i, node in enumerate(graph.nodes)}
@@ -55,7 +55,7 @@ def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
 
 
 def is_functional(node: fx.Node) -> bool:
-    """Whether a node computes its results and does nothing else, by its op's schema."""
+    """Returns whether a node only computes its results, by its op's schema."""
     schema = getattr(node.target, "_schema", None)
     return schema is None or (not schema.is_mutable and bool(schema.returns))
 

@@ -1,5 +1,5 @@
-"""Keeps the images of an instance norm apart. torch has one batch norm of all images' channels in its place, whose merged dimension
-keeps the result from lying with its channels last, as a convolution behind it wants it."""
+"""Keeps the batch dimension of an instance norm. torch computes it as one batch norm over all images' channels, and the merged
+dimension prevents a channels-last result, which a convolution after it prefers."""
 
 import inspect
 
@@ -13,7 +13,7 @@ _SIGNATURE = inspect.signature(F.instance_norm)
 
 
 def open_instance_norms(gm: fx.GraphModule) -> None:
-    """Replaces, in a graph that Dynamo captured without gradients, instance norms without running statistics."""
+    """Replaces instance norms without running statistics, in a graph that Dynamo captured without gradients."""
     nodes = gm.graph.find_nodes(op="call_function", target=F.instance_norm)
     for node in nodes:
         bound = _SIGNATURE.bind(*node.args, **node.kwargs)

@@ -1,4 +1,4 @@
-"""Values in a captured graph that depend on nothing but shapes, computed while it is compiled."""
+"""Evaluates values in a captured graph that depend on nothing but shapes, at compile time."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from ..calls.aliases import storage
 from ..calls.interface import attribute
 from .reading import is_repeatable, value, writes_to
 
-_NODES = 256  # that a value may be made of
+_NODES = 256  # the most nodes that a value may depend on
 
 
 def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -> Tensor | None:
-    """The value of a node that depends on no argument of the graph, as it is when `before` (none: the end) is reached. None where
-    it depends on one, or is another each time."""
+    """Returns the value of a node that depends on no argument of the graph, as of `before` (None: the end of the graph). None where
+    it depends on one, or differs from call to call."""
     order = _behind(node, gm.graph, before)
     if order is None:
         return None
@@ -34,7 +34,7 @@ def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -
 
 
 def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.Node] | None:
-    """What a node is made of, in order, with all that writes to it on the way."""
+    """The nodes that a node depends on, in order, with all writes to them on the way."""
     needed: set[fx.Node] = set()
     if not _collect(node, needed):
         return None
@@ -56,7 +56,7 @@ def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.N
 
 
 def _collect(node: fx.Node, needed: set[fx.Node]) -> bool:
-    """Adds what a node is made of; whether that is no argument and the same each time."""
+    """Adds the nodes that a node depends on. Returns whether none of them is an argument or differs from call to call."""
     stack = [node]
     while stack:
         n = stack.pop()

@@ -1,4 +1,4 @@
-"""An FX graph in the form the importer takes: tensors in, each result once, no checks that static shapes have settled."""
+"""Normalizes an FX graph for import: only tensors as arguments, each result once, no checks that static shapes have settled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ from .epilogues import take_epilogues
 
 aten = torch.ops.aten
 
-# Checks of what the graph was traced for, which static shapes have settled.
 WEIGHT = "lamina.weight"  # on a get_attr node: a weight that counts as a constant, whatever its size
+# Checks of what the graph was traced for, which static shapes have settled.
 SETTLED = (aten._assert_tensor_metadata.default,)
-# The value itself: what eager's aliases are once `aliases` has read them off.
+# Identities on values: `aliases` has read off what they alias in eager.
 _IDENTITIES = (aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
 # Constants with more elements become arguments; smaller ones are part of the module.
 _INLINE = 1024
@@ -37,7 +37,8 @@ _INLINE = 1024
 
 @dataclass(frozen=True)
 class Normalised:
-    """
+    """A normalized graph.
+
     gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
     interface  between the original graph and this one
     free       outputs that may have any strides, by number (see saved): each is a result of its own
@@ -51,8 +52,8 @@ class Normalised:
 
 
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
-    """`gm` with the arguments of these numbers replaced by their values: constants of the program, which it keeps even if they
-    change later. The arguments stay, unread."""
+    """Returns a copy of `gm` with the arguments of these numbers replaced by their values: constants of the program, which keep
+    their values even if the tensors change later. The arguments stay, unused."""
     graph = fx.Graph()
     folded = fx.GraphModule(gm, graph)
     graph.output(graph.graph_copy(gm.graph, {}))
@@ -69,7 +70,8 @@ def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphMo
 
 
 def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Normalised:
-    """`gm` is left as it is. round_intermediates: no library call takes on what comes after it, which would round once for both."""
+    """Returns `gm` normalized; `gm` is not changed. Raises CompileError for sizes that depend on values, and for dtypes that have
+    no code. round_intermediates: does not fuse epilogues into library calls, as these would round once for both ops."""
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(gm.graph, mapping)
@@ -107,7 +109,7 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
         take_epilogues(graph)
     for node in graph.nodes:
         _check_dtype(node)
-    result = _LazyGraphModule(gm, graph)  # its Python code, half the cost of this function, is only made when asked for
+    result = _LazyGraphModule(gm, graph)  # generates its Python code, half the cost of this function, only when asked for it
     names = {node.name for node in moved(result)}
     ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
     interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
@@ -117,7 +119,8 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
 
 
 def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:
-    """Strides over memory of one element, as resize_ leaves them: torch-mlir indexes a scalar by nothing and ends the process."""
+    """Rewrites as_strided over memory of one element, as resize_ leaves it: torch-mlir indexes a scalar by nothing and ends the
+    process."""
     source, value = node.args[0], node.meta["val"]
     held = source.meta["val"]
     if held.numel() != 1 or held.untyped_storage().nbytes() != held.element_size():
@@ -132,12 +135,13 @@ def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def is_inline(node: fx.Node, value: Tensor) -> bool:
-    """Whether a tensor that the graph's module holds is a constant of the program: MLIR's attributes hold no other dtypes."""
+    """Returns whether a tensor that the graph's module holds is a constant of the program: MLIR's attributes hold no other
+    dtypes."""
     return value.dtype in support.LITERAL and (value.numel() <= _INLINE or bool(node.meta.get(WEIGHT)))
 
 
 def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
-    """Makes tensors without elements constants: torch-mlir ends the process on some views of them (a division by zero)."""
+    """Replaces tensors without elements by constants: torch-mlir ends the process on some views of them (a division by zero)."""
     for node in list(graph.nodes):
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, Tensor) or value.numel() or support.has_effect(node):
@@ -152,7 +156,7 @@ def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
 
 
 def _unwrap(node: fx.Node) -> None:
-    """A constant made while tracing may be known by the wrapper that the trace saw."""
+    """Unwraps the value of a constant that the trace recorded as a FunctionalTensor."""
     value = node.meta.get("val")
     if node.op == "get_attr" and isinstance(value, FunctionalTensor):
         node.meta["val"] = value.from_functional()
@@ -186,15 +190,15 @@ def _check_dtype(node: fx.Node) -> None:
 
 
 def _substitute(node: fx.Node, value: Any) -> None:
-    """A number among the arguments is part of the graph."""
+    """Inlines an argument that is a number into its users."""
     for user in list(node.users):
         user.args = fx.map_arg(user.args, lambda n: value if n is node else n)
         user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
 
 
 def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule, outputs: list[Any]) -> list[Any]:
-    """A constant of one element is written as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
-    dimensions. Returns the outputs as they are then."""
+    """Writes constants of one element as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
+    dimensions. Returns the updated outputs."""
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
         value = attribute(gm, str(node.target))
         if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
@@ -211,7 +215,7 @@ def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule, outputs: list[Any]) -> 
 
 
 def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:
-    """Large tensor constants become placeholders after the arguments, which are appended to `tensors`; their names."""
+    """Replaces large tensor constants by placeholders after the arguments, and appends these to `tensors`. Returns their names."""
     captured: dict[str, fx.Node] = {}
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
         value = attribute(gm, str(node.target))

@@ -1,8 +1,8 @@
-"""Python numbers among the arguments of a graph that Dynamo captured.
+"""Python numbers among the arguments of a graph that Dynamo captured: folds them into constants, or passes floats as tensors.
 
-An int is an argument itself. A float comes as a scalar tensor of f64 on the CPU, of which the graph asks `item()`. A number that is
-known becomes a constant. A float that changes from call to call stays a tensor: torch turns the arithmetic on it into that on
-tensors while AOTAutograd traces it, and an op that takes it as a number in the end runs eagerly (see outside).
+An int is an argument itself. A float arrives as a scalar tensor of f64 on the CPU, on which the graph calls `item()`. A known
+number becomes a constant. A float that changes from call to call stays a tensor: while AOTAutograd traces, torch turns arithmetic
+on it into arithmetic on tensors. An op that needs it as a number in the end runs eagerly (see outside).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
+    """Returns whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return True
     return isinstance(value, Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
 
 
 def floats(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
-    """Positions of the arguments that stand for Python floats."""
+    """Returns the positions of the arguments that stand for Python floats."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     return [i for i, (n, value) in enumerate(zip(placeholders, example_inputs, strict=True)) if _is_float(n, value)]
 
@@ -40,18 +40,18 @@ def _items(node: fx.Node) -> list[fx.Node]:
 
 
 def with_constants(gm: fx.GraphModule, values: Mapping[int, float]) -> fx.GraphModule:
-    """`gm` without the arguments at these positions, whose numbers it holds as constants."""
+    """Returns `gm` without the arguments at these positions, with their numbers as constants."""
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(gm.graph, mapping))
     for node in graph.nodes:
-        if node.meta.pop("unbacked_bindings", None):  # symbols of Dynamo's trace, whose names come again in the next one
+        if node.meta.pop("unbacked_bindings", None):  # symbols of Dynamo's trace, whose names the next trace uses again
             node.meta.pop("example_value", None)
     placeholders = [mapping[n] for n in gm.graph.nodes if n.op == "placeholder"]
     for i, number in values.items():
         for item in _items(placeholders[i]):
             _put(item, number)
-        if placeholders[i].users and isinstance(number, float):  # the tensor itself is read as well
+        if placeholders[i].users and isinstance(number, float):  # the tensor itself has users as well
             with graph.inserting_before(placeholders[i]):
                 scalar = graph.call_function(torch.scalar_tensor, (number,), {"dtype": torch.float64})
             placeholders[i].replace_all_uses_with(scalar)
@@ -71,8 +71,8 @@ def _put(node: fx.Node, number: float) -> None:
 
 @contextmanager
 def faked(args: Sequence[Any], changing: Collection[int] = ()) -> Iterator[list[Any]]:
-    """Yields fake tensors for the arguments of a trace that fixes their sizes. changing: floats that are not to be constants; they
-    come on the device of the other arguments."""
+    """Yields fake tensors for the arguments of a trace that fixes their sizes. changing: positions of floats that stay arguments;
+    they are moved to the device of the other arguments."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     mode.allow_scalar_outputs = True
     device = device_of(args)
@@ -81,7 +81,7 @@ def faked(args: Sequence[Any], changing: Collection[int] = ()) -> Iterator[list[
 
 
 def writes_to_arguments() -> bool:
-    """Returns whether the graph that AOTAutograd has just traced changes an argument; True where that is not known."""
+    """Returns whether the graph that AOTAutograd has just traced writes to an argument; True where that is not known."""
     context = TracingContext.try_get()
     found = None if context is None else context.fw_metadata
     return found is None or any(info.mutates_data or info.mutates_metadata for info in found.input_info)
@@ -91,7 +91,7 @@ def _fake(mode: FakeTensorMode, value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     fake = mode.from_tensor(value, static_shapes=True)
-    if type(value) in (Tensor, torch.nn.Parameter) and value.layout is torch.strided:  # what shares memory is taken from all of it
+    if type(value) in (Tensor, torch.nn.Parameter) and value.layout is torch.strided:  # views of it may reach all of the storage
         memory, whole = fake.untyped_storage(), value.untyped_storage().nbytes()
         if memory.nbytes() < whole:
             memory.resize_(whole)
@@ -99,5 +99,5 @@ def _fake(mode: FakeTensorMode, value: Any) -> Any:
 
 
 def device_of(args: Sequence[Any]) -> torch.device:
-    """The GPU that tensors are on, if they are on one."""
+    """Returns the GPU of the first tensor that is on one, else the CPU."""
     return next((a.device for a in args if isinstance(a, Tensor) and a.device.type == "cuda"), torch.device("cpu"))

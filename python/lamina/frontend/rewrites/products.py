@@ -1,4 +1,4 @@
-"""Matrix products in a captured graph, and what their operands are made of."""
+"""Reads matrix products in a captured graph (matmul, bmm, baddbmm, einsum) and their operands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,12 @@ from .reading import given, is_in_place, name, number, same_elements, scaled, sh
 
 @dataclass(frozen=True)
 class Operand:
-    """`node` with its dimensions in another order (none: its own), times `scale`. seen: the nodes that were looked through."""
+    """An operand of a product: `node`, permuted and scaled.
+
+    order  of its dimensions; none: its own
+    scale  a factor
+    seen   nodes that were looked through
+    """
 
     node: fx.Node
     order: tuple[int, ...] = ()
@@ -18,6 +23,7 @@ class Operand:
     seen: tuple[fx.Node, ...] = ()
 
     def swapped(self) -> "Operand":
+        """Returns the operand with its last two dimensions swapped."""
         rank = len(shape(self.node))
         order = self.order or tuple(range(rank))
         new = (*order[:-2], order[-1], order[-2])
@@ -26,11 +32,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """
+    """A batched matrix product.
+
     left   (batch..., rows, inner)
     right  (batch..., inner, columns)
     order  of the dimensions of (batch..., rows, columns) in the result (none: that)
-    added  what is added to it, times 1
+    added  the tensor added to it, with factor 1
+    scale  of the product
     """
 
     left: Operand
@@ -41,7 +49,7 @@ class Product:
 
 
 def product(node: fx.Node) -> Product | None:
-    """How a node multiplies matrices."""
+    """Reads a node as a matrix product; None where it is none."""
     kind = name(node)
     if kind == "einsum":
         return _einsum(node)
@@ -67,7 +75,8 @@ def _plain(one: object, two: object) -> Product | None:
 
 
 def _einsum(node: fx.Node) -> Product | None:
-    """Of two operands: one label that both have and the result has not, one that each has alone, the others in all three."""
+    """Reads an einsum of two operands: one label is contracted, each operand has one label of its own, the others are batch
+    dimensions."""
     text, *operands = node.args
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = [*operands[0]]
@@ -84,7 +93,7 @@ def _einsum(node: fx.Node) -> Product | None:
     row, column = [c for c in one if c not in two], [c for c in two if c not in one]
     if not len(inner) == len(row) == len(column) == 1 or {*out} != {*batch, *row, *column}:
         return None
-    if [*out[-2:]] == [*column, *row]:  # keys first
+    if [*out[-2:]] == [*column, *row]:  # the second operand's label is first: swap them
         one, two, left, right, row, column = two, one, right, left, column, row
     if {*out[-2:]} == {*row, *column}:
         batch = [*out[:-2]]
@@ -101,7 +110,7 @@ def _order(new: Sequence[str], old: Sequence[str]) -> tuple[int, ...]:
 
 
 def traced_back(of: Operand) -> Operand:
-    """The same without transposes of its last two dimensions, copies and products by positive numbers."""
+    """Returns the operand behind transposes of its last two dimensions, copies and products by positive numbers."""
     while not is_in_place(of.node):
         at, times, swap, copied = of.node, scaled(of.node), transposed(of.node), same_elements(of.node)
         if times is not None and times[1] > 0:
@@ -116,7 +125,7 @@ def traced_back(of: Operand) -> Operand:
 
 
 def _through_swap(order: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """An order of the dimensions of a tensor, as one of those of the tensor whose last two it has swapped."""
+    """Composes `order` with a swap of the last two dimensions; () for the identity."""
     swap = (*range(rank - 2), rank - 1, rank - 2)
     new = tuple(swap[i] for i in order or range(rank))
     return () if new == tuple(range(rank)) else new

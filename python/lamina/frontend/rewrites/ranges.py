@@ -1,4 +1,4 @@
-"""How large the numbers in a captured graph can be, as far as that shows."""
+"""Value range analysis of captured graphs: bounds on the elements of a tensor, as far as they show."""
 
 from typing import Any
 
@@ -18,7 +18,8 @@ Range = tuple[float, float]
 
 
 def constant(arg: object, gm: fx.GraphModule) -> float | None:
-    """A number in the graph, or one in a tensor of one element that depends on nothing; infinities count."""
+    """Returns a number in the graph, or that of a one-element tensor that depends on no argument; infinities count. None for
+    others."""
     if isinstance(arg, bool) or arg is None:
         return None
     if isinstance(arg, int | float):
@@ -31,7 +32,7 @@ def constant(arg: object, gm: fx.GraphModule) -> float | None:
 
 
 def bounds(arg: Any, gm: fx.GraphModule) -> Range | None:
-    """Finite numbers between which all elements of a floating or boolean tensor lie; None where they may be anything."""
+    """Returns finite bounds of all elements of a floating or boolean tensor; None where there are none."""
     known: dict[fx.Node, Range | None] = {}
     waiting = [arg] if isinstance(arg, fx.Node) else []
     while waiting:
@@ -54,7 +55,7 @@ def _of(arg: Any, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Ran
 
 
 def _sources(node: fx.Node) -> tuple[Any, ...]:
-    """What the elements of a node lie between the bounds of, or are computed from by arithmetic."""
+    """The operands whose ranges give the range of a node."""
     told, kind = value(node), name(node)
     if told is None or told.dtype is torch.bool or kind in _LIKE:
         return ()

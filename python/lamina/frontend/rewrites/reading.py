@@ -1,5 +1,5 @@
-"""What the nodes of a captured graph do, read alike where Dynamo wrote them (torch's functions, operators and methods of tensors)
-and where torch.export did (ATen before decomposition)."""
+"""Reads nodes of captured graphs alike in Dynamo's dialect (torch's functions, operators and methods of tensors) and in
+torch.export's (ATen before decomposition)."""
 
 import inspect
 import math
@@ -24,18 +24,20 @@ _CHECKS = ("_assert_tensor_metadata",)
 
 
 def value(node: object) -> Tensor | None:
-    """The (fake) tensor that a node is."""
+    """Returns the (fake) tensor of a node; None where it is no tensor."""
     found = node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
     return found if isinstance(found, Tensor) else None
 
 
 def shape(node: object) -> tuple[Any, ...]:
+    """Returns the shape of a node's tensor; () where it is no tensor."""
     found = value(node)
     return () if found is None else tuple(found.shape)
 
 
 def name(node: object) -> str:
-    """What a node calls, by ATen's name without the mark of an op in place; "" for what is not torch's."""
+    """Returns the name of the op that a node calls, in ATen's terms and without the mark of an in-place op; "" where it is not
+    torch's."""
     if not isinstance(node, fx.Node) or node.op not in ("call_function", "call_method"):
         return ""
     target = node.target
@@ -57,25 +59,25 @@ def _is_torchs(target: object) -> bool:
 
 
 def given(node: fx.Node, *names: str) -> dict[str, Any]:
-    """The arguments of a call by these names, ATen's being turned into those of torch's functions."""
+    """Returns the arguments of a call by these names; ATen's names are mapped to those of torch's functions."""
     renamed = {"self": "input", "tensor2": "other", "mat2": "other", "train": "training"}
     kwargs = {renamed.get(key, key): arg for key, arg in node.kwargs.items()}
     return dict(zip(names, node.args, strict=False)) | kwargs
 
 
 def users(node: fx.Node) -> list[fx.Node]:
-    """But for checks, which compute nothing."""
+    """Returns the users of a node, except checks, which compute nothing."""
     return [user for user in node.users if name(user) not in _CHECKS]
 
 
 def number(arg: object) -> float | None:
-    """A number written into the graph."""
+    """Returns a finite number that is written into the graph; None for others."""
     plain = isinstance(arg, int | float) and not isinstance(arg, bool)
     return float(arg) if plain and math.isfinite(arg) else None  # type: ignore[arg-type]
 
 
 def same_elements(node: object) -> fx.Node | None:
-    """What a node has the elements of, in the same order: it may be of another shape, layout or float type."""
+    """Returns the source that a node has the elements of, in the same order; shape, layout and float type may differ."""
     if not isinstance(node, fx.Node) or name(node) not in (*_SAME, *_RESHAPES) or is_in_place(node) or not node.args:
         return None
     source, mine, other = node.args[0], value(node), value(node.args[0])
@@ -88,7 +90,7 @@ def same_elements(node: object) -> fx.Node | None:
 
 
 def without_dropout(node: fx.Node) -> fx.Node | None:
-    """What a dropout that drops nothing is of."""
+    """Returns the operand of a dropout that drops nothing; None for other nodes."""
     if name(node) != "dropout":
         return None
     args = given(node, "input", "p", "training")
@@ -98,14 +100,14 @@ def without_dropout(node: fx.Node) -> fx.Node | None:
 
 
 def drop(node: fx.Node) -> tuple[fx.Node, float] | None:
-    """What a dropout is of, and the probability of an element to be dropped, above 0."""
+    """Returns the operand of a dropout and the probability of an element to be dropped, above 0; None for other nodes."""
     args = given(node, "input", "p", "training") if name(node) == "dropout" and not is_in_place(node) else {}
     source, probability = args.get("input"), number(args.get("p", 0.5))
     return (source, probability) if isinstance(source, fx.Node) and probability and args.get("training", True) is True else None
 
 
 def scaled(node: fx.Node) -> tuple[fx.Node, float] | None:
-    """A tensor and the number that a node multiplies it by."""
+    """Returns a tensor and the number that a node multiplies it by; None for other nodes."""
     kind, args = name(node), given(node, "input", "other")
     if kind not in ("mul", "div") or set(args) != {"input", "other"}:
         return None
@@ -119,7 +121,7 @@ def scaled(node: fx.Node) -> tuple[fx.Node, float] | None:
 
 
 def transposed(node: fx.Node) -> fx.Node | None:
-    """What a node swaps the last two dimensions of."""
+    """Returns the tensor whose last two dimensions a node swaps; None for other nodes."""
     source = node.args[0] if node.args else None
     rank = len(shape(source))
     if not isinstance(source, fx.Node) or rank < 2:
@@ -138,7 +140,7 @@ def transposed(node: fx.Node) -> fx.Node | None:
 
 
 def is_softmax(node: object) -> bool:
-    """Along the last dimension."""
+    """Returns whether a node is a softmax along the last dimension."""
     if not isinstance(node, fx.Node) or name(node) != "softmax":
         return False
     dim, rank = given(node, "input", "dim").get("dim"), len(shape(node))
@@ -146,7 +148,7 @@ def is_softmax(node: object) -> bool:
 
 
 def is_in_place(node: fx.Node) -> bool:
-    """Whether a call writes to an argument."""
+    """Returns whether a call writes to an argument."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.is_mutable
@@ -172,7 +174,7 @@ def _says_in_place(target: Any, node: fx.Node) -> bool:
 
 
 def writes_to(node: fx.Node) -> set[int] | None:
-    """The memory that a call may write to; None where that is not known."""
+    """Returns the storages that a call may write to; None where that is not known."""
     if not is_in_place(node):
         return set()
     first = bool(name(node)) and "out" not in node.kwargs and bool(node.args) and isinstance(node.args[0], fx.Node)
@@ -181,7 +183,7 @@ def writes_to(node: fx.Node) -> set[int] | None:
 
 
 def is_repeatable(node: fx.Node) -> bool:
-    """Whether a call gives the same result each time."""
+    """Returns whether a call gives the same result each time."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags:
         return False

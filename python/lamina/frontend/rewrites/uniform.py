@@ -1,6 +1,7 @@
-"""Comparisons of constants, computed here: torch-mlir's folder gets them wrong (0.75 > 1 is true) or ends the process.
+"""Folds comparisons of uniform tensors: torch-mlir's folder gets them wrong (0.75 > 1 is true) or ends the process.
 
-A tensor is uniform if one number fills it: what full, ones_like and their kin make, and pointwise ops and views of such tensors.
+A tensor is uniform if one number fills it: the results of full, ones_like and the like, and pointwise ops and views of such
+tensors.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""Attention in Triton: `forward` for many queries, `split` and `join` for few against long caches."""
+"""Attention kernels in Triton: `forward` for many queries, `split` and `join` for few queries against long caches."""

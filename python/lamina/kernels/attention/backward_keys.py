@@ -1,5 +1,5 @@
-"""Gradients of attention's keys and values (flash attention 2): one program for N of them in one head of theirs, with all queries
-that see them, of all heads that share them. Blocks of scores are transposed: they are factors as they stand in registers."""
+"""Gradients of attention's keys and values (flash attention 2): one program for N keys of one key head, with all queries that see
+them, of all heads that share the key head. Blocks of scores are transposed, so that they are operands as they lie in registers."""
 
 import triton
 import triton.language as tl
@@ -48,12 +48,13 @@ def backward_keys(
     D: tl.constexpr,
     E: tl.constexpr,
 ):
-    """
+    """Computes the gradients of N keys and values of one key head.
+
     deltas    as `backward_queries` has made them
-    d_k, d_v  the gradients, which are made
+    d_k, d_v  the gradients, outputs
     BLOCKS    strides of `blocks`, lists of blocks of queries that see these keys by the mask (see blocks.py): batch, head, block
               of keys; () for none
-    TOGETHER  heads of keys whose programs run side by side
+    TOGETHER  key heads whose programs run side by side
     All else is as in `backward_queries`.
     """
     PLACES: tl.constexpr = (KEYS + N - 1) // N
@@ -62,7 +63,7 @@ def backward_keys(
     first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * KV_HEADS - first_head)
     place = tl.program_id(0) - first_head * PLACES
-    start = place // wide * N  # the first keys first: with CAUSAL, theirs is the most work
+    start = place // wide * N  # the first keys first: with CAUSAL, they have the most work
     batch = ((first_head + place % wide) // KV_HEADS).to(tl.int64)
     kv_head = ((first_head + place % wide) % KV_HEADS).to(tl.int64)
 
@@ -88,7 +89,7 @@ def backward_keys(
                     drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, "none" if HOW == "bool" else "zeros",
                     DROPS, M, D, E, False,
                 )  # fmt: skip
-                at = tl.load(listed + 2 + min(i + 1, count - 1))  # one round ahead, as in forward
+                at = tl.load(listed + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
             last = listed + (QUERIES + M - 1) // M + 1
             count, at = tl.load(listed + 1), tl.load(last)
             for i in range(count):
@@ -98,7 +99,7 @@ def backward_keys(
                 )  # fmt: skip
                 at = tl.load(last - min(i + 1, count - 1))
         else:
-            whole = 0  # from here on, rows see all of these keys
+            whole = 0  # rows from here on see all of these keys
             if CAUSAL:
                 whole = (start + N - 1 + M - 1) // M * M
                 for at in range(start // M * M, min(whole, QUERIES), M):
@@ -127,8 +128,8 @@ def _block(
     VALUES: tl.constexpr, SCALE: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, DIAGONAL: tl.constexpr,
 ):  # fmt: skip
-    """With queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Those that are not there weigh
-    nothing, and gradients of keys that are not there are not stored."""
+    """Adds queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Queries past the end have weight
+    zero, and gradients of keys past the end are not stored."""
     EDGE: tl.constexpr = QUERIES % M != 0
     rows = at + tl.arange(0, M)
     inside = (places[:, None] < KEYS) & (rows[None, :] < QUERIES)

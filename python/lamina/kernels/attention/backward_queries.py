@@ -1,5 +1,5 @@
-"""Gradients of attention's queries (flash attention 2): one program for M of them in one head, with all keys that they see. It also
-sums what `backward_keys`, which runs after it, reads of each row."""
+"""Gradients of attention's queries (flash attention 2): one program for M queries of one head, with all keys that they see. It also
+computes `deltas`, sums over each row that `backward_keys` reads afterwards."""
 
 import triton
 import triton.language as tl
@@ -48,11 +48,13 @@ def backward_queries(
     D: tl.constexpr,
     E: tl.constexpr,
 ):
-    """
-    out, sums  what forward found: the result, and the natural logarithms of the rows' sums (strides: batch, head, position)
-    grad       the gradient of `out`; d_q: that of the queries, which is made
+    """Computes the gradients of M queries of one head.
+
+    out, sums  results of forward: the output, and the natural log-sum-exps of the rows (strides: batch, head, position)
+    grad       the gradient of `out`
+    d_q        the gradient of the queries, an output
     blocks     lists of blocks of keys, as in `forward`, where BLOCKS are strides
-    deltas     (batch, heads, queries) f32, made: the product of each row of `out` with its gradient, summed
+    deltas     (batch, heads, queries) f32, an output: the dot product of each row of `out` with its gradient
     All else is as in `forward`; the upper-case name of a tensor is its strides.
     """
     PLACES: tl.constexpr = (QUERIES + M - 1) // M
@@ -60,7 +62,7 @@ def backward_queries(
     first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * HEADS - first_head)
     place = tl.program_id(0) - first_head * PLACES
-    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
+    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, they have the most work
     batch = ((first_head + place % wide) // HEADS).to(tl.int64)
     head = ((first_head + place % wide) % HEADS).to(tl.int64)
 
@@ -77,7 +79,7 @@ def backward_queries(
 
     acc = tl.zeros((M, D), tl.float32)
     end = KEYS
-    whole = KEYS // N * N  # up to here blocks hide nothing by their place
+    whole = KEYS // N * N  # blocks up to here hide no key by its position
     if CAUSAL:
         end = min(start + M, KEYS)
         whole = min(start + 1, KEYS) // N * N
@@ -93,7 +95,7 @@ def backward_queries(
                 acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
                 VALUES, SCALE, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
             )  # fmt: skip
-            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one round ahead, as in forward
+            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
         last = blocks + (KEYS + N - 1) // N + 1
         count, at = tl.load(blocks + 1), tl.load(last)
         for i in range(count):
@@ -127,7 +129,7 @@ def _block(
     CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
-    """With keys `at` to at + N. EDGE: some of them may not be there, or come after a query."""
+    """Adds keys `at` to at + N. EDGE: some of them may be past the end, or come after a query."""
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
@@ -144,6 +146,6 @@ def _block(
     d_weights = tl.dot(grads, value.T)
     if len(DROPS) > 0:
         keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
-        d_weights = tl.where(keeps, d_weights, 0.0)  # times the factor at the end, as all else
+        d_weights = tl.where(keeps, d_weights, 0.0)  # the factor is applied once at the end
     d_scores = found * (d_weights - delta[:, None])
     return tl.dot(d_scores.to(key.dtype), key, acc)

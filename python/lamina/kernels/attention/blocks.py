@@ -1,7 +1,7 @@
-"""Which blocks of keys each block of queries sees by a mask: one program for a block of queries. Or, the other way round, which
-blocks of queries see each block of keys.
+"""Lists the blocks of keys that each block of queries sees by a mask, one program for a block of queries; or, transposed, the
+blocks of queries that see each block of keys.
 
-Lists, not a map of all blocks: a condition in the loop over keys would keep Triton from loading the next of them in time.
+The result is lists, not a map of all blocks: a condition in the loop over keys would keep Triton from prefetching the next of them.
 """
 
 import triton
@@ -25,14 +25,15 @@ def blocks(
     M: tl.constexpr,
     N: tl.constexpr,
 ):
-    """
+    """Writes the lists of one block of queries.
+
     MASK   strides in elements: batch, head, query, key
     HOW    "bool" (true: seen), "bias" (added to the scores: -inf hides, 0 changes nothing)
-    out    i32: how many blocks of keys are wholly seen, how many in part; the numbers of the first from there on, those of the
-           others from the end back. Blocks of which nothing is seen are on neither list; OUT: strides: batch, head, block of
-           queries
+    out    i32: the number of blocks of keys that are seen wholly, the number seen in part; then the indices of the first kind
+           forwards from there, and of the second kind backwards from the end. Blocks of which nothing is seen are on neither list
+    OUT    strides: batch, head, block of queries
     CAUSAL, OFFSET, WINDOW  hide too, as in `forward`
-    TURNED  queries and keys have each other's places in all of this: strides, sizes, lists
+    TURNED  queries and keys are swapped in all of this: strides, sizes, lists
     M, N   queries and keys of a block
     """
     BLOCKS: tl.constexpr = (QUERIES + M - 1) // M
@@ -59,7 +60,7 @@ def blocks(
             added = tl.load(places, mask=near, other=-float("inf")).to(tl.float32)
             seen, plain = added != -float("inf"), added == 0.0
         some = tl.max(tl.max(seen.to(tl.int32), 1), 0)
-        every = tl.min(tl.min((plain | (rows >= QUERIES)[:, None]).to(tl.int32), 1), 0)  # not where keys are not there
+        every = tl.min(tl.min((plain | (rows >= QUERIES)[:, None]).to(tl.int32), 1), 0)  # never where keys are past the end
         tl.store(out + 2 + whole, at, mask=every != 0)
         tl.store(out + (1 + COUNT) - part, at, mask=(some != 0) & (every == 0))
         whole += every

@@ -1,4 +1,4 @@
-"""Where the keys that a sequence has begin and end: one program for each sequence, or for each head of it."""
+"""Finds the first and the last valid key of each sequence, or of each head of it: one program for each."""
 
 import triton
 import triton.language as tl
@@ -16,10 +16,11 @@ def bounds(
     HIGH: tl.constexpr,
     N: tl.constexpr,
 ):
-    """
-    there      bool, true for keys that are there; AT: strides in elements: batch, head, key
-    out        i32: the first of them, and the end: 0 where there is none; OUT: strides: batch, head, which
-    LOW, HIGH  of the keys that are seen at all, from and to
+    """Writes the bounds of one sequence or head.
+
+    there      bool, true for valid keys; AT: strides in elements: batch, head, key
+    out        i32: the first valid key, and the end of them: 0 where there is none; OUT: strides: batch, head, which of the two
+    LOW, HIGH  the range of keys that are seen at all
     """
     batch, head = (tl.program_id(0) // HEADS).to(tl.int64), (tl.program_id(0) % HEADS).to(tl.int64)
     there += batch * AT[0] + head * AT[1]

@@ -1,4 +1,4 @@
-"""Attention of many queries: one program for M of them in one head, with all keys that they see (flash attention 2)."""
+"""Attention of many queries (flash attention 2): one program for M queries of one head, with all keys that they see."""
 
 import triton
 import triton.language as tl
@@ -49,31 +49,32 @@ def forward(
     E: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
 ):
-    """
+    """Computes attention for M queries of one head.
+
     Q, K, V, MASK, OUT  strides in elements: batch, head, position, element (MASK: key)
-    SUMS, LOGS    of the logarithms of the rows' sums (see keep_sums): strides of batch, head, position; how many each head has
-                  place for, 0: nobody reads them
-    HEADS, GROUP  of queries; how many of them share keys and values
+    SUMS, LOGS    of the log-sum-exps (see keep_sums): strides of batch, head, position; how many each head has room for, 0: none
+                  are stored
+    HEADS, GROUP  query heads; how many of them share keys and values
     SIZE, VALUES  elements of a head: of queries and keys, of values; D and E: powers of two that hold them
     SCALE         of the scores, positive
     CAUSAL        query i sees keys to i + OFFSET
     WINDOW        query i sees keys from i + OFFSET - WINDOW + 1; 0: from the first
     HOW           of the mask: "none" (it is not read), "bool" (true: seen), "bias" (added to the scaled scores); "zeros":
-                  one that adds nothing to a block, for which it is not read
+                  the bias of a block is zero and is not read
     BOUNDS        strides of `bounds`, i32: batch, head, and which: the first key that may be seen, and the end of them; () for none
     ALIBI         slopes[head] * (key - query) is added to the scaled scores (slopes: f32)
     BLOCKS        strides of `blocks`, lists of blocks of keys that the mask shows (see blocks.py): batch, head, block of queries;
                   () for none: all are computed
-    DROPS         what dropout draws from `seed`, one i64: below which number of 16 bits it keeps a weight, what it multiplies those
-                  by, and their share; () for none
+    DROPS         dropout, with `seed` one i64: the bound on 16-bit numbers below which a weight is kept, the factor of those, and
+                  their share; () for none
     TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
-    DESCRIPTORS   keys and values come by descriptors (TMA): elements side by side, all else at multiples of 16 bytes
+    DESCRIPTORS   keys and values are loaded by descriptors (TMA): elements contiguous, all else at multiples of 16 bytes
     """
     PLACES: tl.constexpr = (QUERIES + M - 1) // M
     first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * HEADS - first_head)
     place = tl.program_id(0) - first_head * PLACES
-    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, theirs is the most work
+    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, they have the most work
     batch = ((first_head + place % wide) // HEADS).to(tl.int64)
     head = ((first_head + place % wide) % HEADS).to(tl.int64)
 
@@ -92,7 +93,7 @@ def forward(
     total = tl.zeros((M,), tl.float32)
     first, begin, left = 0, 0, 0
     end = KEYS
-    whole = KEYS // N * N  # from `left` up to here blocks hide nothing by their place
+    whole = KEYS // N * N  # blocks from `left` up to here hide no key by its position
     if CAUSAL:
         end = max(0, min(start + M + OFFSET, KEYS))
         whole = max(0, min(start + 1 + OFFSET, KEYS)) // N * N
@@ -124,7 +125,7 @@ def forward(
                 KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, DROPS, N, D,
                 E, DESCRIPTORS, False,
             )  # fmt: skip
-            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one round ahead: what is loaded from there is not to wait for it
+            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
         last = blocks + (KEYS + N - 1) // N + 1
         count, at = tl.load(blocks + 1), tl.load(last)
         for i in range(count):
@@ -178,14 +179,14 @@ def _block(
     ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
-    """With keys `at` to at + N. EDGE: some of them may not be there, or be hidden from a query by where they are."""
+    """Adds keys `at` to at + N. EDGE: some of them may be past the end, or be hidden from a query by their position."""
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
     if HOW == "bool" or HOW == "bias":
         hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
     if ALIBI:
-        bias += (slope * (keys - start).to(tl.float32))[None, :]  # a row's weights stay where all its scores are moved
+        bias += (slope * (keys - start).to(tl.float32))[None, :]  # softmax does not change where all scores of a row are shifted
     if EDGE:
         hidden |= keys[None, :] >= KEYS
         if len(BOUNDS) > 0:

@@ -1,4 +1,4 @@
-"""What `split` found of parts of the keys, put together: one program for each query."""
+"""Combines the results of `split` for parts of the keys: one program for each query."""
 
 import triton
 import triton.language as tl
@@ -17,7 +17,12 @@ def join(
     P: tl.constexpr,
     E: tl.constexpr,
 ):
-    """parts, logs: as `split` writes them. OUT: strides in elements; P, E: powers of two that hold PARTS and VALUES."""
+    """Combines the parts of one query.
+
+    parts, logs  as `split` writes them
+    OUT          strides in elements
+    P, E         powers of two that hold PARTS and VALUES
+    """
     place = tl.program_id(0).to(tl.int64)
     batch, head, query = place // (HEADS * QUERIES), place // QUERIES % HEADS, place % QUERIES
     part, e = tl.arange(0, P), tl.arange(0, E)

@@ -1,9 +1,9 @@
-"""Attention of many queries for Hopper, with warps of different parts (FlashAttention-3, Shah et al. 2024), in Triton's Gluon.
+"""Warp-specialized attention of many queries for Hopper (FlashAttention-3, Shah et al. 2024), in Triton's Gluon.
 
-One warp brings keys and values by TMA into a ring of stages; GROUPS groups of four warps have 64 queries each. A group multiplies
-the next queries by keys and these weights by values while it computes the weights after them: tensor cores do not wait for
-exponentials. Programs are as many as the GPU has multiprocessors; each takes one block of queries after the other, and the next
-block's keys are under way while the last one's results are written.
+One warp loads keys and values by TMA into a ring of stages; each of GROUPS warp groups of four warps has 64 queries. A group
+multiplies its queries by the next keys and its weights by values while it computes the next weights: tensor cores do not wait for
+exponentials. The grid is persistent, at most one program for each multiprocessor; each takes one block of queries after the other,
+and the next block's keys are loaded while the last one's results are written.
 """
 
 from triton.experimental import gluon
@@ -15,7 +15,7 @@ from .sizes import sizes
 _LOG2_E = gl.constexpr(1.4426950408889634)
 _LN_2 = gl.constexpr(0.6931471805599453)
 _NONE = gl.constexpr(-float("inf"))
-_bring = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # the name before triton 3.7
+_bring = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # the second name is that before triton 3.7
 
 
 @gluon.jit
@@ -26,12 +26,11 @@ def specialised(
     WINDOW: gl.constexpr, BOUNDS: gl.constexpr, TOGETHER: gl.constexpr, GROUPS: gl.constexpr, N: gl.constexpr, D: gl.constexpr,
     E: gl.constexpr, STAGES: gl.constexpr, PROGRAMS: gl.constexpr,
 ):  # fmt: skip
-    """
-    As `forward` (see there), without masks that are read, and
+    """Computes attention of many queries. Parameters are as in `forward`, without masks that are read, and
 
-    GROUPS    of warps that multiply, each for 64 queries: 2 or 3
+    GROUPS    warp groups that multiply, each for 64 queries: 2 or 3
     STAGES    blocks of N keys, and of values, that the ring holds
-    PROGRAMS  of the grid
+    PROGRAMS  size of the grid
     """
     P: gl.constexpr = sizes(
         OUT, SUMS, LOGS, BATCH, HEADS, GROUP, QUERIES, KEYS, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, BOUNDS, TOGETHER, GROUPS, N,
@@ -51,7 +50,7 @@ def specialised(
     q_full, q_free = _barriers(GROUPS, 1), _barriers(GROUPS, 1)
     k_full, k_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
     v_full, v_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
-    fence_async_shared()  # that TMA sees the barriers
+    fence_async_shared()  # makes the barriers visible to TMA
     ring = (queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free)
     at = (q_at, k_at, v_at)
     if GROUPS == 2:
@@ -75,7 +74,7 @@ def specialised(
 
 @gluon.jit
 def _barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
-    """COUNT barriers, each for that many arrivals."""
+    """Makes COUNT barriers, each for ARRIVALS arrivals."""
     made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(COUNT):
         mbarrier.init(made.index(i), count=ARRIVALS)
@@ -84,14 +83,14 @@ def _barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def _rounds(P: gl.constexpr):
-    """Blocks of queries of this program."""
+    """Returns how many blocks of queries this program takes."""
     return (P.UNITS - gl.program_id(0) + P.PROGRAMS - 1) // P.PROGRAMS * P.PAIR
 
 
 @gluon.jit
 def _block(i, bounds, P: gl.constexpr):
-    """The i-th block of queries: batch, head, first query; the first key that may be seen and the end of them; blocks of keys: the
-    first, and how many, at least one."""
+    """Returns the i-th block of queries: batch, head, first query; the first key that may be seen and the end of them; the first
+    block of keys, and how many there are, at least one."""
     unit = i // P.PAIR * P.PROGRAMS + gl.program_id(0)
     first_head = unit // (P.PLACES // P.PAIR * P.TOGETHER) * P.TOGETHER
     wide = gl.minimum(P.TOGETHER, P.BATCH * P.HEADS - first_head)
@@ -117,7 +116,7 @@ def _block(i, bounds, P: gl.constexpr):
 
 @gluon.jit
 def _bring_all(P: gl.constexpr, at, ring, bounds):
-    """The warp of loads. Of a tile's blocks of keys the last comes first: with CAUSAL, that hides some."""
+    """Loads, in one warp. A tile's last block of keys comes first: with CAUSAL, that one hides some keys."""
     queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
     q_at, k_at, v_at = at
     done = gl.program_id(0) * 0
@@ -143,7 +142,7 @@ def _bring_all(P: gl.constexpr, at, ring, bounds):
 
 @gluon.jit
 def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
-    """Four warps: 64 queries of each tile, with all blocks of keys."""
+    """Computes 64 queries of each tile with all blocks of keys, in four warps."""
     queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
     M: gl.constexpr = P.M
     N: gl.constexpr = P.N
@@ -197,7 +196,7 @@ def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
 
 @gluon.jit
 def _hide(scores, at, start, first, stop, P: gl.constexpr):
-    """Scores of keys `at` to at + N, -inf where they are hidden by where they are; `start`: the first query."""
+    """Sets scores of keys `at` to at + N to -inf where their position hides them. `start` is the first query."""
     M: gl.constexpr = P.M
     N: gl.constexpr = P.N
     edge = (at + P.N > stop) | (at < first)
@@ -219,11 +218,11 @@ def _hide(scores, at, start, first, stop, P: gl.constexpr):
 
 @gluon.jit
 def _weigh(scores, most, total, P: gl.constexpr):
-    """Exponentials relative to each row's largest score, by how much those before shrink, that score times log2(e) and SCALE, and
-    their sum: online softmax, as step.py."""
+    """Does a step of online softmax, as step.py. Returns the exponentials relative to each row's largest score, the factor by which
+    earlier ones shrink, that score times log2(e) and SCALE, and the sum."""
     factor: gl.constexpr = P.SCALE * _LOG2_E
     now = gl.maximum(most, gl.max(scores, 1) * factor)
-    origin = gl.where(now == _NONE, 0.0, now)  # a row of which nothing has been seen yet
+    origin = gl.where(now == _NONE, 0.0, now)  # a row that has seen nothing yet
     weights = gl.exp2(scores * factor - origin[:, None])
     old = gl.exp2(most - origin)
     return weights, old, now, total * old + gl.sum(weights, 1)
@@ -231,7 +230,7 @@ def _weigh(scores, most, total, P: gl.constexpr):
 
 @gluon.jit
 def _keep(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
-    """Writes results, and the logarithms of sums as step.py's keep_sums does."""
+    """Stores results, and the log-sum-exps as step.py's keep_sums does."""
     M: gl.constexpr = P.M
     E: gl.constexpr = P.E
     batch, head = batch.to(gl.int64), head.to(gl.int64)

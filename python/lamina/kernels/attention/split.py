@@ -1,5 +1,5 @@
-"""Attention of few queries against many keys: one program for a part of the keys of one head of theirs, with all queries that
-share it in one block, so that keys and values are read once (flash decoding)."""
+"""Attention of few queries against many keys (flash decoding): one program for a part of the keys of one key head, with all queries
+that share it in one block, so that keys and values are read once."""
 
 import triton
 import triton.language as tl
@@ -37,7 +37,8 @@ def split(
     D: tl.constexpr,
     E: tl.constexpr,
 ):
-    """
+    """Computes attention over one part of the keys.
+
     parts  (batch, heads, queries, PARTS, VALUES) f32: the result for each part of the keys
     logs   (batch, heads, queries, PARTS) f32: log2 of the sum of exponentials that it is weighted with; -inf where it saw nothing
     M      a power of two that holds GROUP * QUERIES rows, 16 at least; all else as in `forward`
@@ -67,7 +68,7 @@ def split(
     EDGE: tl.constexpr = KEYS % N != 0 or len(BOUNDS) > 0
     HIDES: tl.constexpr = EDGE or HOW == "bool"
     first, end = 0, KEYS
-    if len(BOUNDS) > 0:  # of all heads alike
+    if len(BOUNDS) > 0:  # the same for all heads
         bounds += batch * BOUNDS[0]
         first, end = tl.load(bounds), tl.load(bounds + BOUNDS[2])
     begin = first // N * N

@@ -1,7 +1,8 @@
-"""What both kernels do with one block of keys and values: online softmax (Milakov, Gimelshein 2018), flash attention 2 (Dao 2023).
+"""The step that attention kernels share for one block of keys and values: online softmax (Milakov, Gimelshein 2018), flash
+attention 2 (Dao 2023).
 
-Every exponential is one of base 2: scores are multiplied by log2(e) with the scale. Where something is added to them they are only
-after the largest is subtracted: a row of the lowest number of a type, times log2(e), would be infinite, where eager has the mean.
+Every exponential has base 2: scores are multiplied by log2(e) together with the scale. Where a bias is added, they are multiplied
+only after the maximum is subtracted: a row of a type's lowest number, times log2(e), would be infinite, where eager has the mean.
 """
 
 import triton
@@ -16,15 +17,15 @@ def step(
     acc, most, total, q, k, v, hidden, bias, keeps, SCALE: tl.constexpr, HIDES: tl.constexpr, BIAS: tl.constexpr,
     DROPS: tl.constexpr,
 ):  # fmt: skip
-    """The state of the rows after one more block of keys.
+    """Updates the state of the rows with one more block of keys.
 
     acc     (M, D) f32: the sum of values, weighted by exponentials relative to `most`
     most    (M,) f32: the largest score so far, times log2(e) unless BIAS; -inf before the first
     total   (M,) f32: the sum of these exponentials
     q       (M, D); k: (N, D); v: (N, D of the values)
     hidden  (M, N) or (1, N) bool, where HIDES: scores that do not count
-    bias    (M, N) or (1, N) f32, where BIAS: is added to the scaled scores
-    keeps   (M, N) bool, where DROPS: weights that are not dropped; `total` is of all
+    bias    (M, N) or (1, N) f32, where BIAS: added to the scaled scores
+    keeps   (M, N) bool, where DROPS: weights that are not dropped; `total` includes all
     SCALE   of the scores, positive
     """
     scores = tl.dot(q, k.T)
@@ -34,11 +35,11 @@ def step(
         scores = tl.where(hidden, -float("inf"), scores)
     if BIAS:
         now = tl.maximum(most, tl.max(scores, 1))
-        origin = tl.where(now == -float("inf"), 0.0, now)  # a row of which nothing has been seen yet
+        origin = tl.where(now == -float("inf"), 0.0, now)  # a row that has seen nothing yet
         weights = tl.exp2((scores - origin[:, None]) * _LOG2_E)
         old = tl.exp2((most - origin) * _LOG2_E)
     else:
-        factor = SCALE * _LOG2_E  # in one instruction with the difference from the maximum
+        factor = SCALE * _LOG2_E  # takes one instruction with the subtraction of the maximum
         now = tl.maximum(most, tl.max(scores, 1) * factor)
         origin = now
         if HIDES:
@@ -54,8 +55,8 @@ def step(
 
 @triton.jit
 def logarithm(most, total, BIAS: tl.constexpr):
-    """log2 of the sum of exponentials of each row, of what `step` made; -inf where nothing was seen. A row of the lowest number of
-    a type stays finite."""
+    """Returns log2 of each row's sum of exponentials from the state of `step`; -inf where nothing was seen. A row of a type's
+    lowest number stays finite."""
     if BIAS:
         most = tl.where(most == -float("inf"), most, tl.maximum(most * _LOG2_E, -3.0e38))
     return most + tl.log2(tl.where(total == 0.0, 1.0, total))
@@ -63,11 +64,11 @@ def logarithm(most, total, BIAS: tl.constexpr):
 
 @triton.jit
 def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.constexpr, LOGS: tl.constexpr, BIAS: tl.constexpr):
-    """Stores the logarithm, of natural base, of the sum of exponentials of each row, as libraries do: infinity for rows that see
-    nothing, and at places after the last row.
+    """Stores each row's natural log-sum-exp, as libraries do: infinity for rows that see nothing, and in the padding after the last
+    row.
 
-    moved  (M,) f32: what all scores of a row lack
-    LOGS   places that there are
+    moved  (M,) f32: a shift of all scores of a row, added back
+    LOGS   length of the stored row, with padding
     """
     log = logarithm(most, total, BIAS) * _LN_2 + moved
     seen = (most != -float("inf")) & (rows < QUERIES)
@@ -76,10 +77,10 @@ def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.
 
 @triton.jit
 def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr, ONE: tl.constexpr, KEYS: tl.constexpr):
-    """What a mask hides and adds, at (M,) offsets of rows and (N,) numbers of keys: as `step` takes it.
+    """Loads a mask at (M,) row offsets and (N,) key indices. Returns `hidden` and `bias` for `step`.
 
-    inside  (M, N) bool: what is there to be read
-    HOW     "bias": is added; "bool": where it is false, is hidden
+    inside  (M, N) bool: elements that exist
+    HOW     "bias": added to the scores; "bool": false hides
     ONE     all rows are the same, at `mask`: it is read once
     """
     if ONE:
@@ -87,7 +88,7 @@ def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr,
         found = tl.load(mask + columns * STRIDE, mask=there, other=0)[None, :]
     else:
         found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
-    if HOW == "bias":  # both ways to one return: triton 3.6 compares the types of all returns
+    if HOW == "bias":  # a single return: triton 3.6 compares the types of all returns
         hidden, bias = inside & False, found.to(tl.float32)
     else:
         hidden, bias = (found == 0) | (inside & False), tl.zeros(inside.shape, tl.float32)
@@ -99,7 +100,8 @@ def rows_of(
     x, at, ROW: tl.constexpr, COLUMN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
-    """Rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may be."""
+    """Loads rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may
+    be outside."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
     places = x + at * tl.full((), ROW, tl.int64) + i * ROW + j * COLUMN
     if EDGE and COLUMNS != D:

@@ -1,4 +1,4 @@
-"""The weights of attention once more, for its gradients: from scores and the logarithms of their rows' sums that forward kept."""
+"""Recomputes attention's weights for its gradients, from scores and the log-sum-exps that forward stored."""
 
 import triton
 import triton.language as tl
@@ -8,8 +8,8 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def logarithms(sums, rows, STEP: tl.constexpr, QUERIES: tl.constexpr, BIAS: tl.constexpr):
-    """The logarithms of (M,) rows, as `weights` takes them; infinity, which makes weights zero, for rows that are not there and for
-    those that saw nothing, of which a library may have kept what an empty sum has."""
+    """Loads the log-sum-exps of (M,) rows, as `weights` takes them. Infinity, which makes weights zero, for rows past the end and
+    for those that saw nothing, for which a library may have stored -inf."""
     log = tl.load(sums + rows.to(tl.int64) * STEP, mask=rows < QUERIES, other=float("inf"))
     log = tl.where(log == -float("inf"), float("inf"), log)
     return log if BIAS else log * _LOG2_E
@@ -17,11 +17,11 @@ def logarithms(sums, rows, STEP: tl.constexpr, QUERIES: tl.constexpr, BIAS: tl.c
 
 @triton.jit
 def weights(scores, log, hidden, bias, SCALE: tl.constexpr, HIDES: tl.constexpr, BIAS: tl.constexpr):
-    """What each value counts.
+    """Returns the softmax weights.
 
     scores  f32, not scaled
-    log     of the row's sum, with natural base where BIAS, else times log2(e); of a shape that goes with that of the scores
-    hidden  bool, where HIDES: scores that do not count; bias, where BIAS: is added to the scaled scores
+    log     the row's log-sum-exp, natural where BIAS, else times log2(e); broadcasts with the scores
+    hidden  bool, where HIDES: scores that do not count; bias, where BIAS: added to the scaled scores
     """
     power = (scores * SCALE + bias - log) * _LOG2_E if BIAS else scores * (SCALE * _LOG2_E) - log
     return tl.where(hidden, 0.0, tl.exp2(power)) if HIDES else tl.exp2(power)

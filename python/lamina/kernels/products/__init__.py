@@ -1,1 +1,1 @@
-"""Kernels of products that no block program is: written by hand, in Triton."""
+"""Hand-written matrix product kernels in Triton that cannot be expressed as a tile program."""

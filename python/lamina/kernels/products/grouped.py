@@ -1,4 +1,5 @@
-"""Products of rows with the matrix of their group, as those of experts: which rows are whose is read on the device."""
+"""Grouped matrix products, as of mixture-of-experts layers: each row is multiplied by the matrix of its group. The groups' ends are
+read on the device."""
 
 import triton
 import triton.language as tl
@@ -24,10 +25,13 @@ def grouped(
     epilogue: tl.constexpr,
     operands,
 ):
-    """out[r] = x[r] @ w[g] for ROWS rows, g being the first group that ends behind r. ends: of each group, rising.
+    """Computes out[r] = x[r] @ w[g] for ROWS rows, where g is the first group that ends after r.
 
-    X, W, OUT: strides in elements. PROGRAMS share the blocks of all groups. epilogue: what follows each element, see
-    targets/kernel_calls/hooks.py."""
+    ends       the end of each group, ascending
+    X, W, OUT  strides in elements
+    PROGRAMS   programs that share the blocks of all groups
+    epilogue   the function applied to each element, see targets/kernel_calls/hooks.py
+    """
     across: tl.constexpr = (COLUMNS + N - 1) // N
     first, before, matrix = 0, 0, w
     for group in range(GROUPS):

@@ -1,22 +1,22 @@
-"""What printed ping-pong kernels call, in Gluon: Triton's language of warps, barriers and shared memory.
+"""Device functions that printed ping-pong kernels call, in Gluon: Triton's language of warps, barriers and shared memory.
 
-One warp brings blocks of the factors into a ring of stages. Two groups of four warps have blocks of the result in turn: while one
-multiplies, the other does what follows its own product. Of each stage a barrier says that it is filled, another that it is emptied;
-what is waited for is the parity of how often that came about. Two more say whose turn it is.
+One warp loads blocks of the operands into a ring of stages. Two groups of four warps alternate over blocks of the result: while one
+multiplies, the other runs the epilogue of its own product. Each stage has a barrier for "filled" and one for "emptied"; a wait is
+for the parity of the number of completed phases. Two more barriers say which group may multiply.
 """
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
-# Triton 3.6 has the second names alone, 3.9 the first
+# Triton 3.6 has only the second names, 3.9 the first
 load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 _store = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
 
 
 @gluon.jit
 def barriers(COUNT: gl.constexpr):
-    """So many that one arrival each brings about."""
+    """Makes COUNT barriers, each for one arrival."""
     made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(COUNT):
         mbarrier.init(made.index(i), count=1)
@@ -25,10 +25,11 @@ def barriers(COUNT: gl.constexpr):
 
 @gluon.jit
 def stage_of(step, STAGES: gl.constexpr):
-    """The stage of a block that is the step-th to come, and the parity that its barrier has then."""
+    """Returns the stage of the step-th block, and the parity of its barrier then."""
     return step % STAGES, (step // STAGES) & 1
 
 
+# the next stage of the ring, and its parity
 @gluon.jit
 def following(stage, phase, STAGES: gl.constexpr):
     last = stage == STAGES - 1
@@ -37,13 +38,14 @@ def following(stage, phase, STAGES: gl.constexpr):
 
 @gluon.jit
 def before(stage, STAGES: gl.constexpr):
-    """The stage before one. It is not kept: Triton does not carry a name that a loop begins and ends with another name's value."""
+    """Returns the stage before one. It is not kept: Triton does not carry a name that begins and ends a loop with another name's
+    value."""
     return gl.where(stage == 0, STAGES - 1, stage - 1)
 
 
 @gluon.jit
 def halves(x):
-    """The left and the right half of a block's columns, which stay in their registers."""
+    """Splits a block into the left and the right half of its columns, which stay in their registers."""
     rows: gl.constexpr = x.shape[0]
     columns: gl.constexpr = x.shape[1] // 2
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, columns, 16])
@@ -53,13 +55,13 @@ def halves(x):
 
 @gluon.jit
 def sums(x, axis: gl.constexpr):
-    """Along rows or columns, each of which keeps its dimension."""
+    """Sums along rows or columns and keeps that dimension."""
     return gl.expand_dims(gl.sum(x, axis), axis)
 
 
 @gluon.jit
 def store(blocks, place, shared, x):
-    """Stores a block by way of shared memory, which the last one to go that way has left."""
+    """Stores a block through shared memory, which the previous store has left by then."""
     tma.store_wait(0)
     shared.reshape(x.shape).store(x)
     fence_async_shared()

@@ -1,1 +1,1 @@
-"""Processors: tile programs -> LLVM -> an object file."""
+"""The CPU target: tile programs -> LLVM -> an object file."""

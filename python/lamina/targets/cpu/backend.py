@@ -1,9 +1,9 @@
-"""The CPU target: tile programs -> LLVM dialect -> LLVM IR -> object, with the host's vectors and instructions.
+"""The CPU backend: tile programs -> LLVM dialect -> LLVM IR -> object file, with the processor's vectors and instructions.
 
-    lamina-expand-math, lamina-tile-to-cpu     ours
+    lamina-expand-math, lamina-tile-to-cpu     Lamina's passes
     lowering_pipeline()                        upstream, to the llvm dialect
     translate, llvm_text                       LLVM 24's text to LLVM 22's
-    llvmlite                                   optimise, emit
+    llvmlite                                   optimize, emit
 
 All kernels of a module go through one pipeline and into one object: each stage has a fixed cost that is paid once.
 """
@@ -29,10 +29,10 @@ from ..clock import Clock
 
 
 def lowering_pipeline() -> str:
-    """The upstream part of the lowering, after `lamina-expand-math,lamina-tile-to-cpu`, as text without `builtin.module`.
+    """Returns the upstream part of the lowering, after `lamina-expand-math,lamina-tile-to-cpu`, as text without `builtin.module`.
 
-    Vectors of rank 2 come apart into rows first (reductions, transfers), then everything becomes the llvm dialect.
-    Functions are converted before the rest so that `convert-to-llvm`, which has no option for bare pointers, meets none.
+    Vectors of rank 2 are split into rows first (reductions, transfers), then everything becomes the llvm dialect. Functions are
+    converted before the rest because `convert-to-llvm` has no option for bare pointers and must not see any.
     """
     return (
         "func.func(lower-vector-multi-reduction{lowering-strategy=inner-reduction},"
@@ -46,12 +46,13 @@ def lowering_pipeline() -> str:
 
 
 class CpuBackend(Backend):
-    """Makes code for a processor of the host's architecture."""
+    """Compiles for a processor of the host's architecture."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.device = target, target.cpu
 
     def accepts(self, module: ir.Module) -> str | None:
+        """Returns the first argument that is not a memref of static shape, as an error text; None where all are."""
         for op in module.body.operations:
             if "tile.grid" in op.operation.attributes:
                 for argument in op.operation.regions[0].blocks[0].arguments:
@@ -60,6 +61,7 @@ class CpuBackend(Backend):
         return None
 
     def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
+        """Compiles all tile programs into one object file. Raises CompileError for an op that does not lower to LLVM."""
         kernels = tuple(
             ir.StringAttr(op.operation.attributes["sym_name"]).value
             for op in module.body.operations
@@ -73,7 +75,7 @@ class CpuBackend(Backend):
                 TileToCpu().run(module)
             with clock.stage("to llvm dialect"):
                 manager = PassManager.parse(f"builtin.module({lowering_pipeline()})")
-                manager.enable_verifier(False)  # after each of its passes: half of their time; once at the end will do
+                manager.enable_verifier(False)  # it runs after each pass, for half of their time; once at the end is enough
                 manager.run(module.operation)
             messages = tuple(ir.StringAttr(m).value for m in ir.ArrayAttr(module.operation.attributes[CHECKS]))
             with clock.stage("translate"):
@@ -92,17 +94,20 @@ class CpuBackend(Backend):
         return Artifact(str(self.target), code, kernels, messages, text, clock.seconds)
 
     def below(self, module: ir.Module, ready: Sequence[Any] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yields the levels "llvm" and "asm". The whole module is compiled before the first."""
         artifact = self.compile(module)
         yield "llvm", lambda: str(module.operation.get_asm(enable_debug_info=True))
         yield "asm", lambda: self.assembly(artifact)
 
     def assembly(self, artifact: Artifact) -> str:
+        """Returns the assembly text, compiled again from the artifact's LLVM IR."""
         machine = self.machine()
         parsed = parse(artifact.llvm)
         optimise(parsed, machine)
         return str(machine.emit_assembly(parsed))
 
     def machine(self) -> llvm.TargetMachine:
+        """Returns LLVM's target machine for the processor: O3, position-independent code, small code model."""
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         target = llvm.Target.from_default_triple()
@@ -112,7 +117,7 @@ class CpuBackend(Backend):
 
 
 def check_converted(module: ir.Module) -> None:
-    """Translation ends the process on an op that is not of the llvm dialect: find it first and name it."""
+    """Raises CompileError for an op outside the llvm dialect. Translation would end the process on it without naming it."""
     left: dict[str, ir.Operation] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -130,6 +135,7 @@ def check_converted(module: ir.Module) -> None:
 
 
 def parse(text: str) -> llvm.ModuleRef:
+    """Parses and verifies LLVM IR text. Raises CompileError where LLVM 22 rejects it."""
     try:
         parsed = llvm.parse_assembly(text)
         parsed.verify()
@@ -141,11 +147,11 @@ def parse(text: str) -> llvm.ModuleRef:
 
 
 def optimise(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    """The middle end, function by function.
+    """Runs the middle end, function by function.
 
-    A tile program is vector code whose values stand in the outermost loop they can: measured on softmax, GELU and LayerNorm,
-    LLVM's O2 makes it no faster than two passes do and takes twenty times as long. Scalar programs (scans) get all of O2's
-    function passes.
+    A tile program is vector code whose values are already hoisted to the outermost loop possible: measured on softmax, GELU and
+    LayerNorm, LLVM's O2 makes it no faster than two passes do and takes twenty times as long. Scalar programs (scans) get all of
+    O2's function passes.
     """
     parsed.triple = machine.triple
     parsed.data_layout = str(machine.target_data)

@@ -1,4 +1,4 @@
-"""The passes of a processor that other targets do not have, or have with other options."""
+"""The CPU target's choice of passes and options in the shared pipelines."""
 
 from lamina.core.target import Target
 
@@ -8,7 +8,7 @@ from ..steps import Steps, options
 def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:
     """Returns the passes for a processor.
 
-    freeze_weights  weights are packed, and want channels last; otherwise only what oneDNN is slow at without
+    freeze_weights  weights are packed and prefer channels last; otherwise layouts change only where oneDNN is slow without it
     """
     return Steps(
         layout="lamina-layout" if freeze_weights else "lamina-layout{slow=true packed=false transposed=true copied=true}",

@@ -1,1 +1,1 @@
-"""Calls of kernels that are given as sources, users' and Lamina's own: from an external call to a launch."""
+"""Compiles calls of kernels that are given as sources, users' and Lamina's own: from an external call to a launch."""

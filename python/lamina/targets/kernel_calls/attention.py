@@ -1,4 +1,5 @@
-"""Launches of lamina.kernels.attention: what its kernels are called with, by the tensors that a program gives them."""
+"""Builds the launches of the attention kernels (lamina.kernels.attention): their parameters, constants and grid, from a call's
+refs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,15 +18,16 @@ from lamina.schedules.attention import Forward, Specialised, Split, read
 
 from ..triton.stages import has_gluon
 
-SIDE_BY_SIDE = 16 << 20  # bytes of keys and values that heads that are computed at a time may have: they stay in the L2
-_LEAST = 16  # rows and columns of what tensor cores multiply
-_ALIGNED = 16  # bytes: of what descriptors begin at, and of their strides
-_UNSPECIALISED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "DROPS")  # what `forward` alone takes
+SIDE_BY_SIDE = 16 << 20  # bytes of keys and values of the heads that run at the same time: these stay in the L2
+_LEAST = 16  # least rows and columns of a tensor core operand
+_ALIGNED = 16  # alignment in bytes of a descriptor's base and strides
+_UNSPECIALISED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "DROPS")  # parameters that only `forward` has
 
 
 def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
-    """The program with attention and products of groups as calls of kernels (see kernel_calls/user.py), and these, by key."""
-    from . import attention_backward, grouped_products  # which take much of this module
+    """Turns calls of attention and grouped products into calls of source kernels (see kernel_calls/user.py). Returns the program
+    and the kernel functions by key."""
+    from . import attention_backward, grouped_products  # they import this module
 
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
     made |= {GROUPED: grouped_products.grouped, SPECIALISED: lambda call: _specialised(call, gpu)}
@@ -85,7 +87,11 @@ def _forward(call: Call) -> dict[str, Any]:
 
 
 def _many(call: Call, own: Mapping[str, Any], without: Sequence[str], programs: int, warps: int, stages: int) -> dict[str, Any]:
-    """A launch for many queries. own: constants of the kernel alone; without: those, and arguments, that it does not take."""
+    """Describes a launch for many queries.
+
+    own      constants of this kernel alone
+    without  parameters and constants of `forward` that it does not have
+    """
     (query, key, value, *more), out, given = tensors(call), call.outs[0], dict(call.kwargs)
     batch, heads, queries, size = sizes(query)
     _, kv_heads, keys, values = sizes(value)
@@ -118,7 +124,7 @@ def _split(call: Call) -> dict[str, Any]:
     }  # fmt: skip
     flops = 2 * batch * heads * queries * keys * (size + values)
     names = {"q": "x0", "k": "x1", "v": "x2", **places(given), "parts": "y0", "logs": "y1"}
-    del names["blocks"], names["seed"]  # which say nothing of parts of keys, and of training
+    del names["blocks"], names["seed"]  # `split` has neither block lists nor dropout
     return said(given, names, constants, batch * kv_heads * config.parts, config.warps, config.stages, flops)
 
 
@@ -162,37 +168,39 @@ def _blocks(call: Call) -> dict[str, Any]:
 
 
 def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
-    """How the logarithms of sums lie, which are (batch, heads, queries), some with places after the last or a dimension of one."""
+    """Returns the strides of the log-sum-exps and their length. They are (batch, heads, queries), some padded after the last query,
+    some with a trailing dimension of one."""
     if not given["sums"]:
         return {"SUMS": (0, 0, 0), "LOGS": 0}
     return {"SUMS": strides(outs[1])[:3], "LOGS": sizes(outs[1])[2]}
 
 
 def extras(more: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Ref]:
-    """What is read beside queries, keys and values, by the name that kernels give it."""
+    """Returns the operands besides queries, keys and values, by the kernels' parameter names."""
     return dict(zip(str(given["reads"]).split(), more, strict=True))
 
 
 def listed(extras: Mapping[str, Ref]) -> tuple[int, ...]:
-    """Strides of lists of blocks, without that of their elements; none where there are none."""
+    """Returns the strides of the block lists without that of their elements; () where there are no lists."""
     return strides(extras["blocks"])[:3] if "blocks" in extras else ()
 
 
 def drops(given: Mapping[str, Any]) -> tuple[int, float, float] | tuple[()]:
-    """Below which number of 16 bits dropout keeps a weight, what it multiplies those by, their share; none where it keeps all."""
+    """Returns dropout's bound on 16-bit numbers below which a weight is kept, the factor of kept weights, and their share; ()
+    without dropout."""
     dropout = float(given.get("dropout", 0.0))
     below = bound(dropout)
     return (below, factor(dropout), below / NUMBERS) if below < NUMBERS else ()
 
 
 def places(given: Mapping[str, Any]) -> dict[str, str]:
-    """The arguments for these; a kernel that does not read one takes the queries in its place."""
+    """Maps the extra operands to the launch's arguments. One that the call does not have gets the queries as a placeholder."""
     said = str(given["reads"]).split()
     return {name: f"x{3 + said.index(name)}" if name in said else "x0" for name in EXTRAS}
 
 
 def shared(query: Ref, key: Ref, value: Ref, extras: Mapping[str, Ref], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The constants that both kernels for keys and values have."""
+    """Returns the constants that all kernels over queries, keys and values have."""
     _, heads, queries, size = sizes(query)
     _, kv_heads, keys, values = sizes(value)
     mask, bounds = extras.get("mask"), extras.get("bounds")
@@ -213,35 +221,39 @@ def said(
     stages: int,
     flops: int,
 ) -> dict[str, Any]:
-    """What a launch depends on, in the words of frontend/custom/op.py."""
+    """Describes a launch by the keys that frontend/custom/op.py uses."""
     call = ", ".join((*(f"{name}={x}" for name, x in names.items()), *(f"{name}={x!r}" for name, x in constants.items())))
     return {"of": given["of"], "call": call, "grid": (blocks, 1, 1), "warps": warps, "stages": stages, "flops": flops}
 
 
 def tensors(call: Call) -> tuple[Ref, ...]:
+    """Returns a call's input tensors."""
     given = call.args[0]
     assert isinstance(given, tuple)
     return tuple(ref for ref in given if isinstance(ref, Ref))
 
 
 def sizes(ref: Ref) -> tuple[int, ...]:
+    """Returns a tensor's sizes as numbers. Raises CompileError for a symbolic one."""
     return tuple(fixed(n, "attention") for n in ref.shape)
 
 
 def strides(ref: Ref) -> tuple[int, ...]:
-    """In elements; 0 along what there is one of: a mask is read for all heads, a stride of one element may be anything."""
+    """Returns strides in elements, 0 for dimensions of length 1: a mask is then read for all heads, and the stride of a single
+    element may be anything."""
     return tuple(0 if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
 
 
 def _suits_descriptors(ref: Ref) -> bool:
-    """Whether rows begin at multiples of 16 bytes, each at a place of its own."""
+    """Tells whether rows are contiguous, begin at multiples of 16 bytes and do not overlap."""
     *outer, last = strides(ref)
     offset = fixed(ref.offset, "attention")
     return last == 1 and offset % _ALIGNED == 0 and all(n and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
 
 
 def _described(ref: Ref) -> tuple[int, ...] | None:
-    """Strides that a descriptor of the whole tensor may have, any along what there is one of; None where there are none."""
+    """Returns the strides for a descriptor of the whole tensor, with an arbitrary valid one for dimensions of length 1; None where
+    no descriptor fits."""
     found = tuple(_ALIGNED if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
     *outer, last = found
     rows = all(n > 0 and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
@@ -249,4 +261,5 @@ def _described(ref: Ref) -> tuple[int, ...] | None:
 
 
 def power(n: int) -> int:
+    """Returns the least power of two that is no less than n and 16, the least that tensor cores take."""
     return max(_LEAST, 1 << math.ceil(math.log2(n)))

@@ -1,4 +1,4 @@
-"""Launches of the kernels for attention's gradients, as targets/kernel_calls/attention.py has those of attention itself."""
+"""Builds the launches of the attention gradient kernels, as targets/kernel_calls/attention.py does for attention itself."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def _keys(call: Call) -> dict[str, Any]:
 
 
 LAUNCHES: Mapping[str, Callable[[Call], dict[str, Any]]] = {BACKWARD_QUERIES: _queries, BACKWARD_KEYS: _keys}
-"""What a call of each is launched with."""
+"""Maps a callee to the function that describes its launch."""
 
 
 def _schedule(given: Mapping[str, Any]) -> Backward:
@@ -64,7 +64,7 @@ def _constants(query: Ref, key: Ref, value: Ref, read_too: Mapping[str, Ref], gi
 
 
 def _arguments(given: Mapping[str, Any], *after: str) -> dict[str, str]:
-    """Where each tensor that is read stands: `after` what attention itself reads."""
+    """Maps parameters to launch arguments. The tensors named in `after` follow those that attention itself reads."""
     first = 3 + len(str(given["reads"]).split())
     own = {name: x for name, x in places(given).items() if name in ("mask", "blocks", "seed")}
     return {"q": "x0", "k": "x1", "v": "x2", **own, **{n: f"x{first + i}" for i, n in enumerate(after)}}

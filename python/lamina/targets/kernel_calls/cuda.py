@@ -1,4 +1,4 @@
-"""Users' kernels in CUDA C++: by NVRTC to PTX, where a launch's numbers become constants, as those of Triton kernels are."""
+"""Compiles user kernels in CUDA C++ to PTX by NVRTC, and makes a launch's numbers constants there, as in Triton kernels."""
 
 import json
 import re
@@ -27,7 +27,8 @@ _BFLOAT = ("__nv_bfloat16", "nv_bfloat16")
 
 
 def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled:
-    """The PTX of a user's kernel. CompileError with the user's line where NVRTC refuses it, or a parameter does not fit."""
+    """Compiles a user kernel to PTX. Raises CompileError with the user's line where NVRTC refuses it or a parameter does not
+    fit."""
     said = json.loads(kernel.call)
     ptx, entry = compile_source(source, said["macros"], gpu)
     taken = parameters(ptx, entry)
@@ -52,8 +53,11 @@ def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled
 
 
 def _for(ptx: str, gpu: Gpu) -> str:
-    """For our assembler, which is Triton's and may be older than NVRTC: what code of C++ for one chip becomes is in both of their
-    versions of PTX, and what is not, it refuses."""
+    """Sets the PTX version and the target for the assembler.
+
+    The assembler comes with Triton and may be older than NVRTC. C++ code for one chip compiles to instructions that both of their
+    PTX versions have; the assembler refuses any others.
+    """
     newest = ptx_version(gpu)
     version = re.search(r"^\.version (\d+)\.(\d+)", ptx, re.MULTILINE)
     if version and int(version[1]) * 10 + int(version[2]) > newest:
@@ -62,7 +66,7 @@ def _for(ptx: str, gpu: Gpu) -> str:
 
 
 class _Given:
-    """What parameter `number` of a kernel is given: "x0", "y0", a number, or None for no memory."""
+    """The value of parameter `number` of a kernel: "x0", "y0", a number, or None for a null pointer."""
 
     def __init__(
         self, source: CudaSource, number: int, value: "str | int | float | None", parameter: PtxParameter, macros: dict[str, str]
@@ -74,7 +78,8 @@ class _Given:
         self.typed = f" ({self.written.type})" if self.written.type else ""
 
     def bound(self, names: list[str], kernel: "UserKernel") -> int | bytes:
-        """The number of a pointer, or the bytes of a constant."""
+        """Returns the index of a pointer, or the bytes of a constant. Raises CompileError where the value does not fit the
+        parameter."""
         if isinstance(self.value, str):
             self._check_pointer()
             number = names.index(self.value)
@@ -93,7 +98,8 @@ class _Given:
         return self._constant(self.value)
 
     def _check_pointer(self) -> None:
-        """What is written may be a name for a pointer, but none for a number that we know."""
+        """Raises CompileError unless the parameter may be a pointer. Its type as written may be an alias of a pointer type, but not
+        a known number type."""
         known = not self.written.is_pointer and self.written.element(self.macros) in ELEMENTS
         if known or self.parameter.type not in _ADDRESSES:
             raise self._refuse("is no pointer, but gets " + ("None" if self.value is None else "a tensor"))
@@ -120,13 +126,13 @@ class _Given:
 
 
 def _float(value: float, of: type[np.floating[Any]]) -> bytes:
-    """Infinite where it is too large."""
+    """Converts to IEEE bytes; a value that is too large becomes infinite."""
     with np.errstate(over="ignore"):
         return np.array(value, np.float64).astype(of).tobytes()
 
 
 def _bfloat(value: float) -> bytes:
-    """Rounded to the nearest, ties to even."""
+    """Converts to bfloat16 bytes, rounding to nearest, ties to even."""
     bits = int.from_bytes(_float(value, np.float32), "little")
     if value == value:
         bits += 0x7FFF + (bits >> 16 & 1)
@@ -138,6 +144,6 @@ def _misfit(source: CudaSource, why: str, remedy: str = "", *, colon: bool = Fal
 
 
 def _shown(kernel: "UserKernel", source: CudaSource) -> str:
-    """As comments: what stands around it is Python."""
+    """Returns the source as comments, since the text around it is Python."""
     lines = (f"{source.place}: {source.function} as {kernel.symbol}: {kernel.call}", *source.text.strip().splitlines())
     return "\n".join(f"# {line}".rstrip() for line in lines)

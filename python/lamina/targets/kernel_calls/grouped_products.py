@@ -1,4 +1,4 @@
-"""Launches of lamina.kernels.products: what its kernel is called with, by the tensors that a program gives it."""
+"""Builds the launch of the grouped product kernel (lamina.kernels.products.grouped)."""
 
 from typing import Any
 
@@ -9,11 +9,12 @@ from .attention import said, sizes, strides, tensors
 
 
 def grouped(call: Call) -> dict[str, Any]:
-    """See kernels/products/grouped.py."""
+    """Describes the launch for a call, with as many programs as `programs` allows and blocks need. See
+    kernels/products/grouped.py."""
     (x, w, *_), out, given = tensors(call), call.outs[0], dict(call.kwargs)
     config = Config.read(str(given["schedule"]))
     (rows, inner), (groups, _, columns) = sizes(x), sizes(w)
-    blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # at most
+    blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # an upper bound
     most = given["programs"]
     assert isinstance(most, int)
     programs = max(1, min(blocks, most))

@@ -1,4 +1,4 @@
-"""What a user's kernel in Triton calls at its hook: the text of a function that computes what follows the kernel.
+"""Prints the epilogue function that a user's Triton kernel calls at its hook.
 
     @triton.jit
     def custom_scaled_add_epilogue(value, at, mask, operands):
@@ -7,8 +7,10 @@
         v2 = v0 + v1
         return tl.maximum(v2, 0.0, propagate_nan=tl.PropagateNan.ALL)
 
-value: a block of the kernel's result; at: the place of each in the result's memory, in elements; mask: which are there; operands:
-pointers to what else is read, and to results but the first, which the function stores.
+value     a block of the kernel's result
+at        the offset of each element in the result's memory, in elements
+mask      the elements that exist
+operands  pointers to the epilogue's other inputs, and to results after the first, which the function stores
 """
 
 import json
@@ -24,8 +26,10 @@ PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing fol
 
 
 def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
-    """The text of the function, with those that it calls, and what its operands are: "x1" for an input, "y1" for an output.
-    epilogue: what lamina-custom-epilogue has written, or ""."""
+    """Returns the text of the function, with the functions that it calls, and its operands: "x1" for an input, "y1" for an output.
+
+    epilogue  the JSON text that lamina-custom-epilogue has written, or ""
+    """
     if not epilogue:
         return PLAIN.format(name=name), ()
     made = _Function(json.loads(epilogue))
@@ -35,6 +39,8 @@ def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
 
 
 class _Function:
+    """The text of an epilogue as it is printed, line by line."""
+
     def __init__(self, said: dict[str, Any]) -> None:
         self.dims: list[tuple[int, int]] = [(n, stride) for n, stride in said["dims"]]
         self.said, self.results = said["lines"], said["results"]
@@ -44,6 +50,7 @@ class _Function:
         self.lines: list[str] = []
 
     def body(self) -> list[str]:
+        """Returns the function's lines."""
         for line in self.said:
             self.names.append(self._named(*line))
         texts = [f"({self.names[line]}).to({TYPES[dtype]})" for line, dtype in self.results]
@@ -58,7 +65,7 @@ class _Function:
         return bool(self.said[line][0] == "const")
 
     def _named(self, kind: str, *said: Any) -> str:
-        """The name of a line's value, or a literal."""
+        """Returns the name of a line's value, or a literal."""
         if kind == "const":
             return _literal(said[0])
         name = f"v{len(self.names)}"
@@ -86,7 +93,7 @@ class _Function:
         return found
 
     def _meets_one(self, line: int) -> bool:
-        """Whether a value is added to 1 and used for nothing else."""
+        """Tells whether a value is used in sums with 1 only."""
         users = [user for user in self.said if user[0] == "apply" and line in user[2]]
         stored = any(number == line for number, _ in self.results)
         return not stored and all(u[1] == "arith.addf" and any(self.said[i][:2] == ["const", 1.0] for i in u[2]) for u in users)
@@ -97,8 +104,9 @@ class _Function:
         return f"operands[{self.operands.index(name)}]"
 
     def _place(self, constant: int, coefficients: Sequence[int]) -> str:
-        """Where an operand's element lies, by that of the result's: neighbouring dimensions that both have side by side are one."""
-        parts: list[tuple[int, int, int]] = []  # size, stride of the result's, of the operand's
+        """Returns an operand's offset in terms of the result's (`at`). Adjacent dimensions that are contiguous in both are
+        merged."""
+        parts: list[tuple[int, int, int]] = []  # size, the result's stride, the operand's stride
         for (n, stride), c in sorted(zip(self.dims, coefficients, strict=True), key=lambda part: -part[0][1]):
             if parts and parts[-1][1] == stride * n and parts[-1][2] == c * n:
                 parts[-1] = parts[-1][0] * n, stride, c
@@ -108,7 +116,7 @@ class _Function:
         for i, (n, stride, c) in enumerate(parts):
             if c:
                 at = f"at // {stride}" if stride > 1 else "at"
-                whole = f"{at} % {n}" if i else at  # the outermost ends where memory does
+                whole = f"{at} % {n}" if i else at  # the outermost dimension ends where memory does
                 bare = whole if c == 1 else f"({whole}) * {c}" if whole != "at" else f"at * {c}"
                 terms.append(bare)
         return "".join(f" + {term}" for term in terms)

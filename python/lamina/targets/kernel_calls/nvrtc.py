@@ -1,5 +1,5 @@
-"""CUDA C++ to PTX by NVRTC, a library of NVIDIA that needs neither a GPU nor a C++ compiler. It comes with torch for CUDA, or as
-the package nvidia-cuda-nvrtc, and is looked for when the first kernel is compiled."""
+"""Compiles CUDA C++ to PTX by NVRTC, an NVIDIA library that needs neither a GPU nor a C++ compiler. It comes with torch for CUDA,
+or as the package nvidia-cuda-nvrtc, and is loaded when the first kernel is compiled."""
 
 import ctypes
 import os
@@ -17,11 +17,12 @@ OVERRIDE = "LAMINA_NVRTC"
 _NAMES = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12")
 _ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)$", re.MULTILINE)
 _MISSING = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
-_SHOWN = 3  # errors in a message
+_SHOWN = 3  # errors that a message shows at most
 
 
 def compile_source(source: CudaSource, macros: Mapping[str, str], gpu: Gpu) -> tuple[str, str]:
-    """PTX, and the kernel's name there. CompileError with what NVRTC says and the user's line where it refuses."""
+    """Returns the PTX and the kernel's mangled name in it. Raises CompileError with NVRTC's messages and the user's line where it
+    refuses."""
     library = _Nvrtc(*_library(source))
     program = library.program(_with_macros(source, macros), source.file)
     try:
@@ -41,7 +42,7 @@ def compile_source(source: CudaSource, macros: Mapping[str, str], gpu: Gpu) -> t
 
 
 def _with_macros(source: CudaSource, macros: Mapping[str, str]) -> str:
-    """The text with macros behind its last #include: headers have names of their own, which macros would replace."""
+    """Returns the text with macros after its last #include: names in headers are not to be replaced by them."""
     lines = source.text.split("\n")
     behind = max((i + 1 for i, line in enumerate(lines) if re.match(r"\s*#\s*include\b", line)), default=0)
     defined = [f"#define {name} {text}" for name, text in macros.items()]
@@ -50,17 +51,23 @@ def _with_macros(source: CudaSource, macros: Mapping[str, str]) -> str:
 
 
 class _Nvrtc:
-    """The library's functions by their names there. path: "" where the dynamic linker knows it."""
+    """The loaded library.
+
+    calls  its functions
+    path   its file, "" where the dynamic linker found it by name
+    """
 
     def __init__(self, calls: ctypes.CDLL, path: str) -> None:
         self.calls, self.path = calls, path
 
     def program(self, text: str, name: str) -> ctypes.c_void_p:
+        """Makes an NVRTC program from a source text and its file name."""
         made = ctypes.c_void_p()
         self.check("nvrtcCreateProgram", ctypes.byref(made), text.encode(), name.encode(), 0, None, None)
         return made
 
     def text(self, what: str, program: ctypes.c_void_p) -> str:
+        """Returns an output of a program, such as "PTX" or "ProgramLog"."""
         size = ctypes.c_size_t()
         self.check(f"nvrtcGet{what}Size", program, ctypes.byref(size))
         found = ctypes.create_string_buffer(size.value)
@@ -68,16 +75,18 @@ class _Nvrtc:
         return found.value.decode(errors="replace")
 
     def said(self, code: int) -> str:
+        """Returns the text of an error code."""
         self.calls.nvrtcGetErrorString.restype = ctypes.c_char_p
         return str(self.calls.nvrtcGetErrorString(code).decode())
 
     def check(self, function: str, *arguments: object) -> None:
+        """Calls a function. Raises CompileError where it returns an error code."""
         if code := getattr(self.calls, function)(*arguments):
             raise CompileError(f"{function} failed: {self.said(code)}")
 
 
 def available() -> bool:
-    """Whether there is NVRTC."""
+    """Tells whether NVRTC can be loaded."""
     return _found() is not None
 
 
@@ -98,7 +107,8 @@ def _found() -> tuple[ctypes.CDLL, str] | None:
 
 @cache
 def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
-    """The library and its path. The one that the environment names, else of NVIDIA's packages the newest, else the system's."""
+    """Returns the library and its path: the one that LAMINA_NVRTC names, else the newest in NVIDIA's packages, else the
+    system's."""
     if override:
         try:
             return _loaded(override), override
@@ -117,20 +127,20 @@ def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
 
 
 def _loaded(path: str) -> ctypes.CDLL:
-    """OSError where it cannot be. The library beside it that it opens by its name alone is opened first."""
+    """Loads a library, after the builtins library beside it, which it opens by its bare name. Raises OSError where that fails."""
     for other in Path(path).parent.glob("libnvrtc-builtins.so*") if "/" in path else ():
         ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(path)
 
 
 def _packages() -> Iterator[Path]:
-    """Folders of the name space that NVIDIA's packages share."""
+    """Yields the folders of the namespace package that NVIDIA's packages share."""
     spec = find_spec("nvidia")
     yield from map(Path, spec.submodule_search_locations or () if spec else ())
 
 
 def _includes(library: str) -> Iterator[Path]:
-    """Where headers such as cuda_fp16.h are: beside the library, in NVIDIA's packages, in CUDA's folder, in triton."""
+    """Yields the folders of headers such as cuda_fp16.h: beside the library, in NVIDIA's packages, in CUDA_HOME, in triton."""
     found = [Path(library).parents[1] / "include"] if library else []
     found += [folder for root in _packages() for folder in sorted(root.glob("*/include"))]
     if home := os.environ.get("CUDA_HOME"):

@@ -1,4 +1,4 @@
-"""A kernel of several parameters as one of pointers alone: numbers become constants in its PTX.
+"""Rewrites a kernel's PTX so that its parameters are pointers only. Numbers become constants:
 
 ld.param.u32 %r2, [scaled_add_param_3];   ->   mov.u32 %r2, 1000;
 ld.param.u64 %rd1, [scaled_add_param_0];  ->   ld.param.u64 %rd1, [custom_scaled_add_param_2];
@@ -17,20 +17,24 @@ _PARAMETER = re.compile(
 
 @dataclass(frozen=True)
 class PtxParameter:
-    """type: "u64", "f32", ..., "b8" of an array (a struct, or a number of a half type). bytes: of all of it."""
+    """A parameter as PTX declares it.
+
+    type   "u64", "f32", ..., or "b8" for an array (a struct, or an f16 or bf16 number)
+    bytes  its whole size
+    """
 
     type: str
     bytes: int
 
 
 def parameters(ptx: str, entry: str) -> list[PtxParameter]:
-    """Of a kernel. KeyError where there is none of that name."""
+    """Returns the parameters of a kernel. Raises KeyError where no kernel has that name."""
     found = _PARAMETER.findall(_head(ptx, entry)[2])
     return [PtxParameter(type_, int(count or 1) * int(type_[1:]) // 8) for type_, count in found]
 
 
 def most_threads(ptx: str, entry: str) -> int:
-    """Of a block, as the kernel's launch bounds say; 0 where they do not."""
+    """Returns the most threads of a block that the kernel's launch bounds allow; 0 without launch bounds."""
     found = re.search(r"\.(?:maxntid|reqntid)\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", _head(ptx, entry)[3])
     return int(found[1]) * int(found[2] or 1) * int(found[3] or 1) if found else 0
 
@@ -42,11 +46,11 @@ def _head(ptx: str, entry: str) -> re.Match[str]:
 def bind(
     ptx: str, entry: str, symbol: str, given: Sequence[int | bytes], count: int, threads: Sequence[int]
 ) -> tuple[str, Sequence[int]]:
-    """The PTX with the kernel `entry` alone, called `symbol`, with `count` pointers as parameters; and the parameters, by number,
-    that could not become constants, as code takes their addresses.
+    """Returns the PTX with the kernel `entry` alone, renamed to `symbol`, with `count` pointers as parameters. Also returns the
+    indices of parameters that could not become constants, because code takes their addresses.
 
-    threads  of the blocks that it is launched with, for which the assembler then leaves registers
-    given  for each parameter the number of a pointer, or the bytes of a constant
+    given    for each parameter the index of a pointer, or the bytes of a constant
+    threads  the launch's threads of a block along x, y, z: the assembler limits registers so that they fit
     """
     text = _alone(ptx, entry)
     constants = {i: value for i, value in enumerate(given) if isinstance(value, bytes)}
@@ -65,7 +69,7 @@ def bind(
 
 
 def _alone(ptx: str, entry: str) -> str:
-    """Without other kernels."""
+    """Returns the PTX without other kernels."""
     kept, end = [], 0
     for head in _ENTRY.finditer(ptx):
         kept.append(ptx[end : head.start()])
@@ -76,7 +80,7 @@ def _alone(ptx: str, entry: str) -> str:
 
 
 def _closed(ptx: str, start: int) -> int:
-    """Behind the bracket that closes the one at `start`."""
+    """Returns the position after the bracket that closes the one at `start`."""
     depth = 0
     for bracket in re.compile(r"[{}]").finditer(ptx, start):
         depth += 1 if bracket[0] == "{" else -1
@@ -96,7 +100,7 @@ def _without_loads(text: str, entry: str, constants: Mapping[int, bytes]) -> str
         data = constants[number][offset : offset + bits // 8]
         if kind == "f":
             return f"mov.f{bits} \t{register}, 0{'f' if bits == 32 else 'd'}{int.from_bytes(data, 'little'):0{bits // 4}X};"
-        width = widths.get(register.rstrip("0123456789"), max(bits, 16))  # a load extends to the register's
+        width = widths.get(register.rstrip("0123456789"), max(bits, 16))  # a load extends to the register's width
         return f"mov.b{width} \t{register}, {int.from_bytes(data, 'little', signed=kind == 's')};"
 
     return load.sub(moved, text)

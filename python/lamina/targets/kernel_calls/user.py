@@ -1,6 +1,6 @@
-"""Users' kernels: from a program's calls of them to PTX and launches.
+"""Compiles a program's calls of source kernels to PTX and launches: users' kernels, and Lamina's own for attention.
 
-A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by one made here, whose parameters are pointers alone:
+A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by a generated kernel whose parameters are pointers only:
 
     @triton.jit
     def custom_scaled_add(x0, x1, y0):
@@ -28,7 +28,7 @@ from .cuda import compile_cuda
 from .hooks import function_of
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
-REASON = "custom"  # of calls that stand for Triton kernels: of users, and for attention
+REASON = "custom"  # the reason of calls that stand for source kernels: users', and Lamina's for attention
 _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
     "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
@@ -37,17 +37,17 @@ _POINTER = {
 
 @dataclass(frozen=True)
 class UserKernel:
-    """One kernel of the code.
+    """A kernel to compile: one source function with one set of constants.
 
-    symbol     its name there
-    key        of the function that it calls
-    call       with what
+    symbol     its name in the code
+    key        key of the function that it calls
+    call       the arguments of that function, as text
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
-    hook       parameters that get what follows the kernel, a function and its operands; "" where it has none
-    epilogue   what follows, as lamina-custom-epilogue has written it
-    gluon      the function is in Gluon, Triton's language below its own
-    threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
+    hook       names of the parameters that receive the epilogue function and its operands; "" where it has none
+    epilogue   the epilogue, as lamina-custom-epilogue has written it
+    gluon      the function is in Gluon, Triton's lower-level language
+    threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of dynamic shared memory
     """
 
     symbol: str
@@ -65,12 +65,12 @@ class UserKernel:
 
     @property
     def block(self) -> int:
-        """Threads."""
+        """The number of threads of a block."""
         return math.prod(self.threads) if self.threads else 32 * self.warps
 
     @property
     def text(self) -> str:
-        """Of a kernel in Triton: ours, which calls it."""
+        """The text of the generated kernel that calls the Triton function."""
         n_in = len(self.arguments) - self.outputs
         names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(self.outputs))]
         call, above = self.call, ""
@@ -84,7 +84,7 @@ class UserKernel:
 
 
 def launched(program: Program) -> tuple[Program, list[UserKernel]]:
-    """The program with launches where it calls users' kernels, and these. Calls that differ in nothing share one."""
+    """Replaces a program's calls of source kernels by launches. Returns the program and the kernels; identical calls share one."""
     taken = {step.kernel for step in program.steps if isinstance(step, Launch)}
     found: dict[UserKernel, str] = {}
     steps = []
@@ -103,7 +103,7 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
 
 
 def refs_of(call: Call) -> tuple[Ref, ...]:
-    """What the kernel is launched with: inputs, then outputs."""
+    """Returns the tensors that the kernel is launched with: inputs, then outputs."""
     given = call.args[0]
     assert isinstance(given, tuple)
     return (*(ref for ref in given if isinstance(ref, Ref)), *call.outs)
@@ -128,7 +128,7 @@ def _checked(ref: Ref, call: Call) -> str:
 
 
 def alignment(ref: Ref) -> int:
-    """Bytes that a tensor is known to start at a multiple of."""
+    """Returns the known alignment of a tensor in bytes."""
     return math.gcd(ALIGNED, ref.offset) if isinstance(ref.offset, int) else 1
 
 
@@ -154,12 +154,12 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
 
 
 def _elements(ref: Ref) -> int:
-    """That a tensor has in memory: expanded ones are there once."""
+    """Counts a tensor's elements in memory; expanded dimensions count once."""
     return math.prod(fixed(n, "a tensor") for n, stride in zip(ref.shape, ref.strides, strict=True) if stride != 0)
 
 
 def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
-    """The PTX of a user's kernel. CompileError with the compiler's message and the user's line where it refuses."""
+    """Compiles a source kernel to PTX. Raises CompileError with the compiler's message and the user's line where it refuses."""
     if isinstance(function, CudaSource):
         return compile_cuda(kernel, function, gpu)
     pointers = tuple((_POINTER[dtype], align) for dtype, align in kernel.arguments)
@@ -173,12 +173,13 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:
-    """Our kernel, which calls the user's."""
+    """Returns the generated Triton function, which calls the source function."""
     return define(kernel.symbol, kernel.text, kernel=function)
 
 
 def _refusal(error: BaseException, kernel: UserKernel, function: Any) -> CompileError:
-    """Triton's message is the last one of a chain of errors, each at a call of what the next is in."""
+    """Makes the error for a kernel that Triton refuses. Triton raises a chain of errors, one per call level; the last has the
+    message."""
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
         chain.append(cause)
@@ -198,7 +199,7 @@ def _said(error: BaseException) -> str:
 
 
 def _line(error: Any, function: Any) -> str:
-    """The line of a user's function that an error of Triton's is at, or ""."""
+    """Returns the line of a user's function that an error of Triton's is at, or ""."""
     for found in _functions(function):
         if found.src == error.src:
             skipped = next((i for i, line in enumerate(found.raw_src) if line.lstrip().startswith("def ")), 0)
@@ -207,7 +208,7 @@ def _line(error: Any, function: Any) -> str:
 
 
 def _functions(function: Any) -> Iterator[Any]:
-    """A @triton.jit function and those that its module and theirs name."""
+    """Yields a @triton.jit function and those that it can reach through module globals."""
     from triton.runtime.jit import JITFunction
 
     waiting, seen = [function], set()
@@ -224,8 +225,10 @@ def _start(function: Any) -> str:
 
 
 def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
-    """The program with launches of users' kernels and of those for attention, and these, to be compiled beside all others.
-    functions: users', by key."""
+    """Replaces calls of source kernels by launches. Returns the program and the kernels, to be compiled with all others.
+
+    functions  users' functions, by key
+    """
     program, ours = attention.placed(program, gpu)
     program, kernels = launched(program)
     found = {**functions, **ours}

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: tile programs -> threads -> NVVM -> PTX -> cubins."""
+"""The NVIDIA target: tile programs -> threads -> NVVM -> PTX -> cubins."""

@@ -1,14 +1,14 @@
-"""The NVIDIA target: tile programs -> one thread's code -> NVVM -> LLVM IR -> PTX -> cubin, on a machine that needs no GPU.
+"""The NVIDIA backend: tile programs -> one thread's code -> NVVM -> LLVM IR -> PTX -> cubin, on a machine that needs no GPU.
 
-    targets/triton                                               programs that lamina-tile has made for Triton, to PTX
-    lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm     ours, for the rest
+    targets/triton                                               programs that lamina-tile has marked for Triton, to PTX
+    lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm     Lamina's passes, for the other programs
     lowering_pipeline()                                          upstream, to the nvvm and llvm dialects
     translate, llvm_text                                         LLVM 24's text to LLVM 22's
-    codegen                                                      llvmlite: optimise, PTX
+    codegen                                                      llvmlite: optimize, PTX
     ptx                                                          ptxas
 
-Kernels go down in a few parts, each to a cubin of its own: while MLIR lowers one part, LLVM and ptxas work on those before it, and
-Triton on its own. A part is many kernels, because each stage has a fixed cost.
+Kernels are compiled in a few parts, each to its own cubin: while MLIR lowers one part, LLVM and ptxas work on those before it, and
+Triton on its own. A part holds many kernels, because each stage has a fixed cost.
 """
 
 import os
@@ -39,17 +39,17 @@ from .check import check_converted
 from .module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
 from .ptx import PtxError, Resources, assemble, disassemble
 
-TMA = 90  # from here on chips have a tensor memory accelerator
-KEPT = 8  # source lines named in an error
-PARTS, LEAST = 4, 4  # parts at most, and kernels that each has at least
+TMA = 90  # chips from here on have a tensor memory accelerator
+KEPT = 8  # source lines that an error names at most
+PARTS, LEAST = 4, 4  # most parts, and least kernels of each
 
 
 @dataclass(frozen=True)
 class GpuArtifact(Artifact):
     """An Artifact whose code is cubins (core/cubins.py).
 
-    ptx        the text of all of them
-    resources  what each kernel needs, as ptxas reports it, in the order of `kernels`
+    ptx        the text of all kernels
+    resources  resource usage of each kernel, as ptxas reports it, in the order of `kernels`
     """
 
     ptx: str = ""
@@ -57,7 +57,7 @@ class GpuArtifact(Artifact):
 
 
 def lowering_pipeline(index_bits: int = indices.WIDE) -> str:
-    """The upstream part of the lowering, after `lamina-gpu-to-nvvm`, as text without `builtin.module`.
+    """Returns the upstream part of the lowering, after `lamina-gpu-to-nvvm`, as text without `builtin.module`.
 
     math becomes LLVM's intrinsics before convert-gpu-to-nvvm, which would call libdevice for it. Nothing is simplified here: that
     is a third of the time, and LLVM and ptxas do it again, to the same PTX.
@@ -72,12 +72,14 @@ def lowering_pipeline(index_bits: int = indices.WIDE) -> str:
 
 
 class NvvmBackend(Backend):
-    """Makes code for NVIDIA GPUs of one architecture."""
+    """Compiles for NVIDIA GPUs of one architecture."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.gpu = target, target.gpu
 
     def accepts(self, module: ir.Module) -> str | None:
+        """Returns why a program is not for a GPU: it has no tile.threads, or an argument that is not a memref of static shape. None
+        where all are."""
         for op in module.body.operations:
             if "tile.grid" in op.operation.attributes:
                 if "tile.threads" not in op.operation.attributes:
@@ -88,6 +90,10 @@ class NvvmBackend(Backend):
         return None
 
     def compile(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> GpuArtifact:
+        """Compiles all tile programs to cubins, with Triton, LLVM and ptxas in threads. Raises CompileError.
+
+        ready  source kernels, which are compiled on their own (targets/kernel_calls)
+        """
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.target}}}")
         clock = Clock()
@@ -98,7 +104,7 @@ class NvvmBackend(Backend):
         with ThreadPoolExecutor(_processors() + len(parts), thread_name_prefix="lamina-nvvm") as pool:
             jobs = [pool.submit(self._by_triton, program) for program in printed]
             jobs += [pool.submit(self._awaited, kernel) for kernel in ready]
-            for part in parts:  # MLIR is this thread's alone
+            for part in parts:  # only this thread uses MLIR
                 self.to_gpu(part, clock)
                 llvm.append(self.to_llvm(part, clock))
                 jobs.append(pool.submit(self._by_llvm, llvm[-1], len(parts)))
@@ -117,6 +123,9 @@ class NvvmBackend(Backend):
         )
 
     def below(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yields the levels "triton", "gpu", "nvvm", "llvm" (those that the module has), "ptx" and "sass". Raises CompileError
+        where there are no kernels."""
+
         def text() -> str:
             return str(module.operation.get_asm(enable_debug_info=True))
 
@@ -139,7 +148,8 @@ class NvvmBackend(Backend):
         yield "sass", lambda: disassemble(assemble(source, self.gpu.arch, jobs=_processors()).cubin)
 
     def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Awaited]) -> str:
-        """All kernels as Triton's: those that Triton compiles, and the others, as lamina-route-to-triton would have them."""
+        """Returns all kernels as Triton text: those that Triton compiles, then the others as lamina-route-to-triton would print
+        them."""
         texts = [triton_text.together(printed).rstrip(), *(k.compiled.text for k in ready)] if printed or ready else []
         if has_programs(module):
             with module.context, ir.Location.unknown():
@@ -149,10 +159,11 @@ class NvvmBackend(Backend):
         return "\n\n\n".join(texts) + "\n"
 
     def assembly(self, artifact: Artifact) -> str:
+        """Returns the SASS of all kernels."""
         return "\n".join(map(disassemble, cubins.divide(artifact.code)))
 
     def _parts(self, module: ir.Module) -> int:
-        """How many parts the kernels are compiled in: few enough that each is long beside what a part costs once."""
+        """Returns how many parts the kernels are compiled in: few enough that each outweighs the fixed cost of a part."""
         return max(1, min(PARTS, _processors(), len(programs_of(module)) // LEAST))
 
     def _by_triton(self, program: triton_text.Printed) -> "Made":
@@ -172,8 +183,8 @@ class NvvmBackend(Backend):
         return Made(ptx, made.cubin, made.resources, {k.name: k.needs for k in kernels})
 
     def to_gpu(self, module: ir.Module, clock: Clock) -> None:
-        """The module at the gpu level: what one thread does. Math is expanded while it is one op a block, and then what
-        distribution has brought (exponentials that rescale online sums)."""
+        """Lowers a module to the gpu level, the code of one thread. Math is expanded before distribution, while it is one op per
+        block, and after it again for what distribution has added (exponentials that rescale online sums)."""
         expand = ("lamina-expand-math", {"target": "nvvm"})
         with module.context, ir.Location.unknown():
             for name, options in (expand, ("lamina-distribute", {"lanes": self.target.lanes}), expand):
@@ -181,14 +192,14 @@ class NvvmBackend(Backend):
                     load(name)(**options).run(module)
 
     def to_llvm(self, module: ir.Module, clock: Clock) -> str:
-        """LLVM 24's text for the kernels of a module at the gpu level, which is left in the llvm dialect."""
+        """Returns LLVM 24's text for the kernels of a module at the gpu level. The module is left in the llvm dialect."""
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
                 bits = indices.width(device_module(module))
                 GpuToNvvm(index_bits=bits).run(module)
             with clock.stage("to llvm dialect"):
                 manager = PassManager.parse(f"builtin.module({lowering_pipeline(bits)})")
-                manager.enable_verifier(False)  # after each of its passes: half of their time; once at the end will do
+                manager.enable_verifier(False)  # it runs after each pass, for half of their time; once at the end is enough
                 manager.run(module.operation)
             with clock.stage("translate"):
                 device = device_module(module)
@@ -198,7 +209,7 @@ class NvvmBackend(Backend):
         return text
 
     def to_ptx(self, llvm: str) -> str:
-        """PTX from LLVM 24's text."""
+        """Compiles LLVM 24's text to PTX."""
         text = llvm_text.convert(llvm)
         target = codegen.machine(self.gpu)
         parsed = codegen.parse(text, target)
@@ -206,7 +217,8 @@ class NvvmBackend(Backend):
         return codegen.emit(parsed, target)
 
     def _done(self, job: "Future[Made]", parts: Sequence[ir.Module]) -> "Made":
-        """What a job made; what ptxas refuses stays in a file, with the kernel's lines in the model."""
+        """Returns a job's result. Where ptxas refuses, raises CompileError with the kernel's lines in the model, and keeps the PTX
+        in a file."""
         try:
             return job.result()
         except PtxError as error:
@@ -224,7 +236,7 @@ class NvvmBackend(Backend):
 
 @dataclass(frozen=True)
 class Made:
-    """A part of an artifact: kernels in a cubin of their own."""
+    """One part of an artifact: kernels in a cubin of their own."""
 
     ptx: str
     cubin: bytes

@@ -1,4 +1,4 @@
-"""What would end the process in the translation to LLVM IR, or in LLVM's backend, found before and named."""
+"""Finds ops that would end the process in the translation to LLVM IR or in LLVM's backend, and reports them as errors."""
 
 from torch_mlir import ir
 
@@ -6,7 +6,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.passes.ir.locations import where
 
-# LLVM intrinsics that NVPTX has no instructions and no library for: it aborts
+# LLVM intrinsics without NVPTX instructions or library functions: LLVM aborts on them
 _NO_CODE = {
     f"llvm.intr.{name}"
     for name in (
@@ -14,13 +14,14 @@ _NO_CODE = {
         "sincos", "sinh", "tan", "tanh",
     )
 }  # fmt: skip
-ASSERT = "__assertfail"  # which the driver has: it prints a message and ends the launch, as an assert in CUDA C++ does
+ASSERT = "__assertfail"  # provided by the driver: it prints a message and ends the launch, as an assert in CUDA C++ does
 _TENSOR_CORE = ("nvvm.wgmma.", "nvvm.setmaxregister", "nvvm.tcgen05.")
 _CLUSTER = ("nvvm.cluster", "nvvm.mapa")
 
 
 def check_converted(module: ir.Operation, gpu: Gpu) -> None:
-    """CompileError for the first op of a gpu.module that has no translation, no code, or no place on this GPU."""
+    """Raises CompileError for the first op of a gpu.module that has no translation or no code, or that this GPU does not
+    support."""
     found: list[tuple[ir.Operation, str, str]] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:

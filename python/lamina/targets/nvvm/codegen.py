@@ -1,4 +1,4 @@
-"""From LLVM IR to PTX, by the NVPTX backend of llvmlite's LLVM."""
+"""Compiles LLVM IR to PTX with the NVPTX backend of llvmlite's LLVM."""
 
 import re
 
@@ -10,12 +10,13 @@ from lamina.core.gpu import Gpu
 from .check import ASSERT
 
 TRIPLE = "nvptx64-nvidia-cuda"
-# The PTX version that an architecture needs, 8.0 (CUDA 12.0) for all older than Blackwell.
+# The PTX version that an architecture needs: 8.0 (CUDA 12.0) for all older than Blackwell.
 PTX = {100: 86, 103: 88, 120: 87}
 DEFAULT_PTX = 80
 
 
 def machine(gpu: Gpu) -> llvm.TargetMachine:
+    """Returns LLVM's target machine for a GPU."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     version = PTX.get(gpu.capability, DEFAULT_PTX)
@@ -25,7 +26,7 @@ def machine(gpu: Gpu) -> llvm.TargetMachine:
 
 
 def parse(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
-    """A verified module for the target."""
+    """Parses and verifies LLVM IR text for the target. Raises CompileError where LLVM 22 rejects it."""
     try:
         parsed = llvm.parse_assembly(text)
         parsed.verify()
@@ -39,8 +40,10 @@ def parse(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
 
 
 def optimise(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
-    """The middle end: two passes over each function, since ptxas optimises again and the values of a thread are in registers. One
-    call for all functions: each call waits for Python's lock, which other threads hold."""
+    """Runs the middle end: two passes over each function, since ptxas optimizes again and a thread's values are in registers.
+
+    One call serves all functions, because each call waits for Python's lock, which other threads hold.
+    """
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_module_pass_manager()
     passes.add_simplify_cfg_pass()
@@ -49,7 +52,7 @@ def optimise(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
 
 
 def emit(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> str:
-    """PTX text. Names of functions that LLVM would call but that no GPU has are an error here, not in the assembler."""
+    """Returns PTX text. Raises CompileError for functions that LLVM would call but no GPU has, before the assembler sees them."""
     ptx: str = target.emit_assembly(parsed)
     if missing := sorted(set(re.findall(r"^\.extern \.func.*?\b(\w+)\s*$", ptx, re.M)) - {ASSERT}):
         raise CompileError(

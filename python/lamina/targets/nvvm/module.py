@@ -1,4 +1,4 @@
-"""Reading modules of kernels on their way down: at the tile level, at the gpu level, lowered; and dividing them."""
+"""Queries and splits modules of kernels at the tile level, at the gpu level and lowered."""
 
 from torch_mlir import ir
 
@@ -7,8 +7,8 @@ from lamina.passes.ir.locations import sources
 
 
 def split(module: ir.Module, count: int) -> list[ir.Module]:
-    """A module's tile programs dealt out to at most `count` modules, its own the first; a module at the gpu level stays whole.
-    Neighbours part: they are often alike, and so equally long."""
+    """Deals a module's tile programs out to at most `count` modules, the given one first. A module at the gpu level stays whole.
+    Neighbors go to different modules: they are often alike, and take equally long."""
     programs = [op.operation for op in module.body.operations]
     if not all("tile.grid" in op.attributes for op in programs):
         return [module]
@@ -21,7 +21,7 @@ def split(module: ir.Module, count: int) -> list[ir.Module]:
 
 
 def device_module(module: ir.Module) -> ir.Operation:
-    """The gpu.module of a module."""
+    """Returns the gpu.module of a module. Raises CompileError where there is none."""
     for op in module.body.operations:
         if op.operation.name == "gpu.module":
             return op.operation
@@ -29,12 +29,12 @@ def device_module(module: ir.Module) -> ir.Operation:
 
 
 def has_programs(module: ir.Module) -> bool:
-    """Whether a module holds tile programs, or what they have become."""
+    """Tells whether a module holds tile programs, or the gpu.module that they are lowered to."""
     return any("tile.grid" in op.operation.attributes or op.operation.name == "gpu.module" for op in module.body.operations)
 
 
 def programs_of(module: ir.Module) -> list[str]:
-    """The names of the kernels, at the tile level or as functions of a gpu.module."""
+    """Returns the names of the kernels, at the tile level or as functions of a gpu.module."""
     found: list[str] = []
     for op in module.body.operations:
         if "tile.grid" in op.operation.attributes:
@@ -46,7 +46,7 @@ def programs_of(module: ir.Module) -> list[str]:
 
 
 def lines_of(module: ir.Module, kernel: str) -> list[str]:
-    """The lines of the model that a kernel was made of."""
+    """Returns the model's source lines that a kernel was made of."""
     found: dict[str, None] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -62,7 +62,7 @@ def lines_of(module: ir.Module, kernel: str) -> list[str]:
 
 
 def kernel_at(source: str, line: int) -> str:
-    """The kernel that a line of PTX, counted from 1, is in, or ""."""
+    """Returns the kernel that a line of PTX, counted from 1, is in, or ""."""
     name = ""
     for text in source.split("\n")[:line]:
         if ".entry " in text:
@@ -71,5 +71,6 @@ def kernel_at(source: str, line: int) -> str:
 
 
 def name_of(op: ir.Operation) -> str:
+    """Returns an op's symbol name."""
     name: str = ir.StringAttr(op.attributes["sym_name"]).value
     return name

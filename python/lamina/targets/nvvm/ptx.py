@@ -1,4 +1,4 @@
-"""From PTX to machine code: ptxas and nvdisasm, which come with the triton package, in processes of their own."""
+"""Assembles PTX and disassembles cubins: runs ptxas and nvdisasm, which come with the triton package, in separate processes."""
 
 import os
 import re
@@ -12,13 +12,18 @@ from pathlib import Path
 from lamina.core.errors import CompileError
 
 OVERRIDE = "LAMINA_PTXAS"
-BLACKWELL = 100  # from here on triton brings an assembler of its own
+BLACKWELL = 100  # triton has a separate assembler from here on
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas says a kernel needs: registers of a thread, bytes of static shared memory of a block, bytes that a thread keeps in
-    local memory (stack) and writes and reads there because registers ran out (spills)."""
+    """Resource usage of a kernel, as ptxas reports it.
+
+    registers  of a thread
+    shared     bytes of static shared memory of a block
+    stack      bytes of local memory of a thread
+    spill_stores, spill_loads  bytes that a thread writes and reads there because registers ran out
+    """
 
     kernel: str
     registers: int
@@ -30,12 +35,17 @@ class Resources:
 
 @dataclass(frozen=True)
 class Assembled:
+    """A cubin with the resource usage of its kernels."""
+
     cubin: bytes
     resources: tuple[Resources, ...]
 
 
 def assemble(ptx: str, arch: str, *, jobs: int = 1) -> Assembled:
-    """All kernels of one PTX text as one cubin. `jobs`: threads that ptxas may use. PtxError where it refuses."""
+    """Assembles all kernels of a PTX text into one cubin. Raises PtxError where ptxas refuses.
+
+    jobs  threads that ptxas may use
+    """
     with tempfile.TemporaryDirectory(prefix="lamina-ptx-") as folder:
         source, target = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
         source.write_text(ptx)
@@ -49,7 +59,7 @@ def assemble(ptx: str, arch: str, *, jobs: int = 1) -> Assembled:
 
 
 def disassemble(cubin: bytes) -> str:
-    """The SASS of every kernel in a cubin."""
+    """Returns the SASS of every kernel in a cubin."""
     with tempfile.TemporaryDirectory(prefix="lamina-sass-") as folder:
         file = Path(folder, "kernels.cubin")
         file.write_bytes(cubin)
@@ -60,7 +70,12 @@ def disassemble(cubin: bytes) -> str:
 
 
 class PtxError(Exception):
-    """ptxas refused a program: what it said, for which chip, of which text."""
+    """ptxas refused a program.
+
+    message  its errors
+    arch     the architecture
+    ptx      the text
+    """
 
     def __init__(self, message: str, arch: str, ptx: str) -> None:
         super().__init__(message)
@@ -68,19 +83,19 @@ class PtxError(Exception):
 
     @property
     def kernel(self) -> str:
-        """The kernel that it names, or ""."""
+        """The kernel that the message names, or ""."""
         named = re.search(r"(?:entry function|function|Entry function) '([^']+)'", self.message)
         return named[1] if named else ""
 
     @property
     def line(self) -> int:
-        """The line of the PTX that it names, or 0."""
+        """The line of the PTX that the message names, or 0."""
         numbered = re.search(r"line (\d+)", self.message)
         return int(numbered[1]) if numbered else 0
 
 
 def ptxas(arch: str) -> str:
-    """The assembler for an architecture: LAMINA_PTXAS, else triton's."""
+    """Returns the path of the assembler for an architecture: LAMINA_PTXAS, else triton's."""
     if given := os.environ.get(OVERRIDE):
         if not os.access(given, os.X_OK):
             raise CompileError(f"{OVERRIDE} names {given}, which cannot be run", remedy=f"unset {OVERRIDE} to use triton's ptxas")
@@ -93,7 +108,7 @@ def ptxas(arch: str) -> str:
 
 @cache
 def release(program: str) -> str:
-    """The CUDA release that an assembler is of, such as "12.8"."""
+    """Returns an assembler's CUDA release, such as "12.8". Raises CompileError where it does not tell."""
     done = _run([program, "--version"])
     found = re.search(r"release (\d+\.\d+)", done.stdout)
     if found is None:
@@ -102,7 +117,7 @@ def release(program: str) -> str:
 
 
 def tool(name: str) -> str:
-    """The path of one of triton's programs."""
+    """Returns the path of one of triton's programs. Raises CompileError where it is missing."""
     found = _tools().get(name)
     if found is None:
         raise CompileError(
@@ -114,7 +129,7 @@ def tool(name: str) -> str:
 
 @cache
 def _tools() -> dict[str, str]:
-    """Programs in triton by name, found without importing it."""
+    """Returns triton's programs by name, found without importing triton."""
     spec = find_spec("triton")
     roots = list(spec.submodule_search_locations or []) if spec else []
     folders = [Path(root, "backends", "nvidia", "bin") for root in roots]
@@ -129,7 +144,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _said(done: subprocess.CompletedProcess[str], file: str) -> str:
-    """The errors of a program in one line, without the name of a file that is gone."""
+    """Returns a program's errors in one line, without the name of a temporary file."""
     said = re.sub(r"^ptxas\s*,?\s*", "", (done.stderr + done.stdout).replace(file, ""), flags=re.M)
     lines = [re.sub(r"\s+:", ":", line) for line in said.splitlines()]
     errors = [line for line in lines if "error" in line or "fatal" in line] or lines
@@ -142,7 +157,7 @@ _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 def _resources(log: str) -> tuple[Resources, ...]:
-    """ptxas -v, which prints three lines for each kernel."""
+    """Parses the log of ptxas -v, which prints three lines for each kernel."""
     found = []
     kernel, stack = "", (0, 0, 0)
     for line in log.splitlines():

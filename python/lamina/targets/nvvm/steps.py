@@ -1,14 +1,14 @@
-"""The passes of a GPU that other targets do not have, or have with other options."""
+"""The NVIDIA target's choice of passes and options in the shared pipelines."""
 
 from lamina.core.target import Target
 
 from ..steps import Steps, options
 
-# cuDNN's tensor cores want channels last.
+# cuDNN's tensor core kernels want channels last.
 _LAYOUT = "lamina-layout{types=f16,bf16,tf32 packed=false grouped=false transposed=true gradients=true copied=true}"
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
 _SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056)
-_FUSE = options(balance=16)  # an H200 does 67e12 operations in f32 while it moves 4.3e12 bytes
+_FUSE = options(balance=16)  # an H200 does 67e12 f32 operations while it moves 4.3e12 bytes
 
 
 def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:

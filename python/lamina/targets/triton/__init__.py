@@ -1,1 +1,1 @@
-"""Triton as a way down: tile programs -> Triton's text -> PTX."""
+"""Compiles tile programs by Triton: tile programs -> Triton text -> PTX."""

@@ -1,4 +1,4 @@
-"""Loads and stores of printed Triton blocks: neighbours, runs, gathers, and rows of squares that cross them."""
+"""Prints loads and stores of one-dimensional Triton blocks: contiguous lanes, runs, gathers, and rows of transpose tiles."""
 
 from torch_mlir import ir
 
@@ -6,14 +6,14 @@ from .lanes import Lanes
 
 
 class BlockMemory(Lanes):
-    """Addresses are pointers to a parameter's elements. Lanes past those of the tile program are masked."""
+    """Prints memory ops. Addresses are pointers to a parameter's elements; lanes past those of the tile program are masked."""
 
     def __init__(self, function: ir.Operation, name: str, part: ir.Operation | None = None) -> None:
         super().__init__(function, name, part)
         self.squares: dict[ir.Value, ir.Operation] = {}  # scratch memory -> the tile.transpose that fills it
 
     def _at(self, memory: ir.Value, *indices: str) -> str:
-        """A pointer to an element."""
+        """Returns a pointer to an element."""
         view = self.views.get(memory)
         source = view.operands[0] if view is not None else memory
         strides, offset = ir.MemRefType(memory.type).get_strides_and_offset()
@@ -77,7 +77,8 @@ class BlockMemory(Lanes):
         self.squares[op.operands[4]] = op
 
     def _crossed(self, op: ir.Operation, row: str, lane: str) -> None:
-        """A row of a square that tile.transpose has filled, from where the square lies: every lane is a row of memory."""
+        """Loads a row of a transpose tile directly from the memory that tile.transpose reads: each lane is in another row of
+        memory."""
         memory, first, rows, _, _ = self.squares[op.operands[0]].operands
         stride = ir.IntegerAttr(self.squares[op.operands[0]].attributes["stride"]).value
         lanes = f"({lane} + {self._all(self._width(op.result))})"

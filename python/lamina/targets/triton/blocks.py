@@ -1,6 +1,6 @@
-"""Tile programs without products as Triton kernels: blocks of neighbours, as lamina-tile makes them for all other groups.
+"""Prints tile programs without matrix products as Triton kernels, whose blocks are vectors of rank 1.
 
-A program is a CTA's, whatever `tile.pack`, `tile.teams` and `tile.cluster` say of threads.
+A program runs as one CTA, whatever `tile.pack`, `tile.teams` and `tile.cluster` say of threads.
 """
 
 from dataclasses import replace
@@ -21,11 +21,13 @@ class BlockPrinter(Reductions, BlockMemory):
     """Prints a function whose blocks are vectors of one dimension."""
 
     def run(self) -> Printed:
+        """Prints the kernel. Joined launches (`tile.part`) become a function each, and the kernel calls one of them by its program
+        id."""
         parts = [o.operation for o in self.block.operations if o.operation.name == _PART]
         if not parts:
             return super().run()
         number = f"{INDENT}program = tl.program_id(0){WIDEN if self.wide else ''}"
-        whole = super().run()  # its head alone: parts have no text here
+        whole = super().run()  # prints the head only: parts have no text here
         kernels, lines, first = [], [], 0
         parameters = ", ".join(self.names[a] for a in self.arguments)
         for i, part in enumerate(parts):
@@ -41,7 +43,7 @@ class BlockPrinter(Reductions, BlockMemory):
         return replace(whole, kernel="\n\n\n".join([*kernels, "\n".join([whole.kernel, number, *lines])]), calls=tuple(self.calls))
 
     def body(self, parameters: str, names: dict[ir.Value, str]) -> str:
-        """The function of a part: of the number of its program, and of the kernel's parameters."""
+        """Prints a part as a function of its program's number and the kernel's parameters."""
         self.names.update(names)
         self.ctas = 0
         self._body(self.block)
@@ -84,7 +86,7 @@ class BlockPrinter(Reductions, BlockMemory):
             self._spread(op)
 
     def _arith_addi(self, op: ir.Operation) -> None:
-        """Nothing is added to many indices."""
+        """Prints an addition. Many indices have 0 added, which is left out."""
         left = [v for v in op.operands if self.literals.get(v) != "0"]
         if len(left) == 1 and self._is_number(left[0]) == self._is_number(op.result):
             (self.literals if left[0] in self.literals else self.names)[op.result] = self._value(left[0])
@@ -102,7 +104,7 @@ class BlockPrinter(Reductions, BlockMemory):
         self._line(f"tl.device_assert({text}, {ir.StringAttr(op.attributes['message']).value!r})")
 
     def _tile_combine(self, op: ir.Operation) -> None:
-        """One CTA has gone through the whole loop."""
+        """Passes the value through: one CTA has run the whole loop."""
         self.names[op.result] = self._value(op.operands[0])
 
     # -- loops and branches
@@ -127,7 +129,8 @@ class BlockPrinter(Reductions, BlockMemory):
         self.depth -= 1
 
     def _carry(self, names: list[str], values: list[ir.Value]) -> None:
-        """What a loop's next iteration begins with: all at once, since one may be another's."""
+        """Assigns the values that a loop's next iteration begins with. They go through temporaries where one is another's current
+        name."""
         texts = [self._block(v) if isinstance(v.type, ir.VectorType) else self._value(v) for v in values]
         if any(t in names for t in texts):
             kept = [self._fresh() for _ in texts]
@@ -140,7 +143,7 @@ class BlockPrinter(Reductions, BlockMemory):
             self._line("pass")
 
     def _scf_if(self, op: ir.Operation) -> None:
-        """What a program computes that lies within one part of a concatenation."""
+        """Prints the branches for a program that lies within one part of a concatenation."""
         for line, region in zip((f"if {self._value(op.operands[0])}:", "else:"), op.regions, strict=True):
             self._line(line)
             self.depth += 1
@@ -148,7 +151,7 @@ class BlockPrinter(Reductions, BlockMemory):
             self.depth -= 1
 
     def _scf_index_switch(self, op: ir.Operation) -> None:
-        """Which buffers a part of joined launches works on."""
+        """Prints the selection of the buffers that a part of joined launches works on."""
         names = [self._name(v) for v in op.results]
         numbers = list(ir.DenseI64ArrayAttr(op.attributes["cases"]))
         default, *regions = op.regions

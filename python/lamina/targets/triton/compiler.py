@@ -1,7 +1,7 @@
-"""Triton as a way down: printed kernels -> Triton's own compiler -> PTX, which is assembled with the kernels of the NVVM path.
+"""Compiles printed kernels by Triton to PTX, which is assembled with the kernels of the NVVM path.
 
-Neither a GPU nor Triton's launcher, which needs a C compiler, is used: a kernel's parameters are its pointers in order and two
-more, memory that the kernel keeps descriptors in and memory for a profiler, which is none.
+Neither a GPU nor Triton's launcher, which needs a C compiler, is used. A kernel's parameters are its pointers in order and two
+more: scratch memory in which the kernel keeps descriptors, and memory for a profiler, which is not used.
 """
 
 import linecache
@@ -23,7 +23,7 @@ from .stages import has_gluon, to_ptx
 _log = logging.getLogger("lamina")
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\s*$", re.MULTILINE | re.DOTALL)
-_DEFINED = re.compile(  # what a module defines besides the kernel: memory, tables, texts, functions that are not inlined
+_DEFINED = re.compile(  # a module's symbols besides the kernel: memory, tables, texts, functions that are not inlined
     r"^\s*(?:(?:\.visible\s+|\.weak\s+)?\.(?:global|const)|\.extern\s+\.shared)(?:\s+\.align\s+\d+)?\s+\.\w+\s+([\w$]+)|"
     r"^\s*(?:\.visible\s+|\.weak\s+)?\.func\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\(",
     re.MULTILINE,
@@ -33,7 +33,12 @@ _VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Compiled:
-    """text: of a user's kernel, as Triton reads it."""
+    """A kernel in PTX.
+
+    name   its symbol
+    needs  its launch requirements
+    text   the Triton text, or the source as comments, of a source kernel; "" for printed ones
+    """
 
     name: str
     ptx: str
@@ -50,11 +55,12 @@ class Awaited:
 
     @cached_property
     def compiled(self) -> Compiled:
+        """The compiled kernel, made on first use."""
         return self.make()
 
 
 def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
-    """The PTX of a printed kernel, or of the one that does the same where Triton refuses it. CompileError with Triton's message."""
+    """Compiles a printed kernel, or its fallback where Triton refuses it. Raises CompileError with Triton's message."""
     kernel = for_gpu(kernel, gpu)
     if kernel.otherwise is not None:
         try:
@@ -67,10 +73,10 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
 
 
 def for_gpu(kernel: Printed, gpu: Gpu) -> Printed:
-    """A printed kernel, or the one that does the same where this GPU, or this version of Triton, has no Gluon of ours."""
+    """Returns the kernel, or its fallback where Lamina's Gluon kernels do not support this GPU or this version of Triton."""
     if kernel.otherwise is None or has_gluon(gpu):
         return kernel
-    return kernel.otherwise.instead(f"{gpu.arch} and this version of Triton have no Gluon of ours")
+    return kernel.otherwise.instead(f"{gpu.arch} and this version of Triton have no Gluon kernels of Lamina")
 
 
 def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:
@@ -93,12 +99,12 @@ def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:
 
 
 def defined(kernel: Printed) -> Any:
-    """The function that the text of a printed kernel defines."""
+    """Returns the Triton function that a printed kernel's text defines."""
     return define(kernel.name, kernel.text)
 
 
 def define(name: str, text: str, **scope: Any) -> Any:
-    """What a text calls `name`. Triton reads the source again, by the name of a file, which linecache knows."""
+    """Executes a text and returns what it calls `name`. Triton reads the source again by its file name, through linecache."""
     file = f"<lamina kernel {name} {hash(text):x}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     known: dict[str, Any] = {"__name__": "lamina_kernel", **scope}
@@ -107,7 +113,7 @@ def define(name: str, text: str, **scope: Any) -> Any:
 
 
 def renamed(ptx: str, name: str, wanted: str) -> str:
-    """With names that no other kernel of the program has, and without what a debugger reads."""
+    """Returns the PTX with the kernel and all its symbols renamed to be unique in the program, and without debug information."""
     ptx = _DEBUG.sub("", _NOISE.sub("", ptx))
     ptx = re.sub(rf"\b{re.escape(name)}(?=\(|_param_)", wanted, ptx)
     for own in {name for pair in _DEFINED.findall(ptx) for name in pair if name}:
@@ -116,7 +122,7 @@ def renamed(ptx: str, name: str, wanted: str) -> str:
 
 
 def join(texts: Sequence[str]) -> str:
-    """One PTX text of several for one chip: the newest version that any of them is written in."""
+    """Joins PTX texts for one chip under the newest of their PTX versions."""
     found = [_VERSION.search(text) for text in texts]
     newest = max((int(v[1]), int(v[2])) for v in found if v)
     first, *rest = (_VERSION.sub(".version {}.{}".format(*newest), text, count=1) for text in texts)

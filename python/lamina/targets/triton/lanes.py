@@ -1,4 +1,4 @@
-"""Lanes of printed Triton blocks, which are powers of two, and which of them a tile program has."""
+"""Lanes of printed Triton blocks: pads blocks to powers of two, masks the padding, and keeps uniform values as scalars."""
 
 import math
 
@@ -15,20 +15,23 @@ _TYPED = {*CASTS, "arith.bitcast", "arith.shrui", "math.copysign"}
 
 
 class Lanes(Printer):
-    """Names of values as Triton has them. A value that is one number for all lanes stays a number, which Triton broadcasts; lanes
-    past those of the tile program hold anything. part: of a function that is made of parts, the one to print."""
+    """The values of a kernel as Triton has them. A value that is the same in all lanes stays a scalar, which Triton broadcasts;
+    lanes past those of the tile program hold anything.
+
+    part  the `tile.part` to print, for a function made of parts
+    """
 
     def __init__(self, function: ir.Operation, name: str, part: ir.Operation | None = None) -> None:
         super().__init__(function, False, name)
         self.part = part or function
         self.block = self.part.regions[0].blocks[0]
-        self.numbers: set[ir.Value] = set()  # vectors that are one number
+        self.numbers: set[ir.Value] = set()  # vectors that are printed as a scalar
         self.groups: dict[int, str] = {}
         self.arguments = list(function.regions[0].blocks[0].arguments)
         self.wide = any(_extent(ir.MemRefType(a.type)) >= WIDE for a in self.arguments) or _counts_far(function)
 
     def _spread(self, op: ir.Operation) -> None:
-        """Notes results that are one number for all lanes: their operands are."""
+        """Records results that are the same in all lanes, because all operands are."""
         for result in op.results:
             if isinstance(result.type, ir.VectorType) and result in self.names and all(self._is_number(v) for v in op.operands):
                 self.numbers.add(result)
@@ -37,8 +40,8 @@ class Lanes(Printer):
         return v in self.literals or v in self.numbers or not isinstance(v.type, ir.VectorType)
 
     def _operands(self, op: ir.Operation) -> list[str]:
-        """Numbers that are written out are values where an op asks for their type, where it has no others, and among doubles: a
-        function of Triton takes them for f32."""
+        """Returns the operands' texts. Literals get a type where an op depends on it, where all operands are literals, and with
+        f64: Triton's functions take plain literals for f32."""
         typed = op.name in _TYPED or all(v in self.literals for v in op.operands) or "f64" in str(op.operands[0].type)
         return [self._full_number(v) if typed else self._value(v) for v in op.operands]
 
@@ -46,19 +49,19 @@ class Lanes(Printer):
         return 1 << (ir.VectorType(v.type).shape[0] - 1).bit_length()
 
     def _all(self, n: int) -> str:
-        """The numbers of a block's lanes, made once."""
+        """Returns the name of a block's lane numbers, made once."""
         if n not in self.groups:
             self.groups[n] = f"lanes{n}"
             self.head.append(f"{INDENT}lanes{n} = tl.arange(0, {n}){WIDEN if self.wide else ''}")
         return self.groups[n]
 
     def _past(self, v: ir.Value) -> str:
-        """The mask of the lanes that the tile program has, "" where these are all."""
+        """Returns the mask of the lanes that the tile program has, "" where these are all."""
         n, width = ir.VectorType(v.type).shape[0], self._width(v)
         return "" if n == width else f"({self._all(width)} < {n})"
 
     def _block(self, v: ir.Value) -> str:
-        """A value in every lane."""
+        """Returns a value as a block, with scalars broadcast."""
         if not self._is_number(v):
             return self._value(v)
         if v not in self.literals:
@@ -66,7 +69,7 @@ class Lanes(Printer):
         return f"tl.full(({self._width(v)},), {self.literals[v]}, {TYPES[str(ir.VectorType(v.type).element_type)]})"
 
     def _masked(self, v: ir.Value, *masks: ir.Value) -> str:
-        """`mask=...` of an access to the lanes of v, after a comma; "" for none."""
+        """Returns `, mask=...` for an access to the lanes of v; "" where nothing is masked."""
         texts = [self._value(m) for m in masks if m not in self.literals or self.literals[m] != "True"]
         texts = [t for t in [*texts, self._past(v)] if t]
         return f", mask={' & '.join(texts)}" if texts else ""
@@ -88,8 +91,8 @@ def _extent(memory: ir.MemRefType) -> int:
 
 
 def _counts_far(function: ir.Operation) -> bool:
-    """Whether numbers of elements pass 32 bits though no buffer has as many: those of random numbers, or of a range, that are
-    summed up at once."""
+    """Tells whether counts of elements exceed 32 bits though no buffer has as many: those of random numbers or of a range that are
+    reduced without being stored."""
     ranges, far = Ranges(), False
 
     def visit(op: ir.Operation) -> ir.WalkResult:

@@ -1,4 +1,4 @@
-"""Math functions as Triton functions that printed kernels call, where Triton's own are slow or have no place in its interpreter."""
+"""Math functions that printed kernels call, as Triton text, where Triton's own are slow or missing in its interpreter."""
 
 from lamina.passes.lower.polynomials.error_function import LARGE, SMALL
 from lamina.passes.lower.polynomials.hyperbolic import TANH
@@ -10,9 +10,9 @@ _JOINED = tuple(
 )
 _MINUS_LOG2_E = -1.4426950408889634
 _TWICE_LOG2_E = 2.8853900817779268
-# erf(a) = 1 - exp2(-a*q(a)) for a >= 0: least squares, reweighted towards the least maximum of the absolute error (Lawson)
+# erf(a) = 1 - exp2(-a*q(a)) for a >= 0: least squares, reweighted to minimize the maximum of the absolute error (Lawson)
 _BESIDE_ONE = (1.62790859, 0.918416381, 0.148481607, -0.0282536801, 0.000774629065, 0.00148944196, -0.000445507729, 4.53586035e-05)
-# erfc(a / sqrt(2)) / 2 = exp2(q(a)*a - 1) for a >= 0: the same, of the error of a times that, to 7
+# erfc(a / sqrt(2)) / 2 = exp2(q(a)*a - 1) for a >= 0: the same fit, for the error of a times that, up to a = 7
 _TAIL = (-1.15116215, -0.458830923, -0.0534028672, 0.00812203344, -0.000800443115, 4.10921639e-05, -6.32951924e-07)
 
 
@@ -33,13 +33,13 @@ def _joining(op: str) -> str:
 
 
 def joining(op: str) -> str:
-    """The name of the function of two numbers that an op of arith is, for tl.reduce and tl.associative_scan."""
+    """Returns the name of the Triton function for a binary arith op, as tl.reduce and tl.associative_scan take it."""
     return f"join_by_{op.partition('.')[2]}"
 
 
 RANDOM_BITS = """@triton.jit
 def random_bits(seed, index):
-    \"\"\"Word index % 4 of what Philox4x32 makes of the counter index // 4 (lamina/passes/philox.py).\"\"\"
+    \"\"\"Word index % 4 of what Philox4x32 makes of the counter index // 4 (lamina/passes/lower/philox.py).\"\"\"
     block = index.to(tl.int64) // 4
     low, high = (block & 0xFFFFFFFF).to(tl.uint32), (block >> 32).to(tl.uint32)
     a, b, c, d = tl.philox(seed.to(tl.uint64), low, high, low * 0, low * 0, 7)
@@ -49,7 +49,7 @@ _SIGN = "tl.where(x < 0, -large, large)"
 FUNCTIONS = {
     "erf": _function(
         "erf",
-        "At most 2 ulp: x + x*q(x*x) below 0.92, 1 - exp(-a*q(a)) above (lamina/passes/gpu_math/error_function.py).",
+        "At most 2 ulp: x + x*q(x*x) below 0.92, 1 - exp(-a*q(a)) above (lamina/passes/lower/gpu_math/error_function.py).",
         "a, square = tl.abs(x), x * x",
         f"large = 1.0 - tl.exp2(({_horner('a', tuple(c * _MINUS_LOG2_E for c in LARGE))}) * a)",
         f"small = ({_horner('square', SMALL)}) * x + x",
@@ -73,11 +73,11 @@ FUNCTIONS = {
     "random_bits": RANDOM_BITS,
     "tanh": _function(
         "tanh",
-        "At most 4 ulp: an odd polynomial below 0.55, 1 - 2/(exp(2|x|) + 1) above (lamina/passes/gpu_math/hyperbolic.py).",
+        "At most 4 ulp: an odd polynomial below 0.55, 1 - 2/(exp(2|x|) + 1) above (lamina/passes/lower/gpu_math/hyperbolic.py).",
         "a, square = tl.abs(x), x * x",
         f"large = 1.0 - 2.0 / (tl.exp2(a * {_TWICE_LOG2_E}) + 1.0)",
         f"small = ({_horner('square', TANH)}) * square * x + x",
         f"return tl.where(a < 0.55, small, {_SIGN})",
     ),
 }
-"""The text of each function, by its name."""
+"""Maps a function's name to its text."""

@@ -1,4 +1,4 @@
-"""Loads and stores of printed Triton kernels, and the lines that they are written in."""
+"""Prints loads and stores of Triton kernels with products, through descriptors or pointers, and holds the text as it grows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from torch_mlir import ir
 
 from .ops import TYPES
 
-STEP = 16  # bytes that a descriptor's rows begin at multiples of
-DIMENSIONS = 5  # of a descriptor, at most
-WIDE = 1 << 31  # elements from which on offsets need 64 bits
+STEP = 16  # alignment in bytes of a descriptor's rows
+DIMENSIONS = 5  # most dimensions of a descriptor
+WIDE = 1 << 31  # offsets need 64 bits from this many elements on
 INDENT = "    "
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A block of memory as a descriptor has it, the dimension of neighbours last.
+    """A block of memory as a descriptor sees it, the contiguous dimension last.
 
-    source         where memory begins: the parameter, or behind that
+    source         where memory begins: the parameter, or an address after it
     name           the parameter
-    sizes, steps   of memory, in elements
+    sizes, steps   sizes and strides of memory, in elements
     blocks         the block's sizes
-    places         where it begins
-    across         the program wants its last two dimensions in the other order
+    places         where the block begins
+    across         the program wants the last two dimensions transposed
     """
 
     source: str
@@ -35,8 +35,13 @@ class Tile:
 
 
 class Memory:
-    """The text of a kernel as it grows. names, literals: of values; views: what makes them; head: lines before the kernel's loop.
-    descriptors: whether blocks may come by them."""
+    """The state of a kernel's text while it is printed.
+
+    descriptors  whether blocks may be loaded through descriptors
+    names, literals  text of values: variables and constants
+    views        the op that makes each view
+    head         lines before the kernel's loop
+    """
 
     def __init__(self, function: ir.Operation, descriptors: bool) -> None:
         self.function, self.block = function, function.regions[0].blocks[0]
@@ -45,8 +50,8 @@ class Memory:
         self.names: dict[ir.Value, str] = {}
         self.literals: dict[ir.Value, str] = {}
         self.views: dict[ir.Value, ir.Operation] = {}
-        self.blocks: dict[str, str] = {}  # descriptors by the text that makes them
-        self.lanes: dict[tuple[str, int], str] = {}  # positions along a dimension that are known here
+        self.blocks: dict[str, str] = {}  # a descriptor's name, by the text that makes it
+        self.lanes: dict[tuple[str, int], str] = {}  # names of positions along a dimension, by start and length
         self.count = 0
         self.lines: list[str] = []
         self.head: list[str] = []
@@ -57,7 +62,7 @@ class Memory:
         type_ = ir.VectorType(op.result.type)
         if (text := self._by_descriptor(op, view, where_, type_)) is None:
             pointers, mask = self._pointers(op, view, where_, list(type_.shape))
-            zero = "0.0" if str(type_.element_type).startswith("f8") else "0"  # which no integer can be cast to
+            zero = "0.0" if str(type_.element_type).startswith("f8") else "0"  # no integer can be cast to f8
             text = f"tl.load({pointers}{f', mask={mask}, other={zero}' if mask else ''})"
         self._set(op.result, text)
 
@@ -85,7 +90,7 @@ class Memory:
         return "" if self.literals.get(mask) == "True" else f", mask={self._value(mask)}{other}"
 
     def _by_descriptor(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> str | None:
-        """A load of a block by the tensor memory accelerator; None where memory does not allow it."""
+        """Returns a load of a block by the tensor memory accelerator; None where memory does not allow it."""
         inside = op.operation.block.owner.operation.name == "scf.for"
         found = self._tile(op, view, where_, type_) if inside else None
         if found is None:
@@ -97,7 +102,7 @@ class Memory:
         return f"{text}.T" if found.across else text
 
     def _descriptor(self, name: str, source: str, sizes: Sequence[int], steps: Sequence[object], blocks: Sequence[int]) -> str:
-        """The name of a descriptor, made before the loops. name: what its own begins with."""
+        """Returns the name of a descriptor, made before the loops. The name begins with `name`."""
         made = self._made(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
         if made not in self.blocks:
             self.blocks[made] = f"{name}_blocks"
@@ -107,11 +112,11 @@ class Memory:
         return self.blocks[made]
 
     def _made(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
-        """The text that makes a descriptor."""
+        """Returns the text that makes a descriptor."""
         return f"tl.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks})"
 
     def _tile(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> "Tile | None":
-        """A block as a descriptor sees it; None where memory does not allow it."""
+        """Returns a block as a descriptor sees it; None where memory does not allow it."""
         memory = ir.MemRefType(view.type)
         strides, offset = memory.get_strides_and_offset()
         item = type_.element_type.width // 8
@@ -137,7 +142,7 @@ class Memory:
         return Tile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
 
     def _pointers(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], shape: list[int]) -> tuple[str, str]:
-        """Of the elements of a block, and the mask of those that lie inside, "" for all."""
+        """Returns pointers to a block's elements, and the mask of those inside memory, "" for all."""
         memory = ir.MemRefType(view.type)
         strides, offset = memory.get_strides_and_offset()
         wide = sum((n - 1) * s for n, s in zip(memory.shape, strides, strict=True)) >= WIDE
@@ -157,7 +162,7 @@ class Memory:
         return " + ".join([self.names[self.views[view].operands[0]], *terms]), " & ".join(masks)
 
     def _lanes(self, at: ir.Value, n: int) -> str:
-        """The positions of a block along one dimension, made once."""
+        """Returns the name of a block's positions along one dimension, made once."""
         key = self._value(at), n
         if key not in self.lanes:
             self.count += 1

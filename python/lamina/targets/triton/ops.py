@@ -1,4 +1,4 @@
-"""How Triton writes the arithmetic of tile programs: text of an operation from the texts of its operands."""
+"""Maps arithmetic ops of tile programs to Triton expressions."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ POINTERS = {
     "f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64",
     "f8E4M3FN": "*fp8e4nv",
 }  # fmt: skip
-"""Types of parameters, in the words of triton.compiler.ASTSource."""
+"""Maps an element type to a pointer type as triton.compiler.ASTSource names it."""
 
 _INFIX = {
     "arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/",
@@ -46,15 +46,15 @@ CASTS = (
 )
 
 _BITS = {"f16": "tl.int16", "bf16": "tl.int16", "f32": "tl.int32", "f64": "tl.int64"}
-_WHOLE = {"f32": 2.0**23, "f64": 2.0**52}  # from here on all numbers are whole
+_WHOLE = {"f32": 2.0**23, "f64": 2.0**52}  # all numbers from here on are whole
 _UNSIGNED = {"i8": "tl.uint8", "i16": "tl.uint16", "i32": "tl.uint32", "i64": "tl.uint64"}
 _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
-_UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # what they are the opposite of
+_UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # the ordered comparison that each negates
 _INTEGERS = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
 
 
 def _compare_floats(predicate: int, a: str, b: str) -> str:
-    """Of arith.cmpf; Triton's `!=` is true where an operand is no number, its other comparisons are false there."""
+    """Returns the text of arith.cmpf. Triton's `!=` is true where an operand is NaN, its other comparisons are false there."""
     if predicate in _ORDERED:
         return f"{a} {_ORDERED[predicate]} {b}"
     if predicate in _UNORDERED:
@@ -69,13 +69,13 @@ def _compare_floats(predicate: int, a: str, b: str) -> str:
 
 
 def choice(operands: Sequence[str], dtype: str) -> list[str]:
-    """Operands of arith.select between two numbers that are written out: Triton would take them for i32 or f32."""
+    """Returns the operands of arith.select between two literals, with a type: Triton would take them for i32 or f32."""
     condition, one, other = operands
     return [condition, one if dtype in ("i1", "i32", "f32") else f"tl.full([], {one}, {TYPES[dtype]})", other]
 
 
 def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None) -> str | None:
-    """The text of an operation with results of `dtype`; None for one that has none here (unsigned comparisons too)."""
+    """Returns the text of an op with results of `dtype`; None for one without a Triton form (unsigned comparisons too)."""
     if op in _INFIX:
         return f"{operands[0]} {_INFIX[op]} {operands[1]}"
     if op in _CALLS:

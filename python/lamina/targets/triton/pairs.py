@@ -1,8 +1,8 @@
-"""Two products that share their left factor as one dot: a tensor core reads the left block once for twice as many columns.
+"""Joins two products with the same left operand into one dot: tensor cores read the left block once for twice as many columns.
 
-The blocks of both right factors come by one descriptor, whose outermost dimension steps from one factor to the other: by what their
-addresses differ, which the kernel knows when it runs. Factors that are further apart than a descriptor can step are multiplied one
-by one, by a second form of the kernel.
+The blocks of both right operands come through one descriptor, whose outermost dimension steps from one operand to the other: by the
+difference of their addresses, known at run time. Operands further apart than a descriptor can step are multiplied one by one, by a
+second form of the kernel.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from torch_mlir import ir
 
 from .memory import DIMENSIONS, INDENT, Memory, Tile
 
-FARTHEST = 1 << 40  # bytes that a descriptor steps, at least
+FARTHEST = 1 << 40  # a descriptor can step at least this many bytes
 
 
 class Pairs(Memory):
-    """near: two parameters whose blocks come by one descriptor, once they do."""
+    """Prints loops of two products. `near` holds the two parameters that share a descriptor, once a loop is joined."""
 
     def __init__(self, function: ir.Operation, descriptors: bool) -> None:
         super().__init__(function, descriptors)
@@ -25,7 +25,8 @@ class Pairs(Memory):
         raise NotImplementedError
 
     def _joined(self, loop: ir.Operation) -> bool:
-        """Writes a loop of two products, its counter and bounds being known; False, and nothing is written, for another."""
+        """Prints a loop of two products as one, its counter and bounds being known. Returns False, and prints nothing, for any
+        other loop."""
         body = loop.regions[0].blocks[0]
         dots = [o.operation for o in body.operations if o.operation.name == "vector.contract"]
         if len(dots) != 2 or dots[0].operands[0] != dots[1].operands[0] or any(v not in self.literals for v in loop.operands[3:]):
@@ -56,12 +57,12 @@ class Pairs(Memory):
         return True
 
     def _head_of(self, loop: ir.Operation) -> str:
-        """The line that a loop begins with."""
+        """Returns a loop's first line."""
         counter = loop.regions[0].blocks[0].arguments[0]
         return f"for {self.names[counter]} in range({', '.join(self._value(v) for v in list(loop.operands)[:3])}):"
 
     def _both(self, first: Tile, second: Tile) -> str:
-        """The blocks of both factors, beside each other."""
+        """Returns a load of the blocks of both right operands, side by side."""
         self.near = first.source, second.source
         self.head.append(f"{INDENT}at0, at1 = {first.source}.to(tl.int64), {second.source}.to(tl.int64)")
         low = f"tl.minimum(at0, at1).to({first.source}.dtype)"
@@ -72,13 +73,13 @@ class Pairs(Memory):
 
 
 def alike(first: Tile, second: Tile) -> bool:
-    """Whether two blocks differ by where their memory is, and lie so that they can be side by side."""
+    """Tells whether two blocks differ only in their memory, and lie so that they can be side by side."""
     same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
     return same and first.source != second.source and first.across == second.across
 
 
 def either(name: str, parameters: Sequence[str], near: tuple[str, str], forms: tuple[str, str]) -> str:
-    """A kernel that does what the first of two functions does where two of its parameters are near, else what the other does."""
+    """Prints a kernel that calls the first of two forms where two of its parameters are near each other, else the second."""
     given = ", ".join(parameters)
     apart = f"tl.abs({near[0]}.to(tl.int64) - {near[1]}.to(tl.int64))"
     lines = [

@@ -1,4 +1,4 @@
-"""Activations that printed kernels call as one function: fewer instructions than their parts take one by one."""
+"""Matches activations that printed kernels call as one function, with fewer instructions than their separate ops."""
 
 from dataclasses import dataclass, field
 from math import isclose, sqrt
@@ -7,12 +7,13 @@ from torch_mlir import ir
 
 GELU = "erf_gelu"
 BESIDE_ONE = {"math.erf": "erf_beside_one"}
-"""For what is added to 1 and used for nothing else: the sum has no more digits."""
+"""Cheaper functions for values that are only added to 1: the sum has no more digits."""
 
 
 @dataclass
 class Activations:
-    """
+    """Matched activations of a block.
+
     gelus  the last operation of each GELU, x/2 * (1 + erf(x/sqrt(2))), and its x
     parts  the operations before the last ones
     """
@@ -22,7 +23,7 @@ class Activations:
 
 
 def activations(block: ir.Block) -> Activations:
-    """Those among the operations of a block; of blocks within it none."""
+    """Finds the activations among a block's own operations, not in nested blocks."""
     found = Activations()
     for op in block.operations:
         parts = _gelu(op.operation)
@@ -33,13 +34,14 @@ def activations(block: ir.Block) -> Activations:
 
 
 def meets_one(v: ir.Value) -> bool:
-    """Whether a value is added to 1 and used for nothing else."""
+    """Tells whether a value is used in additions of 1 only."""
     users = [use.owner.operation for use in v.uses]
     return bool(users) and all(u.name == "arith.addf" and 1.0 in map(_number, u.operands) for u in users)
 
 
 def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
-    """x/2, x/sqrt(2), its erf and that plus 1, which are multiplied by `op` and used for nothing else."""
+    """Returns the ops x/2, x/sqrt(2), its erf and that plus 1, where `op` multiplies them to a GELU and they have no other use;
+    else None."""
     if op.name != "arith.mulf":
         return None
     for half, plus in (tuple(op.operands), tuple(op.operands)[::-1]):
@@ -56,7 +58,7 @@ def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
 
 
 def _only(v: ir.Value, name: str) -> ir.Operation | None:
-    """The operation `name` that makes a value used once."""
+    """Returns the op `name` that produces a value with a single use; else None."""
     op = None if isinstance(v, ir.BlockArgument) else v.owner.operation
     return op if op is not None and op.name == name and len(list(v.uses)) == 1 else None
 
@@ -75,7 +77,7 @@ def _scales(op: ir.Operation, by: float) -> bool:
 
 
 def _number(v: ir.Value) -> float | None:
-    """Of a constant, or of a block that repeats it."""
+    """Returns the value of a constant or a broadcast of one; else None."""
     op = None if isinstance(v, ir.BlockArgument) else v.owner.operation
     if op is not None and op.name == "vector.broadcast":
         return _number(op.operands[0])

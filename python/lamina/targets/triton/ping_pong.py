@@ -1,9 +1,10 @@
-"""Ping-pong products as kernels in Gluon: what follows a block is hidden behind the products of the next one.
+"""Prints ping-pong GEMMs in Gluon: one warp group's epilogue overlaps the other's main loop.
 
-    the kernel      makes descriptors, rings of blocks and barriers, and divides its warps
-    ..._load        one warp: brings the blocks of the factors
-    ..._multiply    a group of 4 warps, twice: every other block of the result, and what follows it, as Triton writes that
-Text of Triton is that of Gluon but for layouts, which positions along a dimension take from what they meet.
+    the kernel      makes descriptors, rings of blocks and barriers, and specializes its warps
+    ..._load        one warp: loads the blocks of the operands
+    ..._multiply    two groups of 4 warps: each computes every other block of the result and its epilogue, as Triton writes that
+
+Triton text is valid Gluon except for layouts; positions along a dimension infer theirs from the values they are combined with.
 """
 
 import math
@@ -30,23 +31,28 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from lamina.kernels.products.ping_pong import barriers, before, following, halves, load, stage_of, store, sums
 """
 _SHARED = Gpu.named("sm_90a").shared_bytes
-_BARRIERS = 1024  # bytes of them, and of what Triton keeps to divide warps, at most
-_JOINED = 4096  # bytes that sums of several warps go through, of both groups
-_SWIZZLED = 64  # columns of 16 bits that shared memory has beside each other
-_STAGES = "STAGES"  # stands for how many there is room for
-_LANES = 128  # threads of a group
-_ACCUMULATED = 128  # elements of sums that one of them has registers for
-_REGISTERS, _LOADS = 240, 24  # of a thread that multiplies, of one that loads
+_BARRIERS = 1024  # most bytes of barriers and of Triton's state for warp specialization
+_JOINED = 4096  # bytes through which sums across warps go, of both groups
+_SWIZZLED = 64  # columns of 16 bits in a swizzled row of shared memory
+_STAGES = "STAGES"  # placeholder for the number of stages that fit
+_LANES = 128  # threads of a warp group
+_ACCUMULATED = 128  # elements of accumulators that a thread has registers for
+_REGISTERS, _LOADS = 240, 24  # registers of a thread that multiplies, and of one that loads
 _FACTORS = ("f16", "bf16")
 
 
 class NoTurns(Exception):
-    """Why a program cannot be a ping-pong kernel."""
+    """Raised with the reason why a program cannot be a ping-pong kernel."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Blocks of a factor, or of two beside each other. blocks: their descriptors; places: where each begins."""
+    """A ring buffer in shared memory, for the blocks of an operand or of two side by side.
+
+    blocks  their descriptors
+    places  where each block begins
+    tile    the first operand's block
+    """
 
     name: str
     blocks: tuple[str, ...]
@@ -55,19 +61,20 @@ class Ring:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a stage: columns of two factors beside each other."""
+        """The shape of a stage, with the columns of two operands side by side."""
         *outer, i, j = self.tile.blocks
         count = len(self.blocks)
         return (*outer, count * i, j) if self.tile.across else (*outer, i, count * j)
 
     def operand(self) -> str:
-        """The block of a stage as tensor cores take it."""
+        """Returns the block of a stage as an operand of tensor cores."""
         text = f"{self.name}.index(stage)"
         if len(self.tile.blocks) > 2:
             text += f".reshape({list(self.shape[-2:])})"
         return f"{text}.permute((1, 0))" if self.tile.across else text
 
     def loads(self) -> list[str]:
+        """Returns the lines that load a stage."""
         dim = len(self.tile.blocks) - (2 if self.tile.across else 1)
         size, parts = self.tile.blocks[dim], [f"{self.name}.index(stage)"]
         if len(self.blocks) > 1:
@@ -77,22 +84,23 @@ class Ring:
 
 
 class TurnsPrinter(Printer):
-    """NoTurns for programs but those that multiply blocks by descriptors in one loop."""
+    """Prints ping-pong kernels. Raises NoTurns unless a program multiplies blocks from descriptors in a single loop."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str) -> None:
         super().__init__(function, descriptors, name)
         self.config = config_of(function)
-        self.types = dict[str, str]()  # of what parameters point to
+        self.types = dict[str, str]()  # element types of parameters
         self.rings: list[Ring] = []
-        self.stored: list[str] = []  # descriptors of results
-        self.tiles: dict[str, str] = {}  # shared memory that they leave by, by its shape
-        self.joins = False  # sums of several warps
+        self.stored: list[str] = []  # descriptors of the results
+        self.tiles: dict[str, str] = {}  # shared memory through which they are stored, by its shape
+        self.joins = False  # whether there are sums across warps
         self.place: list[str] = []  # lines before the loop
-        self.loop = ""  # its head
-        self.bytes = 0  # of a stage
-        self.shared = _BARRIERS  # bytes of what else is shared
+        self.loop = ""  # the loop's first line
+        self.bytes = 0  # bytes of a stage
+        self.shared = _BARRIERS  # bytes of other shared memory
 
     def run(self) -> Printed:
+        """Prints the functions and the kernel, with as many stages as fit into shared memory."""
         parameters = self._parameters()
         self.types = {self.names[a]: str(ir.MemRefType(a.type).element_type) for a in self.block.arguments}
         self.depth = 2
@@ -112,7 +120,8 @@ class TurnsPrinter(Printer):
     # -- functions
 
     def _function(self, name: str) -> str:
-        """A function of targets/triton/math.py in Gluon, under a name of the kernel's own: kernels in Triton may call it, too."""
+        """Returns a function of targets/triton/math.py in Gluon, under a name of its own, as kernels in Triton may call the
+        original."""
         self.lines = [line.replace(f"= {name}(", f"= {self.name}_{name}(") for line in self.lines]
         return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")
 
@@ -164,7 +173,7 @@ class TurnsPrinter(Printer):
         return "\n".join([head, *self.head, *(INDENT + line for line in lines)])
 
     def _kept(self, parameters: Sequence[str]) -> list[str]:
-        """What a group that multiplies is given."""
+        """Returns the arguments of a warp group that multiplies."""
         return [*parameters, *(ring.name for ring in self.rings), *self.stored, *self.tiles.values(), "filled", "emptied", "turns"]
 
     # -- the loop
@@ -203,7 +212,7 @@ class TurnsPrinter(Printer):
         return ["acc", *(f"acc{i}" for i in range(1, len(rings) - 1))]
 
     def _multiply(self, rings: Sequence[Ring], rows: int, columns: int, steps: tuple[int, int]) -> None:
-        """The lines of the loop and around it."""
+        """Prints the lines of the loop and around it."""
         low, count = steps
         sums = self._sums(rings)
         listed = ", ".join(sums)
@@ -252,10 +261,10 @@ class TurnsPrinter(Printer):
         layout = f"gl.NVMMASharedLayout.get_default_for({blocks}, {TYPES[self.types[name]]})"
         return f"tma.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks}, {layout})"
 
-    # -- what follows
+    # -- the epilogue
 
     def _write(self, op: ir.Operation) -> None:
-        """By way of shared memory and a descriptor where memory allows it, else by the registers that have it."""
+        """Stores through shared memory and a descriptor where memory allows it, else from registers."""
         value, view, *where_ = op.operands
         type_ = ir.VectorType(value.type)
         tile = None if value in self.literals else self._tile(op, view, where_, type_)
@@ -268,7 +277,7 @@ class TurnsPrinter(Printer):
         self._line(f"store({blocks}, [{', '.join(tile.places)}], {self._way_out(tile, blocks)}.index(turn), {self._value(value)})")
 
     def _way_out(self, tile: Tile, blocks: str) -> str:
-        """Shared memory for a block of each group, which blocks of one shape share."""
+        """Returns shared memory for one result block of each group. Results of one shape share it."""
         dtype = self.types[tile.name]
         shape = f"{TYPES[dtype]}, {[2, *tile.blocks]}"
         if shape not in self.tiles:

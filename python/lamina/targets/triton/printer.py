@@ -1,11 +1,12 @@
-"""Tile programs with products as Triton kernels: text that a person can read, run and change.
+"""Prints tile programs with matrix products as Triton kernels: text that a person can read, run and change.
 
     vector.transfer_read    a load through a tensor descriptor (TMA) in loops, where memory allows it, else through pointers
     vector.gather, scatter  loads and stores through pointers
     vector.contract         tl.dot
     arith, math             as written
     scf.for                 a loop
-Blocks of a row or a column keep their dimension of 1, which Triton broadcasts by itself.
+
+Blocks of one row or one column keep their dimension of 1, which Triton broadcasts by itself.
 """
 
 import math
@@ -33,13 +34,13 @@ class Printed:
     """A Triton kernel.
 
     name        its function's name
-    kernel      the function
+    kernel      the function's text
     calls       names of functions in targets/triton/math.py that it calls
-    arguments   element type of each parameter, as MLIR writes it, and bytes that its memory is aligned to
+    arguments   element type of each parameter, as MLIR writes it, and alignment of its memory in bytes
     config      warps and stages to compile it with
-    imports     lines before it, of a kernel in Gluon
-    otherwise   the kernel in Triton's own language that does the same, where Gluon has no way to
-    note        what people are told of it beside its name
+    imports     lines before it, for a kernel in Gluon
+    otherwise   the fallback for a kernel in Gluon: the same kernel in plain Triton
+    note        text that is shown beside its name
     """
 
     name: str
@@ -53,16 +54,16 @@ class Printed:
 
     @property
     def text(self) -> str:
-        """A module that defines it."""
+        """A module that defines the kernel."""
         return together([self])
 
     def instead(self, why: str) -> "Printed":
-        """The same, in the place of a ping-pong kernel."""
+        """Copies the kernel, labeled as the fallback for a ping-pong kernel that cannot be used."""
         return replace(self, kernel=f"# No ping-pong: {why}\n{self.kernel}", note="no ping-pong")
 
 
 def together(kernels: Sequence[Printed]) -> str:
-    """A module with several kernels."""
+    """Returns the text of a module with several kernels."""
     called = dict.fromkeys(name for k in kernels for name in k.calls)
     imports = "".join(dict.fromkeys(k.imports for k in kernels))
     texts = (*(FUNCTIONS[name] for name in called), *(k.kernel for k in kernels))
@@ -70,7 +71,7 @@ def together(kernels: Sequence[Printed]) -> str:
 
 
 class Printer(Pairs):
-    """joint: two products may be one dot."""
+    """Prints a function op by op. With `joint`, two products may become one dot (see pairs)."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str, *, joint: bool = False) -> None:
         self.config = config_of(function).plain
@@ -78,11 +79,12 @@ class Printer(Pairs):
         self.name, self.joint = name, joint and bool(self.config.joint)
         self.programs = ir.IntegerAttr(function.attributes["tile.grid"]).value
         self.ctas = ir.IntegerAttr(function.attributes["tile.ctas"]).value
-        self.parts: dict[ir.Value, list[str]] = {}  # of blocks that are cut
+        self.parts: dict[ir.Value, list[str]] = {}  # names of the parts of a block that is cut
         self.calls: dict[str, None] = {}
         self.loops = 0
 
     def run(self) -> Printed:
+        """Prints the kernel. Where there are fewer CTAs than programs, it loops over programs (persistent kernel)."""
         parameters = ", ".join(self._parameters())
         walked = self.ctas < self.programs
         self.depth += walked
@@ -91,7 +93,7 @@ class Printer(Pairs):
         return self._printed([f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *loop, *self.lines])
 
     def _parameters(self) -> list[str]:
-        """Their names, which they get here."""
+        """Names the parameters and returns their names."""
         arguments = list(self.block.arguments)
         n_in = len(arguments) - ir.IntegerAttr(self.function.attributes["tile.outputs"]).value
         for i, argument in enumerate(arguments):
@@ -175,7 +177,8 @@ class Printer(Pairs):
             self.names[op.result] = self._value(op.operands[0])
 
     def _reshape(self, op: ir.Operation) -> None:
-        """Of numbers in order, along rows or columns; what else becomes a column has kept its dimension of 1."""
+        """Prints a shape cast: of vector.step to a row or a column; any other value that becomes a column has kept its dimension of
+        1."""
         made = op.operands[0].owner
         if made.name != "vector.step":
             self._broadcast(op)
@@ -184,7 +187,7 @@ class Printer(Pairs):
         self._set(op.result, f"tl.arange(0, {columns})[None, :]" if rows == 1 else f"tl.arange(0, {rows})[:, None]")
 
     def _part(self, op: ir.Operation) -> None:
-        """One of the 2 or 4 parts that the columns of a block are cut into: Triton halves, so that all are made at the first."""
+        """Cuts a block's columns into 2 or 4 parts. Triton splits in two, so all parts are made for the first that is used."""
         source = op.operands[0]
         rows, columns = ir.VectorType(source.type).shape
         width = ir.VectorType(op.result.type).shape[1]
@@ -203,13 +206,13 @@ class Printer(Pairs):
         return left, right
 
     def _mask(self, op: ir.Operation) -> None:
-        """Of the columns of a block of one row, or the rows of one column."""
+        """Prints the mask of a block of one row, by columns, or of one column, by rows."""
         rows, columns = ir.VectorType(op.result.type).shape
         lanes, most = (f"{columns})[None, :]", op.operands[1]) if rows == 1 else (f"{rows})[:, None]", op.operands[0])
         self._set(op.result, f"tl.arange(0, {lanes} < {self._value(most)}")
 
     def _reduce(self, op: ir.Operation) -> None:
-        """Along rows or columns, each of which keeps its dimension; it begins with nothing."""
+        """Prints a sum along rows or columns with that dimension kept. The accumulator is zero."""
         (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
         self._set(op.result, f"tl.sum({self._value(op.operands[0])}, {dim}, keep_dims=True)")
 
@@ -248,11 +251,12 @@ class Printer(Pairs):
 
 
 def config_of(function: ir.Operation) -> Config:
+    """Returns the schedule of a product's tile program (`tile.triton`)."""
     return Config.read(ir.StringAttr(function.attributes["tile.triton"]).value)
 
 
 def literal(number: float) -> str:
-    """A number as an operand of any operator."""
+    """Returns a number's text as an operand of any operator."""
     text = f'float("{number}")' if isinstance(number, float) and not math.isfinite(number) else repr(number)
     return f"({text})" if text.startswith("-") else text
 

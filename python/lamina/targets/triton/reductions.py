@@ -1,4 +1,4 @@
-"""Reductions, scans and online sums of printed Triton blocks."""
+"""Prints reductions, scans and online sums of Triton blocks."""
 
 from torch_mlir import ir
 
@@ -12,10 +12,10 @@ from .printer import literal
 
 
 class Reductions(Lanes):
-    """What becomes of all lanes of a block. Lanes past those of the tile program are given what changes nothing."""
+    """Prints ops over all lanes of a block. Lanes past those of the tile program get the op's neutral element."""
 
     def _vector_reduction(self, op: ir.Operation) -> None:
-        """Of a block, and of a number that joins it where there is one."""
+        """Prints the reduction of a block, combined with the initial value where there is one."""
         kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
         block, *start = op.operands
         name = COMBINE[kind][0 if isinstance(op.result.type, ir.FloatType) else 1]
@@ -38,20 +38,20 @@ class Reductions(Lanes):
         return f"tl.reduce({block}, {axis}, {self._joining(name)})"
 
     def _joining(self, name: str) -> str:
-        """The function that combines two numbers."""
+        """Returns the name of the function that combines two numbers."""
         function = joining(name)
         self.calls[function] = None
         return function
 
     def _whole(self, block: ir.Value, name: str) -> str:
-        """A block whose lanes past the tile program's change no result of the op `name`."""
+        """Returns a block with the neutral element of the op `name` in lanes past the tile program's."""
         past = self._past(block)
         if not past:
             return self._block(block)
         none = literal(neutral(name, str(ir.VectorType(block.type).element_type)))
         return f"tl.where({past}, {self._value(block)}, {none})"
 
-    # -- sums of exponentials in the loop of their maximum: a row of threads has as many largest elements and sums
+    # -- online sums of exponentials: each thread of a row keeps its own maximum and sum
 
     def _tile_exp_sum(self, op: ir.Operation) -> None:
         x, largest, total = op.operands
@@ -75,7 +75,7 @@ class Reductions(Lanes):
         self._line(f"{sum_} = tl.sum({total} * {scale}, 0)")
 
     def _tile_lanes(self, op: ir.Operation) -> None:
-        """Lane l is thread (l / vec) % threads's."""
+        """Spreads values of threads over lanes: lane l belongs to thread (l / vec) % threads."""
         width, (a, t, v) = self._width(op.result), self._shape(op.result, op.operands[0])
         spread = f"tl.broadcast_to({self._block(op.operands[0])}[None, :, None], ({a}, {t}, {v}))"
         self._set(op.result, f"{spread}.reshape({width})")
@@ -84,7 +84,7 @@ class Reductions(Lanes):
         return f"({text}).reshape({', '.join(map(str, self._shape(block, threads)))})"
 
     def _shape(self, block: ir.Value, threads: ir.Value) -> tuple[int, int, int]:
-        """Accesses, threads and lanes of an access."""
+        """Returns the number of accesses, of threads, and of lanes of an access."""
         vec = ir.IntegerAttr(self.part.attributes["tile.vec"]).value
         groups = self._width(threads)
         return self._width(block) // (groups * vec), groups, vec

@@ -1,7 +1,7 @@
-"""Triton's compiler, stage by stage, up to PTX.
+"""Runs Triton's compiler stage by stage up to PTX.
 
-`triton.compile` goes on to a cubin, by a run of ptxas that we make once for all kernels of a program, and keeps a cache of its own,
-whose key is a hash of Triton's library of 460 MB: together they take more than the stages.
+`triton.compile` would go on to a cubin, by a run of ptxas that Lamina makes once for all kernels of a program. It also keeps its
+own cache, whose key is a hash of Triton's library of 460 MB. Together these take more time than the stages.
 """
 
 import re
@@ -15,20 +15,20 @@ from lamina.core.program import Needs
 from ..nvvm.ptx import ptxas, release
 from .waits import waited
 
-EXTRA_POINTERS = 2  # parameters that every kernel has after its own
-ALIGNED = 16  # bytes; Triton distinguishes memory that is aligned to them from other memory
-LANES = 32  # of a warp
+EXTRA_POINTERS = 2  # parameters that Triton adds to every kernel
+ALIGNED = 16  # bytes; Triton specializes on memory with this alignment
+LANES = 32  # lanes of a warp
 _HOPPER = "sm_90a"
-_TESTED = (3, 6), (3, 9)  # versions of Triton whose Gluon kernels of ours are tested with
+_TESTED = (3, 6), (3, 9)  # versions of Triton that Lamina's Gluon kernels are tested with
 
 _READING = threading.Lock()
-"""Python 3.11's `ast`, which Triton reads functions by, fails at times where two threads are in it ("recursion depth mismatch"). It
-needs the interpreter's lock all the while, so one after the other takes no longer."""
+"""Serializes Triton's use of Python 3.11's `ast`, which at times fails in two threads at once ("recursion depth mismatch"). It
+holds the interpreter's lock all the while, so this takes no longer."""
 
 
 @dataclass(frozen=True)
 class Ptx:
-    """What a function was compiled to, which the text calls `name`."""
+    """A compiled function, called `name` in the text."""
 
     text: str
     name: str
@@ -36,10 +36,10 @@ class Ptx:
 
 
 def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, warps: int, stages: int, checks: bool = False) -> Ptx:
-    """A @triton.jit or @gluon.jit function of pointers alone. Raises what Triton's stages raise.
+    """Compiles a @triton.jit or @gluon.jit function whose parameters are all pointers. Raises what Triton's stages raise.
 
-    pointers  Triton's type of each parameter, such as "*bf16", and bytes that its memory is aligned to
-    checks    it has device_assert, which Triton leaves out but of kernels that are debugged
+    pointers  Triton's type of each parameter, such as "*bf16", and the alignment of its memory in bytes
+    checks    the function has device_assert, which Triton compiles in debug mode only
     """
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
@@ -72,13 +72,13 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
 
 
 def threads_of(ptx: str) -> int:
-    """Threads of a block, by what the PTX requires: kernels with specialised warps have more of them than num_warps says."""
+    """Returns the threads of a block that the PTX requires: kernels with specialized warps have more than num_warps says."""
     found = re.search(r"\.reqntid\s+(\d+)", ptx)
     return int(found[1]) if found else 0
 
 
 def has_gluon(gpu: Gpu) -> bool:
-    """Whether kernels of ours in Gluon are for this GPU and the installed Triton: its names change between versions."""
+    """Tells whether Lamina's Gluon kernels support this GPU and the installed Triton: Gluon's names change between versions."""
     import triton
 
     release = tuple(int(n) for n in triton.__version__.split(".")[:2])
@@ -86,8 +86,8 @@ def has_gluon(gpu: Gpu) -> bool:
 
 
 def ptx_version(gpu: Gpu) -> int:
-    """The newest PTX that our assembler reads, 87 for 8.7. Triton writes what the one named in TRITON_PTXAS_PATH reads, which
-    TorchInductor sets to that of the CUDA toolkit."""
+    """Returns the newest PTX version that Lamina's assembler reads, 87 for 8.7. Triton by itself would write for the assembler in
+    TRITON_PTXAS_PATH, which TorchInductor sets to that of the CUDA toolkit."""
     from triton.backends.nvidia.compiler import ptx_get_version
 
     newest: int = ptx_get_version(release(ptxas(gpu.arch)))

@@ -1,4 +1,4 @@
-"""Tile programs as Triton kernels: which are printed, and by which printer."""
+"""Prints tile programs as Triton kernels, each by the printer for its kind."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from .printer import Printed, Printer, config_of, together
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
-    """The programs of a module that are for Triton, which go out of it."""
+    """Prints the programs of a module that are for Triton, and removes them from it."""
     found = [op.operation for op in module.body.operations if "tile.triton" in op.operation.attributes]
     out = [print_kernel(function, descriptors) for function in found]
     for function in found:
@@ -22,7 +22,7 @@ def take(module: ir.Module, descriptors: bool) -> list[Printed]:
 
 
 def others(module: ir.Module) -> str:
-    """Programs of a module that Triton could compile, but that go down by lamina-distribute."""
+    """Prints programs that Triton could compile but that are lowered by lamina-distribute."""
     found, refused = [], []
     for op in (o.operation for o in module.body.operations if "tile.triton" in o.operation.attributes):
         try:
@@ -34,7 +34,10 @@ def others(module: ir.Module) -> str:
 
 
 def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
-    """A tile program with `tile.triton`. descriptors: whether the chip has a tensor memory accelerator (sm_90 and newer)."""
+    """Prints a tile program with `tile.triton`. Raises CompileError for an op without a Triton form.
+
+    descriptors  whether the chip has a tensor memory accelerator (sm_90 and newer)
+    """
     name = ir.StringAttr(function.attributes["sym_name"]).value
     if not _multiplies(function):
         return BlockPrinter(function, name).run()

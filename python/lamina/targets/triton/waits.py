@@ -1,9 +1,9 @@
-"""Waits for wgmma that Triton leaves out of loops.
+"""Repairs PTX from Triton that lacks waits for wgmma in loops.
 
-A `wgmma.mma_async` reads the fragments of its left factor from registers while the program goes on, so these may not be written
-before `wgmma.wait_group` has waited for it. Where Triton pipelines a loop whose left factors lie in registers, as those do that a
-kernel computes, it waits in each iteration for the first product of the last one alone: the registers of the others may be
-overwritten while they are read (triton-lang/triton#9433; seen with Triton 3.6 on an H200, 1 to 30 of 30 runs wrong).
+A `wgmma.mma_async` reads the fragments of its left operand from registers while the program goes on, so these may not be written
+before `wgmma.wait_group` has waited for it. Where Triton pipelines a loop whose left operands are in registers, as computed ones
+are, each iteration waits only for the first product of the previous one: the registers of the others may be overwritten while they
+are read (triton-lang/triton#9433; seen with Triton 3.6 on an H200, 1 to 30 of 30 runs wrong).
 """
 
 import re
@@ -15,7 +15,7 @@ _WAIT = re.compile(r"(wgmma\.wait_group\.sync\.aligned) (\d+)")
 
 
 def waited(ptx: str) -> str:
-    """The PTX with the last wait in each such loop one for all products."""
+    """Returns the PTX where the last wait in each such loop waits for all products."""
     if not _FROM_REGISTERS.search(ptx):
         return ptx
     labels = {found[1]: found.start() for found in _LABEL.finditer(ptx)}

@@ -1,1 +1,1 @@
-"""What is tuned: products and attention, programs that reduce rows, users' kernels; and the inputs that they are measured on."""
+"""What is tuned (products and attention, row reductions, users' kernels), and the inputs that it is measured on."""

@@ -1,4 +1,4 @@
-"""What attention's gradients are measured on: results of a forward pass, as random numbers would be none."""
+"""Inputs for tuning attention's gradients: results of a forward pass, as random numbers would not be consistent."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,8 +12,8 @@ Settle = Callable[[Sequence[Tensor]], None]
 
 
 def forward_first(op: ir.Operation, gradients: Gradients, masks: Callable[[Tensor], None] = lambda mask: None) -> Settle:
-    """What computes, of inputs for the call `op`, each operand once, those that are results of attention, by the library,
-    or as torch computes the op that drops weights. masks: makes what it must of the mask before."""
+    """Returns a function of inputs for the call `op`, each operand once, that fills in the results of attention. The library
+    computes them, or torch's reference of the op with dropout. masks: fills in the mask first."""
     of = gradients.of
     order = list(dict.fromkeys(op.operands))
     query, key, value, out, sums = (order.index(v) for v in (of.query, of.key, of.value, of.result, gradients.sums))

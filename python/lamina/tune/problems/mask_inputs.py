@@ -1,6 +1,6 @@
-"""What attention is measured on where its mask hides and nobody knows what: half of it, in squares.
+"""Inputs for tuning attention whose mask is not known at compile time: half of the mask is hidden, in square blocks.
 
-Of bools at random no block would be hidden, and lists of blocks could never pay.
+With random bools no block would be hidden, and block lists could never pay.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ from lamina.passes.families.attention.forward import Attention
 
 from .gradient_inputs import Settle
 
-SQUARE = 256  # queries and keys: some blocks of each kernel of ours
+SQUARE = 256  # queries and keys: a few blocks of each of Lamina's kernels
 
 
 def squares_hidden(op: ir.Operation, attention: Attention) -> Settle:
-    """What hides half of the squares of the mask of a call, of a cut of that and of what comes before it; every query sees some."""
+    """Returns a function that hides half of the square blocks of a call's mask, among the inputs of a cut of the call and the ops
+    before it. Every query sees some keys."""
     made = [v for other in attention.before for v in other.results]
     read = dict.fromkeys(v for other in (*attention.before, op) for v in other.operands if v not in made)
     number = next(i for i, v in enumerate(read) if v == attention.mask)
@@ -29,7 +30,7 @@ def squares_hidden(op: ir.Operation, attention: Attention) -> Settle:
 
 
 def hide_squares(mask: Tensor) -> None:
-    """In place, in a mask of bools or of what is added."""
+    """Hides random square blocks, in place, in a bool or additive mask."""
     queries, keys = (-(-n // SQUARE) for n in mask.shape[-2:])
     seen = torch.rand(queries, keys, device=mask.device) < 0.5
     row = torch.arange(queries, device=mask.device)

@@ -1,5 +1,5 @@
-"""Which matrix products and attention of a module are kernels of ours: asked of tuning, and answered as `graph.choice`, for
-lamina-select-kernels and lamina-select-attention."""
+"""Tunes which matrix products and attention calls of a module become Lamina's kernels: asks tuning and writes the answers as
+`graph.choice`, for lamina-select-kernels and lamina-select-attention."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -46,13 +46,13 @@ def annotate(
     watch: Watch = lambda stage, share: None,
     again: bool = False,
 ) -> None:
-    """Puts `graph.choice` on the products and attention of a module at the graph level that kernels of ours can compute.
+    """Writes `graph.choice` on the products and attention of a module at the graph level that Lamina's kernels can compute.
 
-    index   of the GPU that measures, where options.tune lets it
+    index   of the GPU that measures, where options.tune allows it
     heard   is told every answer once
-    asking  is told every question before, with its number, from 1, and how many there are
-    watch   is told what goes on between
-    again   what the store knows is measured, too
+    asking  is told every question before it is answered, with its number, from 1, and how many there are
+    watch   is told the progress in between
+    again   also measures what the store knows
     """
     if not may_answer(index, options, store):
         return
@@ -74,7 +74,7 @@ def annotate(
 
 
 def may_answer(index: int, options: Options, store: Store) -> bool:
-    """Whether tuning has more to say than the cost model."""
+    """Returns whether tuning has more to say than the cost model."""
     return options.tune not in ("off", "cached") or (options.tune == "cached" and bool(store.state(Identity.of_gpu(index))))
 
 
@@ -91,7 +91,7 @@ def ask(
     watch: Watch,
     again: bool,
 ) -> dict[str, Answer]:
-    """Answers by key, each question asked once. The rest is as in `annotate`."""
+    """Returns answers by key; each question is asked once. The other arguments are those of `annotate`."""
     identity, clock = Identity.of_gpu(index), CudaClock(index)
     known: dict[str, Answer] = {}
     of = len({question.key for _, question in found})
@@ -168,7 +168,8 @@ def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Bundle, Cut, Que
 def _question(
     cut: Cut, candidates: Sequence[object], unmeasured: object | None, libraries: tuple[str, ...] = (LIBRARY,)
 ) -> Question:
-    """Libraries and our schedules: first what is taken unmeasured, then the most promising."""
+    """A question about libraries and Lamina's schedules: first the candidate that is used if nothing is measured, then the most
+    promising."""
     ours = tuple(map(str, candidates))
     names = (*libraries, *ours) if unmeasured is None else (ours[0], *libraries, *ours[1:])
     return Question(cut.key, cut.what, names, LIBRARY)

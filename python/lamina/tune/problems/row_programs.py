@@ -1,5 +1,5 @@
-"""How programs that reduce rows (softmax, norms, losses, with what is fused around them) are scheduled: asked of tuning for each
-kernel function of a planned module, and answered as `graph.rows`, for lamina-tile."""
+"""Tunes the schedules of row reductions (softmax, norms, losses, with fused surroundings): asks tuning for each kernel function of
+a planned module and writes the answer as `graph.rows`, for lamina-tile."""
 
 import hashlib
 import math
@@ -25,13 +25,15 @@ from ..trial import Watch
 from .products import Asking, Heard, ask, may_answer
 from .subgraph_extraction import DTYPES, plain_name
 
-_KERNEL = "kernel"  # the function of a part
+_KERNEL = "kernel"  # name of the function of a part
 
 
 class RowPart:
-    """A kernel function as the one kernel of a program; lamina.tune.problems.subgraph_extraction.Part.
+    """A kernel function as the only kernel of a program; implements lamina.tune.problems.subgraph_extraction.Part.
 
-    types  of the memory that it is launched on
+    kernel  the function
+    types   of the memory that it is launched on
+    rounds  it rounds intermediate values of half types, as eager does
     """
 
     level = "plan"
@@ -62,10 +64,10 @@ class RowPart:
         self.key = f"{self.what} {_digest(self.text, str(rounds), revision())}"
 
     def settle(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Random numbers are what they are."""
+        """Does nothing: no input needs certain values."""
 
     def mark(self, module: ir.Module, name: str) -> None:
-        """Chooses a schedule."""
+        """Sets the schedule called `name`, unless that is the cost model's own."""
         if name != MODEL:
             kernel = next(o.operation for o in module.body.operations if "graph.kernel" in o.operation.attributes)
             kernel.attributes[ROWS] = ir.StringAttr.get(name)
@@ -83,8 +85,8 @@ def annotate_rows(
     watch: Watch = lambda stage, share: None,
     again: bool = False,
 ) -> None:
-    """Puts `graph.rows` on the functions of a planned module for which tuning has another answer than the cost model. The rest is
-    as in lamina.tune.problems.products.annotate."""
+    """Writes `graph.rows` on the functions of a planned module for which tuning has another answer than the cost model. The
+    arguments are those of lamina.tune.problems.products.annotate."""
     if not may_answer(index, options, store):
         return
     gpu = backend.target.gpu
@@ -110,7 +112,7 @@ def _rows(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[ir.Operat
 
 
 def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inputs: int) -> str:
-    """A module with a program that launches the kernel on its inputs and outputs."""
+    """The text of a module with a program that launches the kernel on its inputs and outputs."""
 
     def listed(first: int) -> str:
         return f"({', '.join(names[first:])}) : ({', '.join(map(str, types[first:]))}) -> ()"

@@ -1,4 +1,4 @@
-"""Products with the group that reads them, cut out of a module: a program of its own, that can be compiled and timed."""
+"""Extracts products and their reader group from a module as a program of its own, which can be compiled and timed."""
 
 import hashlib
 import re
@@ -31,8 +31,8 @@ from lamina.targets.levels import pipeline
 from ..revision import revision
 from .gradient_inputs import Settle
 
-_NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
-_COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
+_NUMBER = re.compile(r"_\d+$")  # at the end of names: distinguishes groups that compute the same
+_COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
 DTYPES = {
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
     "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
@@ -41,10 +41,10 @@ DTYPES = {
 
 
 class Part(Protocol):
-    """What is cut out of a module, with its choice open.
+    """A part of a module with its choice open.
 
-    text    a module at `level` whose program takes `inputs`: the type of each, and strides
-    settle  makes what it must of inputs that are random numbers
+    level   of the module `text`
+    text    a module whose program takes `inputs`: (type, strides) of each
     """
 
     level: str
@@ -52,21 +52,23 @@ class Part(Protocol):
     inputs: list[tuple[ir.Type, tuple[int, ...]]]
 
     @property
-    def settle(self) -> Settle: ...
+    def settle(self) -> Settle:
+        """Fills in those of the random inputs that must have certain values."""
+        ...
 
     def mark(self, module: ir.Module, name: str) -> None:
-        """Chooses a candidate, in what was made of the text."""
+        """Chooses the candidate called `name`, in a module parsed from the text."""
         ...
 
 
 class Cut:
-    """Calls and their reader as the module `text`, whose @main takes what they read.
+    """Calls and their reader as the module `text`, whose @main takes their operands.
 
-    what    for people; "": by the shapes
-    before  ops that are there for the calls alone, in order: what makes their factors too
-    rounds  kernels of ours round intermediate values of half types, as eager does
+    what    description for people; "": by the shapes
+    before  producers that only the calls use, in order: prologues of their factors too
+    rounds  Lamina's kernels round intermediate values of half types, as eager does
     kept    results that @main returns; none: those of the group, else the first of each call
-    settle  makes what it must of inputs that are random numbers
+    settle  fills in those of the random inputs that must have certain values
     """
 
     level = "graph"
@@ -127,37 +129,37 @@ class Cut:
         self.inputs = [(ir.RankedTensorType(v.type), s) for v, s in zip(operands, strides, strict=True)]
 
     def mark(self, module: ir.Module, name: str) -> None:
-        """Chooses a candidate for the calls."""
+        """Chooses the candidate called `name` for the calls."""
         for call in calls(module):
             call.attributes[CHOICE] = ir.StringAttr.get(name)
 
     @property
     def key(self) -> str:
-        """Equal for what is computed alike, by the same kernels."""
+        """A key that is equal for equal computations with the same kernels."""
         depends = "\0".join((self.text, str(self.rounds), revision()))
         return f"{self.what} {hashlib.sha256(depends.encode()).hexdigest()[:16]}"
 
 
 def plain_name(group: ir.Operation) -> str:
-    """Without the number at its end."""
+    """Returns the group's name without the number at its end."""
     return _NUMBER.sub("", ir.StringAttr(group.attributes["sym_name"]).value)
 
 
 def _factors(op: ir.Operation) -> list[ir.Value]:
-    """Of a product, behind what is added to it, or before scales and offsets; of a convolution, before its bias."""
+    """The factors of a product, which come after its addend, or before scales and offsets; of a convolution, before its bias."""
     first = Convolution.read(op) is not None or ir.StringAttr(op.attributes["callee"]).value in STRICT
     return list(op.operands)[:2] if first else list(op.operands)[-2:]
 
 
 def _strides(v: ir.Value, windows: bool) -> tuple[int, ...]:
-    """How an operand will lie: kernels of ours write images with their channels last where convolutions are near."""
+    """The strides that an operand will have: Lamina's kernels write channels-last images where convolutions are near."""
     made = producer(v)
     images = windows and made is not None and made.name == "graph.group" and len(shape_of(v)) == 4
     return channels_last(shape_of(v)) if images else strides_of(v)
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Clones an op on other values. What its regions use from outside is constants."""
+    """Clones an op on other values. Values that its regions use from outside are constants."""
 
     def renamed(inner: ir.Operation) -> ir.WalkResult:
         for i, v in enumerate(inner.operands):
@@ -184,6 +186,7 @@ class Built:
         self._run: Any = None
 
     def compile(self) -> None:
+        """Compiles the cut with the candidate chosen, and loads it. Raises CompileError for a cuBLASLt epilogue that loses NaN."""
         with _COMPILER, self.context, ir.Location.unknown():
             module = ir.Module.parse(self.cut.text)
             self.cut.mark(module, self.name)
@@ -204,11 +207,12 @@ class Built:
                     raise CompileError("what cuBLASLt computes after the product loses NaN, which eager keeps")
 
     def keeps_nan(self) -> bool:
-        """Whether all results of inputs that are NaN are: candidates are compared on finite numbers."""
+        """Returns whether all results of NaN inputs are NaN: candidates are compared on finite numbers only."""
         found = self._run(*(_nan_like(x) if x.is_floating_point() else x for x in self.inputs))
         return all(bool(x.isnan().all()) for x in found)
 
     def run(self) -> Sequence[Tensor]:
+        """Runs the program on the inputs."""
         found: Sequence[Tensor] = self._run(*self.inputs)
         return found
 
@@ -219,14 +223,14 @@ def _nan_like(x: Tensor) -> Tensor:
 
 
 def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """That such a tensor lies in, which may be spread along some dimensions."""
+    """Memory for a tensor of these strides, which may have gaps."""
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     return torch.empty(0 if 0 in shape else last + 1, dtype=dtype, device=device)
 
 
 def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
-    """Numbers from a normal distribution, masks of halves, bytes as of quantised numbers; zeros for other integers, which may be
-    indices. What the model draws next is what it would be without these."""
+    """Returns normal random numbers, bool masks that are half true, bytes like those of quantized numbers, and zeros for other
+    integers, which may be indices. The state of torch's generators is left unchanged."""
     bounds = {torch.bool: (0, 2), torch.int8: (-127, 128)}
     out = []
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -235,7 +239,7 @@ def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
             flat = _memory(type_.shape, strides, dtype, device)
             low, high = bounds.get(dtype, (0, 1))
             if dtype.is_floating_point and dtype.itemsize == 1:
-                flat.copy_(torch.randn(len(flat), device=device))  # which has no normal_ of its own
+                flat.copy_(torch.randn(len(flat), device=device))  # f8 has no normal_
             elif dtype.is_floating_point:
                 flat.normal_()
             else:

@@ -1,4 +1,5 @@
-"""Which config a user's kernel is compiled with: asked of tuning for each launch of a program, and written into it."""
+"""Tunes the config that a user's kernel is compiled with: asks tuning for each launch of a program, and writes the answer into
+it."""
 
 import hashlib
 import json
@@ -26,7 +27,7 @@ from ..question import Answer, Identity, Question
 from ..store.store import Store
 from ..trial import Watch
 
-_COMPILER = threading.Lock()  # MLIR's bindings are not made for several threads
+_COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
 _MAKING = threading.Lock()  # inputs are made once, by the first candidate
 _NAMES = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u64": "uint64", "f16": "float16",
@@ -48,13 +49,14 @@ def chosen(
     again: bool = False,
     clock: Clock | None = None,
 ) -> Program:
-    """The program with the configs that tuning says.
+    """Returns the program with the configs that tuning chose.
 
     functions  users' kernels, by key
-    index      of the GPU that measures, where the policy lets it
-    heard      is told every answer once; asking: every question before, with its number, from 1, and how many there are
-    watch      is told what goes on between
-    again      what the store knows is measured, too
+    index      of the GPU that measures, where the policy allows it
+    heard      is told every answer once
+    asking     is told every question before it is answered, with its number, from 1, and how many there are
+    watch      is told the progress in between
+    again      also measures what the store knows
     """
     asked = {question_of(step): step for step in program.steps if isinstance(step, Call) and alternatives(step)}
     if not asked:
@@ -83,13 +85,14 @@ def chosen(
 
 
 def alternatives(step: Call) -> dict[str, dict[str, Any]]:
-    """What tuning may choose from for a step, by name."""
+    """Returns the configs that tuning may choose from for a step, by name."""
     text = dict(step.kwargs).get("alternatives") if step.reason == REASON else ""
     found: dict[str, dict[str, Any]] = json.loads(str(text)) if text else {}
     return found
 
 
 def question_of(step: Call) -> Question:
+    """Returns the question of which config is fastest for a call of a user's kernel."""
     said = dict(step.kwargs)
     refs = refs_of(step)
     what = f"{said['name']} {', '.join(f'{r.dtype} ' + 'x'.join(map(str, r.shape)) for r in refs)}"
@@ -99,6 +102,7 @@ def question_of(step: Call) -> Question:
 
 
 def with_config(step: Call, name: str) -> Call:
+    """Returns the call with the config called `name`."""
     config = {key: tuple(v) if isinstance(v, list) else v for key, v in alternatives(step)[name].items()}
     return replace(step, kwargs=tuple((key, config.get(key, value)) for key, value in step.kwargs))
 
@@ -111,11 +115,12 @@ class Built:
         self._run: Any = None
 
     def compile(self) -> None:
+        """Compiles and loads a program with this step alone."""
         self._run = Executable(*self.program())
         self._run.load(self.inputs[0].device.index)
 
     def program(self) -> tuple[Program, Artifact]:
-        """A program with this step alone, and its code."""
+        """Returns a program with this step alone, and its code."""
         with _COMPILER, context(), ir.Location.unknown():
             gpu = self.backend.target.gpu
             program, ready = take(alone(self.step), self.functions, gpu)
@@ -123,12 +128,14 @@ class Built:
         return with_needs(program, artifact.needs), artifact
 
     def run(self) -> Sequence[Tensor]:
+        """Runs the program on the inputs."""
         found: Sequence[Tensor] = self._run(*self.inputs)
         return found
 
 
 def alone(step: Call) -> Program:
-    """A program with this step alone. Its inputs are flat memory, in which each tensor begins as aligned as it is known to be."""
+    """Returns a program with this step alone. Its inputs are flat memory, in which each tensor begins with the alignment that is
+    known of it."""
     taken, outs = refs_of(step)[: -len(step.outs)], step.outs
     inputs = tuple(TensorSpec(ref.dtype, (_elements(ref),), (1,)) for ref in taken)
     given = tuple(replace(ref, buffer=i, offset=_start(ref)) for i, ref in enumerate(taken))
@@ -141,7 +148,7 @@ def alone(step: Call) -> Program:
 
 
 def random_inputs(step: Call, device: torch.device) -> list[Tensor]:
-    """Memory for `alone`: numbers from a normal distribution; zeros for integers, which may be indices."""
+    """Returns memory for `alone`: normal random numbers; zeros for integers, which may be indices."""
     random = torch.Generator(device).manual_seed(0)
     found = []
     for ref in refs_of(step)[: -len(step.outs)]:
@@ -152,7 +159,7 @@ def random_inputs(step: Call, device: torch.device) -> list[Tensor]:
 
 
 def _start(ref: Ref) -> int:
-    """Bytes: 0 where all of the alignment is known."""
+    """The byte offset of a tensor in its input: 0 where its full alignment is known."""
     return alignment(ref) % 16
 
 

@@ -1,1 +1,1 @@
-"""Answers on disk, and as text that is exported, merged and shipped."""
+"""Stores answers on disk, and as text that is exported, merged and shipped."""

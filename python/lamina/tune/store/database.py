@@ -1,4 +1,4 @@
-"""The store's file: opening SQLite databases that may be absent, somebody else's, of another version, or damaged."""
+"""Opens the store's SQLite file, which may be absent, another program's, of another version, or damaged."""
 
 import fcntl
 import os
@@ -20,10 +20,11 @@ _TABLE = "CREATE TABLE answers (key TEXT, device TEXT, versions TEXT, record TEX
 
 @contextmanager
 def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
-    """A connection in a transaction, which may write where `create`; None for a file that is absent or empty and need not be made.
+    """Yields a connection in a transaction, which may write where `create`; None for an absent or empty file that is not to be
+    created.
 
-    What is written counts once the block ends without an error. A file that may only be read is opened for that. CompileError for
-    another version or another program's file.
+    Writes are committed once the block ends without an error. Without `create`, a read-only file can be opened too. Raises
+    CompileError for another version or another program's file.
     """
     if create:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,7 +36,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
     uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if create else 'rw'}"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")  # views and triggers of a file that somebody else wrote run no functions
-        connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")  # one state of the file for all that is read
+        connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")  # all reads see one state of the file
         if _is_new(connection, path):
             if not create:
                 yield None
@@ -50,17 +51,17 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
 
 
 def _is_text(path: Path) -> bool:
-    """Whether this is somebody's text, an export perhaps: SQLite would take it for a damaged database."""
+    """Whether the file holds text, such as an export: SQLite would report it as a damaged database."""
     try:
         with open(path, "rb") as file:
             start = file.read(64)
-    except OSError:  # absent, or left for SQLite to say what is wrong
+    except OSError:  # absent, or SQLite will report the error
         return False
     return bool(start) and not start.startswith(b"SQLite format 3") and all(32 <= c < 127 or c in b"\t\n\r" for c in start)
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether nothing has been put into the file."""
+    """Whether the database is empty."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, found) == (_APPLICATION, VERSION):
@@ -71,12 +72,13 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the error says that the file holds no whole database."""
+    """Returns whether the error means that the file is not an intact database."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def move_aside(path: Path) -> Path | None:
-    """Renames a damaged file; None where another process has done so since. OSError where it cannot be renamed."""
+    """Renames a damaged file and returns its new path; None where another process has done so since. Raises OSError where it cannot
+    be renamed."""
     with open(path.with_name(path.name + ".lock"), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # else a second process would move the new file that the first has begun
         if not _is_damaged(path):
@@ -85,7 +87,7 @@ def move_aside(path: Path) -> Path | None:
         while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
             number += 1
         os.rename(path, aside)
-        with suppress(FileNotFoundError):  # it would be rolled back into the new file
+        with suppress(FileNotFoundError):  # SQLite would roll the journal back into the new file
             os.rename(f"{path}-journal", f"{aside}-journal")
         return aside
 

@@ -1,4 +1,4 @@
-"""Answers as JSON: what the store holds, and the text that is exported, read, shipped and merged.
+"""Serializes answers as JSON: in the store, and in the text that is exported, read, shipped and merged.
 
 {"format": "lamina-tune", "version": 1, "answers": [{"key": ..., "device": ..., "versions": ..., "what": ...,
  "candidates": [...], "measured": ..., "pin": ..., "seconds": {...}, "dropped": {...}, "time": "2026-11-22T04:00:00+00:00"}]}
@@ -24,7 +24,7 @@ _TEXTS = ("key", "device", "versions", "what", "measured", "pin", "time")
 
 @dataclass(frozen=True)
 class Record:
-    """An answer with its question and where it holds; `time` is when it was measured or pinned."""
+    """An answer with its question and identity; `time` is when it was measured or pinned."""
 
     question: Question
     identity: Identity
@@ -39,10 +39,12 @@ class Record:
 
 
 def now() -> datetime:
+    """Returns the current time in UTC."""
     return datetime.now(UTC)
 
 
 def to_json(record: Record) -> dict[str, Any]:
+    """Returns a record as a dict that `from_json` reads."""
     answer = record.answer
     return {
         "key": record.question.key,
@@ -59,7 +61,7 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Record:
-    """ValueError for anything but what to_json made."""
+    """Reads what `to_json` returned. Raises ValueError for anything else."""
     try:
         key, device, versions, what, measured, pin, time = (_text(data[name]) for name in _TEXTS)
         candidates = tuple(_text(name) for name in data["candidates"])
@@ -75,14 +77,14 @@ def from_json(data: Any) -> Record:
 
 
 def dump(records: Iterable[Record]) -> str:
-    """Records as text, in an order that depends on their questions alone."""
+    """Returns records as text, in an order that depends on their questions and identities alone."""
     ordered = sorted(records, key=lambda r: (r.identity.device, r.identity.versions, r.question.key))
     document = {"format": _FORMAT, "version": VERSION, "answers": [to_json(r) for r in ordered]}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def parse(text: str, file: Path) -> list[Record]:
-    """What dump wrote. CompileError, naming the file, for anything else."""
+    """Reads what `dump` returned. Raises CompileError, naming the file, for anything else."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -98,12 +100,14 @@ def parse(text: str, file: Path) -> list[Record]:
 
 
 def other_version(file: Path, found: object) -> CompileError:
+    """Returns the error for a file of another format version."""
     message = f"tuning in format {found}, this Lamina reads format {VERSION}"
     return CompileError(message, where=str(file), remedy="tune again with this version, or export with one that writes it")
 
 
 def merged(ours: Record, theirs: Record) -> Record:
-    """The pinned one of two records of the same question, else the newer; what either dropped stays dropped unless it was timed."""
+    """Merges two records of the same question: the pinned one, else the newer. Candidates that either dropped stay dropped unless
+    they were timed."""
     first, second = sorted((ours, theirs), key=lambda r: (r.answer.pinned, r.time), reverse=True)
     best = first.answer
     known = {name for name, _ in (*best.times, *best.dropped)} | {best.winner}

@@ -1,4 +1,4 @@
-"""Records as rows of the store's table, and the notes of candidates that ended their process."""
+"""Reads and writes records as rows of the store's table, with candidates that ended their process among the dropped."""
 
 import json
 import logging
@@ -16,11 +16,12 @@ _log = logging.getLogger("lamina")
 
 
 def key_of(record: Record) -> marks.Key:
+    """Returns the primary key of a record."""
     return record.question.key, record.identity.device, record.identity.versions
 
 
 def known(connection: sqlite3.Connection, key: marks.Key) -> Answer | None:
-    """The answer with the candidates that ended their process among the dropped."""
+    """Returns the answer, with the candidates that ended their process among the dropped; None where nothing is known."""
     found, died = get(connection, key), marks.left(connection, key)
     answer = found.answer if found else Answer("")
     more = tuple((name, "it ended the process") for name in died if name not in dict(answer.dropped))
@@ -28,36 +29,38 @@ def known(connection: sqlite3.Connection, key: marks.Key) -> Answer | None:
 
 
 def get(connection: sqlite3.Connection, key: marks.Key) -> Record | None:
-    """The record, unless there is none that reads right."""
+    """Returns the record with this key; None where there is none, or it does not parse."""
     row = connection.execute(f"SELECT record FROM answers {marks.WHERE}", key).fetchone()
     found = _decode(row[0]) if row else None
     return found if found and key_of(found) == key else None
 
 
 def put(connection: sqlite3.Connection, record: Record) -> None:
-    """In the place of what was there."""
+    """Stores a record in place of the old one."""
     text = json.dumps(to_json(record), ensure_ascii=False)
     connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (*key_of(record), text))
 
 
 def delete(connection: sqlite3.Connection, key: marks.Key) -> None:
+    """Deletes the answer with this key, and marks of candidates that ended their process."""
     connection.execute(f"DELETE FROM answers {marks.WHERE}", key)
     marks.forget(connection, key)
 
 
 def delete_all(connection: sqlite3.Connection) -> None:
+    """Deletes all answers and marks."""
     for table in ("answers", "running"):
         connection.execute(f"DELETE FROM {table}")
 
 
 def every(connection: sqlite3.Connection) -> Iterator[Record]:
-    """In an order that depends on the keys alone."""
+    """Yields all records, in an order that depends on the keys alone."""
     rows = connection.execute("SELECT record FROM answers ORDER BY device, versions, key").fetchall()
     return (record for (text,) in rows if (record := _decode(text)))
 
 
 def find(records: Iterable[Record], which: str) -> Record:
-    """The record named by its key, its id or the id's beginning. CompileError for none or several."""
+    """Returns the record named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
     found = [r for r in records if r.question.key == which or r.id.startswith(which)]
     if len(found) == 1:
         return found[0]
@@ -67,7 +70,7 @@ def find(records: Iterable[Record], which: str) -> Record:
 
 
 def _decode(text: object) -> Record | None:
-    """The record, or None for what was changed by hand."""
+    """The record; None, with a warning, for text that does not parse, such as one edited by hand."""
     try:
         return from_json(json.loads(str(text)))
     except ValueError:

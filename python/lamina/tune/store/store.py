@@ -1,7 +1,7 @@
-"""Answers on disk: one SQLite file that any number of processes read and write.
+"""Stores answers in one SQLite file that any number of processes read and write.
 
 An answer is found by its question's key, the device and the versions it was measured with. It names candidates only, never code,
-and a name that is none of a question's candidates counts for nothing: somebody else's store can make a program slower, not wrong.
+and a name that is not among a question's candidates is ignored: another user's store can make a program slower, not wrong.
 """
 
 import hashlib
@@ -30,16 +30,16 @@ U = TypeVar("U")
 
 
 def default_path() -> Path:
-    """LAMINA_TUNE_STORE, else `lamina/tuning.sqlite` in the user's data folder (XDG_DATA_HOME or ~/.local/share)."""
+    """Returns LAMINA_TUNE_STORE, else `lamina/tuning.sqlite` in the user's data folder (XDG_DATA_HOME or ~/.local/share)."""
     given = os.environ.get("LAMINA_TUNE_STORE")
     return Path(given) if given else Path(platformdirs.user_data_dir("lamina")) / "tuning.sqlite"
 
 
 class Store:
-    """The answers in a file, which is made when the first is put.
+    """The answers in a file, which is created when the first is put.
 
-    What cannot be read, is of another version or damaged holds no answers, and what cannot be written keeps those it has: each
-    costs one warning, no error. A damaged file is moved aside.
+    A file that cannot be read, is of another version or is damaged counts as empty; one that cannot be written keeps its answers.
+    Each case causes one warning, no error. A damaged file is moved aside.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -47,7 +47,7 @@ class Store:
         self._warned: set[str] = set()
 
     def get(self, key: str, identity: Identity) -> Answer | None:
-        """What is known of the question with this key."""
+        """Returns what is known of the question with this key; None for nothing."""
 
         def work(connection: sqlite3.Connection) -> Answer | None:
             return rows.known(connection, (key, identity.device, identity.versions))
@@ -55,7 +55,7 @@ class Store:
         return self._read(work, None)
 
     def state(self, identity: Identity) -> str:
-        """A digest of all answers found under this identity, "" where there are none: compilations that find equal states choose
+        """Returns a digest of all answers under this identity, "" where there are none: compilations with equal states choose
         alike."""
         known = {
             r.question.key: (r.answer.winner, sorted(dict(r.answer.dropped))) for r in self.records() if r.identity == identity
@@ -63,24 +63,24 @@ class Store:
         return hashlib.sha256(json.dumps(sorted(known.items())).encode()).hexdigest() if known else ""
 
     def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
-        """Stores what was measured; a pin stays. False where the file takes none."""
+        """Stores what was measured; a pin stays. Returns False where the file cannot be written."""
 
         def work(connection: sqlite3.Connection) -> None:
             key = (question.key, identity.device, identity.versions)
             old = rows.get(connection, key)
-            marks.forget(connection, key)  # what they say is part of the answer: it came from `get`
+            marks.forget(connection, key)  # their candidates are dropped in the answer, which came from `get`
             pin = old.answer.pin if old and old.answer.pin in question.candidates else ""
             rows.put(connection, Record(question, identity, replace(answer, pin=pin), now()))
 
         return self._put(work)
 
     def takes(self) -> bool:
-        """Whether the file, which is made, takes answers; a warning says why not."""
+        """Returns whether the file, which is created, can be written; a warning gives the reason if not."""
         return self._put(lambda connection: None)
 
     @contextmanager
     def trying(self, key: str, identity: Identity, candidate: str) -> Iterator[None]:
-        """Around a candidate's first run: if that ends the process, others find the candidate dropped."""
+        """Surrounds a candidate's first run: if that ends the process, other processes find the candidate dropped."""
         place = (key, identity.device, identity.versions)
         marked = self._put(lambda connection: marks.begin(connection, place, candidate))
         try:
@@ -90,15 +90,16 @@ class Store:
                 self._put(lambda connection: marks.end(connection, place, candidate))
 
     def records(self) -> list[Record]:
-        """All answers."""
+        """Returns all answers."""
         return self._read(lambda connection: list(rows.every(connection)), [])
 
     def find(self, which: str) -> Record:
-        """The answer named by its key, its id or the id's beginning. CompileError for none or several."""
+        """Returns the answer named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
         return rows.find(self.records(), which)
 
     def digest(self, identity: Identity, keys: Iterable[str]) -> str:
-        """Of all that the store says to the questions with these keys: programs made with equal digests chose alike."""
+        """Returns a digest of the store's answers to the questions with these keys: programs made with equal digests chose
+        alike."""
         wanted = sorted(set(keys))
 
         def work(connection: sqlite3.Connection) -> dict[str, tuple[str, list[str]]]:
@@ -110,7 +111,8 @@ class Store:
         return hashlib.sha256(json.dumps([(key, known.get(key)) for key in wanted]).encode()).hexdigest()
 
     def pin(self, which: str, candidate: str) -> Record:
-        """Fixes the choice of one answer, named as for `find`. CompileError where that cannot be."""
+        """Fixes the choice of one answer, named as for `find`. Raises CompileError for a candidate that was dropped or does not
+        exist."""
 
         def change(record: Record) -> Record:
             why = dict(record.answer.dropped).get(candidate)
@@ -124,11 +126,11 @@ class Store:
         return self._change(which, change)
 
     def unpin(self, which: str) -> Record:
-        """Takes the pin of one answer away: what was measured holds again."""
+        """Removes the pin of one answer: the measured choice holds again."""
         return self._change(which, lambda record: replace(record, answer=replace(record.answer, pin="")))
 
     def clear(self, which: str = "") -> int:
-        """Forgets one answer, or all; how many."""
+        """Deletes one answer, or all. Returns how many."""
 
         def work(connection: sqlite3.Connection) -> int:
             records = [rows.find(rows.every(connection), which)] if which else list(rows.every(connection))
@@ -141,12 +143,12 @@ class Store:
         return self._must_write(work)
 
     def export(self) -> str:
-        """All answers as text that Store.merge reads: the same answers give the same text."""
+        """Returns all answers as text that Store.merge reads: the same answers give the same text."""
         return dump(self.records())
 
     def merge(self, file: Path) -> tuple[int, int]:
-        """Takes the answers of an export or of another store: those to new questions, pinned ones, newer ones. How many it took,
-        and how many were left. CompileError, naming the file, for anything else or another version."""
+        """Merges the answers of an export or of another store: those to new questions, pinned ones, newer ones. Returns how many it
+        took and how many it left. Raises CompileError, naming the file, for anything else or another version."""
         records = read(file)
 
         def work(connection: sqlite3.Connection) -> int:
@@ -163,7 +165,7 @@ class Store:
         return taken, len(records) - taken
 
     def _put(self, work: Callable[[sqlite3.Connection], object]) -> bool:
-        """False, after a warning, where the file takes nothing."""
+        """Runs `work` in a transaction. Returns False, after a warning, where the file cannot be written."""
         try:
             return self._write(lambda connection: (work(connection),), None) is not None
         except CompileError as error:
@@ -200,7 +202,7 @@ class Store:
         return self._attempt(run, otherwise, "cannot be written")
 
     def _attempt(self, work: Callable[[], T], otherwise: U, failing: str) -> T | U:
-        """`work`, repeated once where the file was damaged and has been moved aside."""
+        """Runs `work`, and once more where the file was damaged and has been moved aside."""
         for _ in range(2):
             try:
                 return work()
@@ -227,7 +229,8 @@ class Store:
 
 
 def read(file: Path) -> list[Record]:
-    """The answers of an export or a store, which is left as it is. CompileError, naming the file, for anything else."""
+    """Returns the answers of an export or a store, whose file is not changed. Raises CompileError, naming the file, for anything
+    else."""
     try:
         data = file.read_bytes()
         if data.startswith(b"SQLite format 3\0"):

@@ -1,4 +1,4 @@
-"""Activations and their gradients, as arithmetic and the few transcendentals that the kernels know."""
+"""Decomposes activations and their gradients into arithmetic and the few transcendentals that the kernels know."""
 
 import math
 from typing import Any
@@ -17,6 +17,7 @@ _INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
 
 @in_f32
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
+    """Computes x * Phi(x) by erf, or by the tanh approximation."""
     if approximate == "tanh":
         return 0.5 * x * (1 + torch.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
     return 0.5 * x * (1 + torch.erf(x * _SQRT_HALF))
@@ -24,6 +25,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 
 @in_f32
 def gelu_backward(grad: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
+    """Computes grad * (Phi(x) + x * phi(x)), or the derivative of the tanh approximation."""
     if approximate == "tanh":
         t = torch.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))
         slope = _SQRT_2_OVER_PI * (1 + 3 * 0.044715 * x * x)
@@ -34,43 +36,50 @@ def gelu_backward(grad: Tensor, x: Tensor, *, approximate: str = "none") -> Tens
 
 @in_f32
 def silu(x: Tensor) -> Tensor:
+    """Computes x * sigmoid(x)."""
     return x * torch.sigmoid(x)
 
 
 @in_f32
 def silu_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Computes grad * s * (1 + x * (1 - s)) with s = sigmoid(x)."""
     s = torch.sigmoid(x)
     return grad * s * (1 + x * (1 - s))
 
 
 @in_f32
 def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """Computes log1p(exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
     z = x * beta
     return torch.where(z > threshold, x, _log1p(torch.exp(torch.where(z > threshold, 0.0, z))) / beta)
 
 
 @in_f32
 def softplus_backward(grad: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
+    """Computes grad * sigmoid(beta * x); grad itself where beta * x is above the threshold."""
     z = x * beta
     return torch.where(z > threshold, grad, grad * torch.sigmoid(z))
 
 
 @in_f32
 def log_sigmoid_forward(x: Tensor) -> Any:
+    """Computes min(x, 0) - log1p(exp(-|x|))."""
     return torch.clamp(x, max=0) - _log1p(torch.exp(-torch.abs(x)))
 
 
 def log_sigmoid_pair(x: Tensor) -> tuple[Tensor, Tensor]:
-    """With what the device's own kernel keeps for its backward."""
+    """Returns log_sigmoid and the buffer that the device's own kernel saves for its backward pass."""
     return log_sigmoid_forward(x), torch.exp(-torch.abs(x)) if x.device.type == "cpu" else x.new_zeros((0,))
 
 
 @in_f32
 def mish(x: Tensor) -> Tensor:
+    """Computes x * tanh(softplus(x))."""
     return x * torch.tanh(softplus(x))
 
 
 def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Computes grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(softplus(x))."""
     w = wide(x)
     t = torch.tanh(softplus(w))
     return (wide(grad) * (t + w * torch.sigmoid(w) * (1 - t * t))).to(x.dtype)
@@ -78,54 +87,61 @@ def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
 
 @in_f32
 def hardsigmoid(x: Tensor) -> Tensor:
+    """Computes clamp(x + 3, 0, 6) / 6."""
     return torch.clamp(x + 3, 0, 6) / 6
 
 
 @in_f32
 def hardswish(x: Tensor) -> Tensor:
+    """Computes x * clamp(x + 3, 0, 6) / 6."""
     return x * torch.clamp(x + 3, 0, 6) / 6
 
 
 @in_f32
 def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """Computes scale * x for positive x, else scale * alpha * expm1(input_scale * x)."""
     negative = torch.where(x > 0, 0.0, x)
     return torch.where(x > 0, x * scale, torch.expm1(negative * input_scale) * (alpha * scale))
 
 
 @in_f32
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """Computes x for positive x, else negative_slope * x."""
     return torch.where(x > 0, x, x * negative_slope)
 
 
 def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
-    """Integers stay integers: their bounds lose what stands after the point."""
+    """Clamps to the bounds. Integers stay integers: their bounds are truncated."""
     if not x.dtype.is_floating_point:
         min_val, max_val = int(min_val), int(max_val)
     return torch.clamp(x, min_val, max_val)
 
 
 def hardtanh_backward(grad: Tensor, x: Tensor, min_val: float, max_val: float) -> Tensor:
-    """Nothing passes where x is NaN."""
+    """Passes the gradient on strictly between the bounds, 0 elsewhere and where x is NaN."""
     return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted(grad, x))
 
 
 @in_f32
 def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    """NaN where x is."""
+    """Computes grad * (x / 3 + 0.5) between -3 and 3, 0 below and grad above; NaN where x is."""
     return torch.where(x <= -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
 
 
 @in_f32
 def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
+    """Computes grad * (1 - y^2) from the result y."""
     return grad * (1 - y * y)
 
 
 @in_f32
 def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
+    """Computes grad * (1 - y) * y from the result y."""
     return grad * (1 - y) * y
 
 
 def threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
+    """Returns 0 where x is at most the threshold, else grad."""
     return torch.where(x <= threshold, 0, grad).to(promoted(grad, x))
 
 

@@ -1,4 +1,4 @@
-"""Tensors of any content are tensors of zeros: what is read of them, if anything, is then at least the same in every call."""
+"""Decomposes uninitialized tensors into zeros: what is read of them, if anything, is then the same in every call."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,18 +10,19 @@ aten = torch.ops.aten
 
 
 def empty(size: Sequence[int], *, memory_format: torch.memory_format | None = None, **kwargs: Any) -> Tensor:
+    """Returns zeros in a memory format."""
     out = torch.full(size, 0, **_typed(kwargs))
     return out if memory_format is None else out.contiguous(memory_format=memory_format)
 
 
 def empty_permuted(size: Sequence[int], physical: Sequence[int], **kwargs: Any) -> Tensor:
-    """`physical` names the dimensions in the order in which memory holds them."""
+    """Returns zeros. physical: the dimensions in memory order."""
     out = torch.full([size[d] for d in physical], 0, **_typed(kwargs))
     return out if list(physical) == list(range(len(size))) else out.permute([list(physical).index(d) for d in range(len(size))])
 
 
 def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:
-    """Only of strides without gaps."""
+    """Returns zeros with these strides; NotImplemented where they leave gaps."""
     physical = sorted(range(len(size)), key=lambda d: (-strides[d], d))
     step = 1
     for d in reversed(physical):
@@ -32,12 +33,13 @@ def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) ->
 
 
 def new_empty_strided(x: Tensor, size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:
+    """Returns zeros with these strides, by default in the dtype and on the device of `x`."""
     given = {name: value for name, value in kwargs.items() if value is not None}
     return empty_strided(size, strides, **({"dtype": x.dtype, "device": x.device} | given))
 
 
 def _typed(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """`full` takes its dtype from the number where none is named, `empty` takes the default."""
+    """Fills in the default dtype: `full` would take it from the number, `empty` takes the default."""
     return {**kwargs, "dtype": kwargs.get("dtype") or torch.get_default_dtype()}
 
 

@@ -1,5 +1,7 @@
-"""What optimizers call: ops on lists of tensors (torch._foreach_*), as the op for each tensor, and Dynamo's fma. The kernels that
-they become meet again where that pays (lamina-horizontal)."""
+"""Decomposes what optimizers call: ops on lists of tensors (torch._foreach_*) into one op per tensor, and Dynamo's fma.
+
+lamina-horizontal merges the resulting kernels where that pays.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,7 @@ Op = Callable[..., Tensor]
 
 
 def each(op: Op) -> Callable[..., list[Tensor]]:
-    """`op` of the i-th items of all lists, for every i; what is no list goes to all."""
+    """Applies `op` to the i-th items of all lists, for every i; arguments that are no lists go to each call."""
 
     def run(*args: Any, **kwargs: Any) -> list[Tensor]:
         named = kwargs.items()
@@ -28,7 +30,7 @@ def _item(value: Any, i: int) -> Any:
 
 
 def _with_value(op: Op) -> Op:
-    """addcmul and addcdiv name their factor; in lists it has a place of its own."""
+    """Adapts addcmul and addcdiv, which take their factor by name; the ops on lists take it by position."""
     return lambda x, a, b, value=1, scalars=None: op(x, a, b, value=value if scalars is None else scalars)
 
 
@@ -53,14 +55,14 @@ _OWN: dict[str, Op] = {
     "norm": _norm,
     "zero": torch.zeros_like,
 }
-_ON_HOST = ("addcdiv.Tensor", "addcmul.Tensor")  # their factors are read as numbers, which a program cannot
+_ON_HOST = ("addcdiv.Tensor", "addcmul.Tensor")  # they read their factors as numbers on the host, which a program cannot
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     found = {}
     for name, op in {**{name: getattr(torch, name) for name in _SAME}, **_OWN}.items():
         if not hasattr(aten, f"_foreach_{name}"):
-            continue  # older than this op (clone: torch 2.12)
+            continue  # this torch is older than the op (clone: torch 2.12)
         packet = getattr(aten, f"_foreach_{name}")
         for overload in packet.overloads():
             if "out" not in overload and f"{name}.{overload}" not in _ON_HOST:
@@ -69,7 +71,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """Dynamo's for addcmul with a tensor as factor; the back ends fuse products into sums themselves."""
+    """Decomposes Dynamo's op for addcmul with a tensor as factor; the back ends contract products into sums themselves."""
     return a * b + c
 
 

@@ -1,4 +1,4 @@
-"""Moving data: scatters of slices as pads and selects, splits as slices, rolls as concatenations."""
+"""Decomposes data movement: scatters of slices into pads and selects, splits into slices, rolls into concatenations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +32,7 @@ def _position(x: Tensor, dim: int) -> Tensor:
 
 
 def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
+    """Pads the gradient with zeros; NotImplemented for steps other than 1 and for truth values."""
     if step != 1 or grad.dtype is torch.bool:
         return NotImplemented
     dim %= len(sizes)
@@ -40,12 +41,14 @@ def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end
 
 
 def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
+    """Pads the gradient of one index with zeros."""
     dim %= len(sizes)
     index = index % sizes[dim]
     return _pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
 
 
 def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """Selects the padded `src` inside the slice and x outside; NotImplemented for steps other than 1."""
     if step != 1:
         return NotImplemented
     dim %= x.dim()
@@ -63,14 +66,15 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
 
 
 def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """Selects `src` at `index` of a dimension and x elsewhere."""
     dim %= x.dim()
     return torch.where(_position(x, dim) == index % x.shape[dim], src.to(x.dtype).unsqueeze(dim), x)
 
 
 def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
-    """A copy of the memory that `x` lies in, from its start and as a row, takes the elements: `offset` counts from there.
+    """Writes `src` to a copy of the memory of `x`, seen as one row from its start: `offset` counts from there.
 
-    Elements that share a place are copied apart first, as in eager.
+    Elements of `x` that share memory are first copied to places of their own, as in eager.
     """
     if any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
         return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
@@ -85,16 +89,17 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequ
 
 
 def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
-    """The place in memory after the last element."""
+    """Returns the position in memory after the last element."""
     return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
 
 
 def as_strided_copy(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    """Returns a row-major copy of the strided view."""
     return x.as_strided(size, stride, offset).clone(memory_format=torch.contiguous_format)
 
 
 def _with_a_list(op: Any) -> Callable[..., Any]:
-    """torch's own decomposition, of an index without dimensions as a list of one."""
+    """Wraps torch's own decomposition: a 0-d index becomes a list of one."""
     decomposition = core_aten_decompositions()[op]
 
     def run(x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -104,10 +109,12 @@ def _with_a_list(op: Any) -> Callable[..., Any]:
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
+    """Indexes the flattened tensor."""
     return aten.index.Tensor(x.reshape(-1), [index])
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    """Returns slices of these sizes, one after another."""
     parts, start = [], 0
     for size in sizes:
         parts.append(aten.slice.Tensor(x, dim, start, start + size))
@@ -116,6 +123,7 @@ def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tens
 
 
 def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """Concatenates the two parts of each rolled dimension in swapped order; without dims, rolls the flattened tensor."""
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)
     if not dims:
@@ -129,7 +137,7 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 
 def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
-    """One by one: torch-mlir knows no other form."""
+    """Squeezes dimensions one by one: torch-mlir knows no other form."""
     if not x.dim() or not dims:
         return aten.alias.default(x)
     for d in sorted((d % x.dim() for d in dims), reverse=True):
@@ -138,7 +146,7 @@ def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
-    """What is cut off is a slice: torch-mlir takes widths that add up to 0 for no padding at all."""
+    """Cuts negative widths off by slices: torch-mlir takes widths that add up to 0 for no padding at all."""
     if min(widths, default=0) >= 0:
         return NotImplemented
     for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
@@ -149,13 +157,13 @@ def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
 
 
 def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
-    """From 64-bit positions: torch's own uses 8-bit unsigned ones, which torch-mlir lacks."""
+    """Compares 64-bit row and column numbers: torch's decomposition uses 8-bit unsigned ones, which torch-mlir lacks."""
     rows, columns = torch.arange(n, device=device), torch.arange(n if m is None else m, device=device)
     return (rows.unsqueeze(1) == columns).to(dtype or torch.get_default_dtype())
 
 
 def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
-    """`src` in the shape, type and order in memory of `x`: what an assignment leaves when it is no longer in place."""
+    """Returns `src` in the shape, dtype and memory order of `x`: the functional form of an assignment."""
     if x.device != src.device:
         return NotImplemented
     order = memory_order(x)

@@ -1,5 +1,7 @@
-"""Integers: whole powers by squaring, division that stays in integers, and 8- or 16-bit integers with Python numbers, on whose
-conversion torch-mlir ends the process."""
+"""Decomposes integer ops: powers by squaring, division in integers, and 8- or 16-bit integers with Python numbers.
+
+torch-mlir's conversion of such numbers ends the process.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,7 @@ NARROW = (torch.int8, torch.int16)
 
 
 def meets_number(x: Any, *scalars: Any) -> bool:
-    """Whether a tensor of narrow integers meets whole numbers that its type holds; eager refuses those that it does not hold."""
+    """Returns whether `x` is a tensor of narrow integers and the scalars are integers that it holds; eager refuses others."""
     if not isinstance(x, Tensor) or x.dtype not in NARROW:
         return False
     info = torch.iinfo(x.dtype)
@@ -21,7 +23,7 @@ def meets_number(x: Any, *scalars: Any) -> bool:
 
 
 def with_number(op: Callable[..., Tensor], x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    """op(x, other * alpha) with the number as a tensor without dimensions; products wrap around, as they do in eager."""
+    """Computes op(x, other * alpha) with the number as a 0-d tensor. Products wrap around, as in eager."""
     if op is torch.rsub:
         return torch.sub(_number(other, x), x if alpha == 1 else x * _number(alpha, x))
     if not isinstance(other, Tensor):
@@ -34,7 +36,7 @@ def _number(value: int, like: Tensor) -> Tensor:
 
 
 def power(x: Tensor, n: int) -> Tensor:
-    """Not negative whole powers by squaring."""
+    """Computes non-negative integer powers by squaring."""
     out, square = torch.ones_like(x), x
     while n:
         out = out * square if n & 1 else out
@@ -43,7 +45,7 @@ def power(x: Tensor, n: int) -> Tensor:
 
 
 def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
-    """Towards zero ("trunc") or down ("floor"): torch-mlir rounds down through f64, which has 53 bits."""
+    """Divides toward zero ("trunc") or down ("floor") in integers: torch-mlir floors through f64, which has 53 bits."""
     if isinstance(y, int) and dtype in NARROW:
         return torch.div(x.to(torch.int32), y, rounding_mode=mode).to(dtype)
     same = x.dtype == dtype and not (isinstance(y, Tensor) and y.dtype != dtype)
@@ -59,7 +61,7 @@ def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
 
 
 def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
-    """What truncated division by a number leaves."""
+    """Computes the remainder of truncated division by a number."""
     if isinstance(y, Tensor) or y == 0 or dtype in (torch.bool, torch.uint8):
         return NotImplemented
     a = x.to(torch.int32 if dtype in NARROW else dtype)
@@ -67,11 +69,12 @@ def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
 
 
 def remainder(x: Tensor, y: Any) -> Any:
+    """Computes the remainder of narrow integers by a number in 32 bits."""
     return torch.remainder(x.to(torch.int32), y).to(x.dtype) if meets_number(x, y) and y != 0 else NotImplemented
 
 
 def _bitwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
-    """With a whole number, as a tensor of the same type."""
+    """Wraps a bitwise op of a tensor and an integer: the integer becomes a tensor of the same dtype."""
 
     def run(x: Tensor, other: Any) -> Any:
         if x.dtype in (torch.bool, torch.uint8) or isinstance(other, bool):

@@ -1,4 +1,4 @@
-"""What surrounds the calls of libraries on GPUs: sizes and epilogues that cuBLAS and cuDNN are slow with."""
+"""Decomposes what surrounds library calls on GPUs: sizes and epilogues that cuBLAS and cuDNN are slow with."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +10,17 @@ from ...rewrites.convolutions import across, in_another_form, is_of_rows, of_row
 
 aten = torch.ops.aten
 
-ALIGNED = 8  # half numbers of 16 bytes, which tensor cores are fed by
-_SLOW, _FAST = 95e12, 700e12  # operations a second of cuBLAS's products with and without odd sizes, on an H200
+ALIGNED = 8  # half-precision numbers in 16 bytes, the unit in which tensor cores are fed
+_SLOW, _FAST = 95e12, 700e12  # FLOP/s of cuBLAS's products with and without unaligned sizes, on an H200
 _BANDWIDTH = 4e12  # bytes a second
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
-    """Torch adds the bias of a convolution in a kernel of its own; as an addition it is a part of what follows. On images of one
-    pixel (squeeze and excitation) it is a product of matrices, which cuBLAS adds the bias to."""
+    """Takes the bias out of a convolution, where torch adds it in a kernel of its own: an addition fuses with its users.
+
+    On images of one pixel (squeeze and excitation) the convolution is a matrix product, and cuBLAS adds the bias. NotImplemented
+    where nothing is gained.
+    """
     if not on_gpu(x):
         return NotImplemented
     if _of_pixels(x, weight, *rest):
@@ -38,8 +41,10 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> A
 def convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: list[int] | None, *rest: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Take the gradient of the bias, which torch sums up in a kernel of its own, out of the call, and make gradients of 1-D
-    convolutions those of images of one row. Returns NotImplemented where nothing is gained."""
+    """Takes the gradient of the bias, which torch sums in a kernel of its own, out of the call.
+
+    Gradients of 1-D convolutions become those of images of one row. NotImplemented where nothing is gained.
+    """
     *how, mask = rest
     if not on_gpu(x) or 0 in (*x.shape, *weight.shape, *grad.shape):
         return NotImplemented
@@ -60,14 +65,17 @@ def convolution_backward(
 def _of_pixels(
     x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
 ) -> bool:
-    """Whether a convolution has images and weights of one pixel."""
+    """Returns whether a convolution's images and weights have one pixel."""
     plain = not any(padding) and not transposed and groups == 1 and x.dim() == 4
     return plain and x.numel() > 0 and tuple(x.shape[2:]) == tuple(weight.shape[2:]) == (1, 1)
 
 
 def mm(a: Tensor, b: Tensor) -> Any:
-    """a: (m, k), b: (k, n). Rows in memory that do not begin at multiples of 16 bytes (a vocabulary of 50257 words) keep a product
-    from tensor cores' fast path: where it pays, it is done on rows filled up with zeros."""
+    """Multiplies a: (m, k) by b: (k, n), padded with zeros where that pays.
+
+    Rows in memory that do not begin at multiples of 16 bytes (a vocabulary of 50257 words) keep a product off the tensor cores'
+    fast path.
+    """
     wide = _filled_up(a, b)
     if wide is None:
         return NotImplemented
@@ -75,6 +83,7 @@ def mm(a: Tensor, b: Tensor) -> Any:
 
 
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """Computes beta * bias + alpha * a @ b, padded as in `mm`."""
     wide = _filled_up(a, b)
     if wide is None:
         return NotImplemented
@@ -87,18 +96,21 @@ def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float =
 
 
 def _first(product: Tensor, m: int, n: int) -> Tensor:
-    """Its first rows, and its first columns without gaps, as eager gives them; kernels that read it read the product."""
+    """Cuts a padded product to m rows and n columns, without gaps as in eager.
+
+    Kernels that read the result read the product itself.
+    """
     if product.shape[0] > m:
         product = aten.slice.Tensor(product, 0, 0, m)
     return aten.clone.default(aten.slice.Tensor(product, 1, 0, n), memory_format=torch.contiguous_format)
 
 
 def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The factors with sizes along rows in memory that are multiples of ALIGNED; None where they are, or where it does not pay."""
+    """Pads the operands along rows in memory to multiples of ALIGNED; None where they are, or where it does not pay."""
     if not on_gpu(a) or a.dtype not in (torch.float16, torch.bfloat16):
         return None
     (m, k), n = a.shape, b.shape[1]
-    along_m, along_k = (x.stride(0) == 1 and x.stride(1) != 1 for x in (a, b))  # a's rows in memory are of m, b's of k
+    along_m, along_k = (x.stride(0) == 1 and x.stride(1) != 1 for x in (a, b))  # a lies in memory as rows along m, b along k
     rows = -m % ALIGNED if along_m else 0
     inner = -k % ALIGNED if along_k or not along_m else 0
     last = -n % ALIGNED
@@ -111,7 +123,7 @@ def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _padded(x: Tensor, rows: int, columns: int, transposed: bool) -> Tensor:
-    """A matrix with so many more rows and columns of zeros, filled up as it lies in memory."""
+    """Adds rows and columns of zeros to a matrix, in the order in which it lies in memory."""
     if not (rows or columns):
         return x
     if transposed:
@@ -120,6 +132,7 @@ def _padded(x: Tensor, rows: int, columns: int, transposed: bool) -> Tensor:
 
 
 def on_gpu(x: Tensor) -> bool:
+    """Returns whether a tensor is on a CUDA device."""
     return x.device.type == "cuda"
 
 

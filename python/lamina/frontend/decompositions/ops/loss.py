@@ -1,4 +1,4 @@
-"""Negative log likelihood, as compares and gathers; torch's table does the other losses."""
+"""Decomposes negative log likelihood into comparisons and gathers; torch's table covers the other losses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ _NONE, _MEAN, _SUM = 0, 1, 2
 
 
 def _weights(like: Tensor, target: Tensor, safe: Tensor, weight: Tensor | None, ignore: int) -> Tensor:
-    """The weight of every target: 0 where ignored."""
+    """Returns the weight of every target: 0 where ignored."""
     keep = target != ignore
     if weight is None:
         return keep.to(like.dtype)
@@ -23,7 +23,7 @@ def _weights(like: Tensor, target: Tensor, safe: Tensor, weight: Tensor | None, 
 
 
 def nll_forward(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int) -> tuple[Tensor, Tensor]:
-    """x: [C], [N, C] or [N, C, H, W]; target: the same without C. Result and the sum of the weights."""
+    """Returns the loss and the sum of the weights. x: [C], [N, C] or [N, C, H, W]; target: the same without C."""
     channel = 0 if x.dim() == 1 else 1
     w = wide(x)
     if x.dim() == 1 and target.dim() == 1:
@@ -47,10 +47,10 @@ def nll_forward(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int
 def nll_backward(
     grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int, total_weight: Tensor
 ) -> Tensor:
-    """-grad * weight at the target's class, 0 elsewhere, by comparing class numbers with the target."""
+    """Computes -grad * weight at the target's class and 0 elsewhere, by comparing class numbers with the target."""
     channel = 0 if x.dim() == 1 else 1
     g = wide(grad)
-    if x.dim() == 1:  # one sample: like eager, by the first target and the one gradient, in whatever shape they come
+    if x.dim() == 1:  # one sample: as in eager, the first target and the only gradient count, whatever their shapes
         target, g = target.reshape(-1)[0], g.reshape(())
     if reduction == _MEAN:
         g = g / wide(total_weight)

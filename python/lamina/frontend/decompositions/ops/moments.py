@@ -1,10 +1,10 @@
-"""Means and sums of squared distances from them, in one walk over memory whatever the length.
+"""Computes means and sums of squared deviations in one pass over memory, whatever the length.
 
-The mean of rows that lie far from zero is rounded by as much as their deviation. So distances are taken from a shift near the mean,
-and what the shift misses is taken out again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms for
-computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are joined.
-On a GPU, where the parts of a batch's statistics stay in neither, the shift is the mean of a sample, as in their shifted one-pass
-algorithm: of every image, so that none of them decides it.
+The mean of rows that lie far from zero is rounded by as much as their deviation. So deviations are taken from a shift near the
+mean, and the shift's error is subtracted again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms
+for computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are
+merged. On a GPU the parts of a batch's statistics stay in neither. There the shift is the mean of a sample, as in the same authors'
+shifted one-pass algorithm; the sample is taken from every image, so that none of them decides it.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,19 @@ from ..half import wide
 
 SHORT = 256  # elements below which the roundings of f32 do not average out
 LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
-LONG_COLUMN = 4096  # likewise, where neighbours in memory are of different results
+LONG_COLUMN = 4096  # the same where adjacent elements in memory belong to different results
 PART, COLUMN_PART = 8192, 128  # elements of one part, at most
-SPREAD = 262144  # elements from which on lamina-split-reductions makes several programs of one sum
+SPREAD = 262144  # from this many elements on, lamina-split-reductions makes several programs of one sum
 SAMPLE = 256  # elements whose mean is the shift of a batch's statistics, at most
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Over dimensions that are kept with length 1. mean: of the elements; squares: the sum of their squared distances from it."""
+    """Moments over dimensions that are kept with length 1.
+
+    mean     of the elements
+    squares  the sum of their squared deviations from it
+    """
 
     mean: Tensor
     squares: Tensor
@@ -43,8 +47,10 @@ class _Part:
 
 
 def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
-    """Returns the moments of `x` over `dims`, in f32 or f64. exact_mean: on a CPU, the mean of f32 is that of a sum in f64, as
-    eager's, also where elements cancel."""
+    """Returns the moments of `x` over `dims`, in f32 or f64.
+
+    exact_mean  on a CPU, take the mean of f32 from a sum in f64, as eager does, so that it holds where elements cancel
+    """
     n = _count(x, dims)
     if _in_f64(x) and n < SHORT:
         w = x.double()
@@ -57,7 +63,7 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
 
 
 def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
-    """Moments of what is read once, by many programs: about the mean of a sample from the middle of the dimensions."""
+    """Returns moments about the mean of a sample from the middle of the dimensions, for data that many programs read once."""
     sample, left = x, SAMPLE
     for d in sorted(dims):
         length = min(x.shape[d], max(left, 1))
@@ -70,19 +76,22 @@ def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
 
 
 def is_long(x: Tensor, dims: Sequence[int]) -> bool:
-    """Whether `moments` cuts the rows into parts. On a GPU, columns are left to lamina-split-reductions, which knows how many
-    programs there is room for."""
+    """Returns whether `moments` cuts the rows into parts.
+
+    On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for.
+    """
     if _along_memory(x, dims):
         return _count(x, dims) > LONG
     return on_cpu(x) and _count(x, dims) >= LONG_COLUMN
 
 
 def on_cpu(x: Tensor) -> bool:
+    """Returns whether a tensor is on a CPU."""
     return x.device.type == "cpu"
 
 
 def _in_f64(x: Tensor) -> bool:
-    """Whether eager computes moments of `x` in f64: of f32 on a CPU."""
+    """Returns whether eager computes moments of `x` in f64: those of f32 on a CPU."""
     return x.dtype is torch.float32 and on_cpu(x)
 
 
@@ -94,14 +103,16 @@ def _count(x: Tensor, dims: Sequence[int]) -> int:
 
 
 def _along_memory(x: Tensor, dims: Sequence[int]) -> bool:
-    """Whether neighbours in memory are of one row."""
+    """Returns whether adjacent elements in memory belong to one row."""
     sides = [(s, -d) for d, (s, n) in enumerate(zip(x.stride(), x.shape, strict=True)) if s and n > 1]
     return not sides or -min(sides)[1] in dims
 
 
 def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tuple[int, ...]]]:
-    """Parts of rows, as views: the dimensions of one part, and those along which parts lie. Where the length of a part does not
-    divide that of a row, the last one is a piece by itself."""
+    """Splits rows into parts, as views. Returns each view with the dimensions of one part and those along which parts lie.
+
+    Where the length of a part does not divide that of a row, the last part is a piece by itself.
+    """
     if not is_long(x, dims):
         return [(x, list(dims), ())]
     most = PART if _along_memory(x, dims) else COLUMN_PART
@@ -125,7 +136,7 @@ def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tup
 
 
 def _after(other: int, d: int) -> int:
-    """The number of a dimension once `d` has become two."""
+    """Returns the number of a dimension after `d` was split in two."""
     return other + (other > d)
 
 
@@ -140,11 +151,11 @@ def _moments(x: Tensor, dims: list[int], over: tuple[int, ...], exact_mean: bool
         d = w - shift
         rest = d.sum(dims, True) / n
     squares = (d * d).sum(dims, True) - n * rest * rest
-    return _Part(shift, rest, squares.abs(), n, over)  # what is negative is so by a rounding
+    return _Part(shift, rest, squares.abs(), n, over)  # a negative value comes from rounding
 
 
 def _joined(parts: list[_Part], n: int) -> Moments:
-    """The moments of all parts together."""
+    """Merges the moments of all parts."""
     if len(parts) == 1 and not parts[0].over:
         return Moments(parts[0].shift + parts[0].rest, parts[0].squares)
     parts = [_higher(p) for p in parts]
@@ -159,7 +170,7 @@ def _joined(parts: list[_Part], n: int) -> Moments:
 
 
 def _higher(p: _Part) -> _Part:
-    """With f64 in the place of f32, on a CPU."""
+    """Returns the part in f64 in place of f32, on a CPU."""
     if _in_f64(p.shift):
         return _Part(p.shift.double(), p.rest.double(), p.squares.double(), p.count, p.over)
     return p

@@ -1,5 +1,8 @@
-"""Softmax and the normalisations. Statistics are f32 (f64 for f64) in two passes; those of long rows and of training's BatchNorm
-are moments (see moments.py). Results are laid out as eager's."""
+"""Decomposes softmax and the normalizations.
+
+Statistics are f32 (f64 for f64) in two passes; those of long rows and of BatchNorm in training are moments (see moments.py).
+Results are laid out as eager's.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +18,7 @@ aten = torch.ops.aten
 
 
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Computes exp(x - max) / sum(exp(x - max)) along `dim`."""
     w = wide(x)
     if x.dim() == 0 or x.numel() == 0:
         return torch.ones_like(w).to(w.dtype if half_to_float else x.dtype)
@@ -24,6 +28,7 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 
 def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Computes x - max - log(sum(exp(x - max))) along `dim`."""
     w = wide(x)
     if x.dim() == 0 or x.numel() == 0:
         return torch.zeros_like(w).to(w.dtype if half_to_float else x.dtype)
@@ -33,7 +38,7 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 
 def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(w - mean) * rstd, mean, rstd over `dims`, which are kept with length 1."""
+    """Returns (w - mean) * rstd, mean and rstd over `dims`, which are kept with length 1."""
     n = 1
     for d in dims:
         n *= w.shape[d]
@@ -50,7 +55,7 @@ def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tens
 
 
 def _statistics(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
-    """The type of the saved mean and rstd, as the device's own kernel returns them: on a CPU that of the parameters, if any."""
+    """Returns the dtype of the saved mean and rstd, as the device's own kernel has it: on a CPU that of the parameters, if any."""
     given = next((p.dtype for p in parameters if p is not None), x.dtype)
     return given if x.device.type == "cpu" else wide_dtype(x.dtype)
 
@@ -58,6 +63,7 @@ def _statistics(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
 def layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalizes over the last dimensions. Returns the result, the mean and rstd."""
     dims = list(range(x.dim() - len(shape), x.dim()))
     y, mean, rstd = _normalise(wide(x), dims, eps)
     if weight is not None:
@@ -71,6 +77,7 @@ def layer_norm(
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalizes over groups of channels. Returns the result, and the mean and rstd as (n, group)."""
     y, mean, rstd = _normalise(wide(x).reshape(n, group, c // group * hxw), [2], eps)
     y = y.reshape(x.shape)
     shape = [1, c] + [1] * (x.dim() - 2)
@@ -85,10 +92,12 @@ def group_norm(
 
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """Normalizes by the root mean square over the last dimensions."""
     return fused_rms_norm(x, shape, weight, eps)[0]
 
 
 def fused_rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
+    """Returns x * rstd * weight, with rstd = 1 / sqrt(mean(x^2) + eps) over the last dimensions, and rstd."""
     dims = list(range(x.dim() - len(shape), x.dim()))
     n = 1
     for d in dims:
@@ -116,7 +125,7 @@ def _affine(y: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None) ->
 def batch_norm_inference(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
+    """Computes (x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
     y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
     out = _affine(y, x, weight, bias)
     if x.device.type == "cpu":
@@ -134,7 +143,7 @@ def batch_norm_training(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Result, saved mean and rstd, and the new running statistics (with the unbiased variance)."""
+    """Returns the result, the saved mean and rstd, and the new running statistics (with the unbiased variance)."""
     dims = [0, *range(2, x.dim())]
     n = x.numel() // x.shape[1]
     w = wide(x)
@@ -162,6 +171,7 @@ def batch_norm_functional(
     momentum: float,
     eps: float,
 ) -> Any:
+    """Returns the result, the saved mean and rstd, and the running statistics: new ones in training, copies otherwise."""
     if training:
         return batch_norm_training(x, weight, bias, running_mean, running_var, momentum, eps)
     out, mean, rstd = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
@@ -171,6 +181,7 @@ def batch_norm_functional(
 def batch_norm_no_stats(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalizes by the batch's own statistics, in evaluation too. Returns the result, the mean and rstd."""
     return batch_norm_training(x, weight, bias, None, None, momentum, eps)[:3]
 
 
@@ -184,7 +195,10 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """The overload of graphs without gradients. With running statistics in training it writes to them: eager's op does that."""
+    """Decomposes the overload of graphs without gradients.
+
+    NotImplemented in training with running statistics: eager's op writes to them.
+    """
     if running_mean is None or running_var is None:
         return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
     if training:
@@ -203,8 +217,11 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """Normalises each channel of each image. torch has one batch norm of all images' channels in its place, whose merged dimension
-    keeps a result from having its channels last."""
+    """Normalizes each channel of each image.
+
+    torch decomposes it into one batch norm over the channels of all images; the merged dimension keeps the result from being
+    channels-last. NotImplemented with running statistics.
+    """
     if not use_input_stats or running_mean is not None or running_var is not None:
         return NotImplemented
     dims = list(range(2, x.dim()))
@@ -215,7 +232,7 @@ def instance_norm(
 
 
 def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
-    """On a GPU the backward pass reads cuDNN's `reserve`."""
+    """Decomposes it on a CPU. On a GPU the backward pass reads cuDNN's `reserve`, so the op stays."""
     if x.device.type != "cpu":
         return NotImplemented
     out, mean, rstd, new_mean, new_var = batch_norm_training(x, *args)

@@ -1,4 +1,4 @@
-"""Pointwise ops whose scalars torch-mlir would round to a half type, or that it takes through f64."""
+"""Decomposes pointwise ops whose scalars torch-mlir would round to a half type, or that it computes through f64."""
 
 import math
 import struct
@@ -14,11 +14,11 @@ from ..half import HALF, in_f32, promoted, wide_dtype
 from . import integer
 
 aten = torch.ops.aten
-_LARGEST = 464  # that float8_e4m3fn rounds to 448, its largest number
+_LARGEST = 464  # the largest number that float8_e4m3fn rounds to 448, its own largest
 
 
 def _exact_in(value: float, dtype: torch.dtype) -> bool:
-    """Whether a half type holds the number (no tensor is made: one would become part of the graph that is being traced)."""
+    """Returns whether a half type holds the number exactly. Makes no tensor: it would become part of the graph being traced."""
     if not math.isfinite(value):
         return True
     try:
@@ -31,7 +31,7 @@ def _exact_in(value: float, dtype: torch.dtype) -> bool:
 
 
 def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A binary op of a half tensor and a Python scalar (or alpha) that the half type cannot hold: eager computes it in f32."""
+    """Wraps a binary op of a half tensor and a Python scalar (or alpha) that its dtype cannot hold: eager computes it in f32."""
 
     def run(x: Tensor, other: Any, *rest: Any, **kwargs: Any) -> Any:
         numbers = [v for v in (other, *rest, *kwargs.values()) if isinstance(v, int | float)]
@@ -46,7 +46,10 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def multiply(x: Tensor, other: Any) -> Any:
-    """Truth values are numbers first: torch-mlir ends the process on their products with narrow integers."""
+    """Multiplies, with truth values converted to numbers first.
+
+    torch-mlir ends the process on products of truth values with narrow integers.
+    """
     if isinstance(other, Tensor) and (x.dtype is torch.bool) != (other.dtype is torch.bool):
         dtype = torch.result_type(x, other)
         return torch.mul(x.to(dtype), other.to(dtype))
@@ -56,17 +59,20 @@ def multiply(x: Tensor, other: Any) -> Any:
 
 
 def power(x: Tensor, n: Any) -> Any:
+    """Raises a tensor to a number; integers to non-negative integers by squaring."""
     if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
         return _scalar_op(torch.pow)(x, n)
     return integer.power(x, n)
 
 
 def power_of(base: Any, x: Tensor) -> Tensor:
+    """Raises a number to a tensor."""
     dtype = torch.result_type(x, base)
     return in_f32(lambda x: torch.pow(torch.full((), base, dtype=x.dtype, device=x.device), x))(x.to(dtype))
 
 
 def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    """Computes x + value * a * b."""
     dtype = promoted(x, a, b)
     if not dtype.is_floating_point and isinstance(value, float):
         value = int(value)  # as eager: the result has no fractions, and neither has the factor
@@ -74,11 +80,12 @@ def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
 
 
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    """Computes x + value * a / b."""
     return _wide_result(lambda x, a, b: x + (a / b if value == 1 else value * a / b), x, a, b)
 
 
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """In the two forms of eager, so that both ends are met exactly."""
+    """Interpolates in eager's two forms, so that both ends are met exactly."""
 
     def run(x: Tensor, end: Tensor, *w: Tensor) -> Tensor:
         if not w:
@@ -94,7 +101,7 @@ def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """maximum and minimum, which keep NaN."""
+    """Clamps by maximum and minimum, which keep NaN."""
     dtype = promoted(*(v for v in (x, min, max) if v is not None))
     out = x.to(dtype)
     if min is not None:
@@ -109,15 +116,17 @@ def _bound(value: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
 
 
 def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    """Clamps to bounds that are tensors."""
     return clamp(x, min, max)
 
 
 def floor_divide(x: Tensor, y: Any) -> Any:
-    """Integers stay integers: torch-mlir divides them in f64."""
+    """Divides rounding down. Integers stay integers: torch-mlir divides them in f64."""
     return torch.div(x, y, rounding_mode="floor")
 
 
 def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
+    """Divides with a rounding mode; NotImplemented without one and for truth values."""
     dtype = torch.result_type(x, y)
     if rounding_mode is None or dtype is torch.bool:
         return NotImplemented
@@ -149,8 +158,10 @@ def _trunc(x: Tensor) -> Tensor:
 
 
 def fmod(x: Tensor, y: Any) -> Any:
-    """The remainder of the absolute values, which is exact, with the sign of x, zero or not. Integers: what truncated division
-    leaves."""
+    """Computes the remainder of the absolute values, which is exact, with the sign of x, also for zeros.
+
+    For integers it is the remainder of truncated division.
+    """
     dtype = torch.result_type(x, y)
     if dtype.is_floating_point:
         w = wide_dtype(dtype)
@@ -161,51 +172,57 @@ def fmod(x: Tensor, y: Any) -> Any:
 
 
 def full(size: Any, value: Any, **kwargs: Any) -> Any:
-    """Truth values are 0 or 1: torch-mlir keeps the lowest bit of a number."""
+    """Fills with truth values of 0 or 1: torch-mlir keeps the lowest bit of a number."""
     if kwargs.get("dtype") is not torch.bool or isinstance(value, bool):
         return NotImplemented
     return torch.full(size, bool(value), **kwargs)
 
 
 def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
-    """torch-mlir makes every number f64 first, and has no place for a literal of f64 without dimensions."""
+    """Makes a 0-d tensor by `full`: torch-mlir makes every number f64 first, and has no place for a 0-d literal of f64."""
     return torch.full((), value, dtype=dtype or torch.get_default_dtype(), device=device)
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Selects the value where the mask holds, else x."""
     fill = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
     return torch.where(mask, fill, x)
 
 
 def isnan(x: Tensor) -> Tensor:
+    """Returns x != x; false for integers."""
     return x != x if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
 
 
 def equal(x: Tensor, y: Tensor) -> Any:
-    """torch-mlir folds x == x to true, NaN or not; it does not fold x != x."""
+    """Compares floats by not (x != y): torch-mlir folds x == x to true even for NaN, but does not fold x != x."""
     if not (x.dtype.is_floating_point and y.dtype.is_floating_point):
         return NotImplemented
     return torch.logical_not(x != y)
 
 
 def isinf(x: Tensor) -> Tensor:
+    """Returns |x| == inf; false for integers."""
     return torch.abs(x) == float("inf") if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
 
 
 def sign(x: Tensor) -> Any:
-    """0 of NaN, as in eager."""
+    """Computes (x > 0) - (x < 0): 0 for NaN, as in eager."""
     return NotImplemented if x.dtype in (torch.bool, torch.uint8) else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @cache
 def overflows() -> bool:
-    """Whether this torch makes NaN of what is too large for float8_e4m3fn, as 2.11 does, rather than 448, as 2.13 does."""
+    """Returns whether this torch converts what is too large for float8_e4m3fn to NaN.
+
+    torch 2.11 does; 2.13 gives 448.
+    """
     with _disable_current_modes():
         return bool(torch.tensor(1e9).to(torch.float8_e4m3fn).float().isnan())
 
 
 def to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-    """Our conversion to float8_e4m3fn yields 448 for what is too large, as GPUs do it."""
+    """Replaces values too large for float8_e4m3fn by NaN where this torch does: Lamina's conversion yields 448, as GPUs do."""
     plain = all(kwargs.get(key) is None for key in ("device", "layout", "memory_format"))
     if dtype is not torch.float8_e4m3fn or x.dtype not in (*HALF, torch.float32) or not plain or not overflows():
         return NotImplemented
@@ -213,7 +230,7 @@ def to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> An
 
 
 def copysign(x: Tensor, sign: Tensor) -> Any:
-    """Operands of other shapes or layouts are made alike: torch's kernel for fake tensors tells a wrong layout for them."""
+    """Expands operands of different shapes or layouts first: torch's fake-tensor kernel reports a wrong layout for them."""
     if x.shape == sign.shape or (x.is_contiguous() and sign.is_contiguous()):
         return NotImplemented
     shape = torch.broadcast_shapes(x.shape, sign.shape)

@@ -1,4 +1,7 @@
-"""Pooling as pads, strided slices and pointwise maxima or sums."""
+"""Decomposes pooling into pads, strided slices and pointwise maxima or sums.
+
+Gradients are gathered: each element sums over the windows that cover it. Windows of more than 64 taps stay calls of ATen.
+"""
 
 import itertools
 import math
@@ -13,12 +16,12 @@ from ..half import in_f32, wide_dtype
 
 aten = torch.ops.aten
 
-# Windows with more taps than this would unroll into too many slices.
+# Windows of more taps would unroll into too many slices.
 _MAX_TAPS = 64
 
 
 def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """A number for each dimension, of one for all or of one each."""
+    """Expands one number for all dimensions into one for each."""
     if isinstance(value, int):
         return (value,) * dims
     if not value:
@@ -27,7 +30,11 @@ def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ..
 
 
 class _Window:
-    """Where the taps of a window fall: `taps` of offsets into the padded image, one for each dimension; out: its result's size."""
+    """The taps of a pooling window.
+
+    taps  offsets into the padded image, one for each dimension
+    out   the sizes of the result
+    """
 
     def __init__(self, dims: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
         self.kernel = _each(kernel, dims)
@@ -46,7 +53,7 @@ class _Window:
         return n
 
     def padded(self, x: Tensor, value: float) -> Tensor:
-        """`x` wide enough for every tap."""
+        """Returns `x`, padded for every tap."""
         widths: list[int] = []
         for i in reversed(range(len(self.size))):
             reach = (self.out[i] - 1) * self.stride[i] + self.dilation[i] * (self.kernel[i] - 1) + 1
@@ -62,12 +69,15 @@ class _Window:
 
     @property
     def covering(self) -> tuple[int, ...]:
-        """How many windows of each dimension may cover an element."""
+        """How many windows may cover an element, for each dimension."""
         return tuple((k - 1) * d // s + 1 for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True))
 
     def covered_by(self, i: int, back: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """For each element of a dimension, the window before the last `back` that may cover it, moved inside, and the number of the
-        tap in that dimension by which it does; -1 where it does not."""
+        """Finds the windows that cover the elements of dimension `i`.
+
+        Returns for each element the window `back` before the last one that may cover it, clamped into range, and the number of the
+        tap in that dimension that reads it; -1 where none does.
+        """
         place = torch.arange(self.size[i], dtype=torch.int32, device=device) + self.pad[i]
         at = place // self.stride[i] - back
         reach = place - at * self.stride[i]
@@ -76,7 +86,7 @@ class _Window:
         return at.clamp(0, self.out[i] - 1), torch.where(covers, tap, -1)
 
     def first_inside(self, device: torch.device) -> Tensor:
-        """The number of the first tap of each window that is not padding: what eager reports for a window of -inf."""
+        """Returns the number of each window's first tap that is not padding: eager reports it for a window of -inf."""
         number = None
         for i, (n, d) in enumerate(zip(self.kernel, self.dilation, strict=True)):
             outside = self.pad[i] - torch.arange(self.out[i], dtype=torch.int32, device=device) * self.stride[i]
@@ -86,7 +96,7 @@ class _Window:
         return number.to(torch.int8)
 
     def places(self, number: Tensor) -> Tensor:
-        """The positions in the image's memory, if it is row-major, of taps by their numbers."""
+        """Maps tap numbers to positions in the image's memory, taken as row-major."""
         place, rest = None, number.to(torch.int32)
         for i in range(len(self.size)):
             below = math.prod(self.kernel[i + 1 :])
@@ -98,7 +108,7 @@ class _Window:
         return place.to(torch.int64)
 
     def numbers(self, places: Tensor) -> Tensor:
-        """The numbers of taps by their positions in the image's memory."""
+        """Maps positions in the image's memory to tap numbers."""
         number, rest = None, places.to(torch.int32)
         for i, n in enumerate(self.kernel):
             below = math.prod(self.size[i + 1 :])
@@ -110,7 +120,7 @@ class _Window:
         return number.to(torch.int8)
 
     def counts(self, i: int, include: bool) -> list[int]:
-        """How many elements each window of a dimension averages over."""
+        """Returns how many elements each window of dimension `i` averages over."""
         found = []
         for n in range(self.out[i]):
             start = n * self.stride[i] - self.pad[i]
@@ -119,14 +129,14 @@ class _Window:
         return found
 
     def along(self, x: Tensor, i: int) -> Tensor:
-        """A row of a dimension's results along that dimension."""
+        """Reshapes a vector to broadcast along dimension `i`."""
         return x.view(-1, *[1] * (len(self.size) - 1 - i))
 
 
 def _max_pool(dims: int) -> Callable[..., Any]:
-    """The greatest tap, NaN if any is, and its place in the image.
+    """Computes the greatest tap (NaN if any is NaN) and its position in the image.
 
-    The place follows from the tap's number, a byte, which is what is saved for the gradient.
+    The position follows from the tap's number, a byte, which is what is saved for the gradient.
     """
 
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
@@ -146,7 +156,7 @@ def _max_pool(dims: int) -> Callable[..., Any]:
 
 
 def _max_pool_backward(dims: int) -> Callable[..., Any]:
-    """The sum of the gradients of the windows that took an element: nothing is scattered."""
+    """Sums for each element the gradients of the windows whose maximum it is, without a scatter."""
 
     def run(grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Any:
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
@@ -169,7 +179,7 @@ def _max_pool_backward(dims: int) -> Callable[..., Any]:
 
 
 def _avg_pool(dims: int) -> Callable[..., Any]:
-    """The sum of the taps over how many are counted."""
+    """Sums the taps and divides by how many count."""
 
     def run(
         x: Tensor,
@@ -192,7 +202,7 @@ def _avg_pool(dims: int) -> Callable[..., Any]:
 
 
 def _avg_pool_backward(dims: int) -> Callable[..., Any]:
-    """The sum of the gradients of the windows that cover an element, each over how many it counts."""
+    """Sums for each element the gradients of the windows that cover it, each divided by how many elements the window counts."""
 
     def run(
         grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, count_include_pad: bool, divisor: int | None
@@ -216,7 +226,7 @@ def _avg_pool_backward(dims: int) -> Callable[..., Any]:
 
 
 def _averaged(window: _Window, total: Tensor, count_include_pad: bool, divisor: int | None) -> Tensor:
-    """What windows sum, over how many elements each counts, or over `divisor`."""
+    """Divides the windows' sums by how many elements each counts, or by `divisor`."""
     if divisor is not None:
         return total / divisor
     counts = [window.counts(i, count_include_pad) for i in range(len(window.size))]
@@ -229,7 +239,7 @@ def _averaged(window: _Window, total: Tensor, count_include_pad: bool, divisor: 
 
 
 def _piecewise(counts: list[int], x: Tensor) -> Tensor:
-    """`counts` as a tensor, from a ramp: the middle is one value and the ends differ."""
+    """Builds `counts` as a tensor by comparing a ramp with the few indices, at the ends, whose value differs from the middle's."""
     middle = counts[len(counts) // 2]
     at = torch.arange(len(counts), device=x.device)
     out = torch.full((len(counts),), float(middle), dtype=x.dtype, device=x.device)
@@ -241,6 +251,7 @@ def _piecewise(counts: list[int], x: Tensor) -> Tensor:
 
 @in_f32
 def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
+    """Averages equal blocks where the output size divides the input's; other sizes use torch's decomposition."""
     (h, w), (oh, ow) = x.shape[-2:], size
     if x.numel() == 0 or 0 in size:
         return NotImplemented
@@ -252,6 +263,7 @@ def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
 
 
 def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
+    """Spreads each gradient evenly over its block; NotImplemented where blocks are not equal."""
     (h, w), (oh, ow) = x.shape[-2:], grad.shape[-2:]
     if h % oh or w % ow:
         return NotImplemented

@@ -1,7 +1,7 @@
-"""Random numbers as functions of a seed, which kernels compute where they are used (passes/lower/philox.py).
+"""Decomposes random ops into functions of a seed, which kernels compute where they are used (passes/lower/philox.py).
 
-A seed is drawn from torch's generator, one number for each op and call, so torch.manual_seed repeats a run. The numbers are not
-eager's, their statistics are. What draws f64 numbers or names a generator stays a call of torch.
+A seed is drawn from torch's generator, one number for each op and call, so torch.manual_seed repeats a run. The numbers differ from
+eager's, their statistics do not. Ops that draw f64 numbers or name a generator stay calls of torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from ..half import in_f32
 
 aten = torch.ops.aten
 
-_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # of a significand: eager's steps of uniform numbers
+_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # bits of a significand: 2**-bits is eager's step
 
 
 def _drawn(shape: Sequence[int], device: torch.device | None) -> Tensor:
@@ -23,7 +23,7 @@ def _drawn(shape: Sequence[int], device: torch.device | None) -> Tensor:
 
 
 def _kept(x: Tensor, probability: float) -> Tensor:
-    """A mask of x's shape and order in memory that is true with this probability, in steps of 2**-32."""
+    """Draws a mask in the shape and memory order of `x` that is true with this probability, in steps of 2**-32."""
     limit = round(probability * 2**32)
     if limit in (0, 2**32):
         return torch.full_like(x, bool(limit), dtype=torch.bool)
@@ -34,25 +34,25 @@ def _kept(x: Tensor, probability: float) -> Tensor:
 
 
 def memory_order(x: Tensor) -> list[int]:
-    """Dimensions, the slowest in memory first; as they are where several elements share a place."""
+    """Returns the dimensions, the slowest in memory first; in their own order where elements share memory."""
     dims = range(x.dim())
     return list(dims) if 0 in x.stride() else sorted(dims, key=x.stride, reverse=True)
 
 
 def turned_back(x: Tensor, order: Sequence[int]) -> Tensor:
-    """A tensor whose dimension i is `order[i]`, with its dimensions in their places."""
+    """Permutes a tensor whose dimension i is `order[i]` back to the original order."""
     return x.permute([order.index(d) for d in range(x.dim())])
 
 
 @in_f32
 def _scaled(x: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """x * scale where the mask holds, else x * 0, which keeps NaN as eager does."""
+    """Computes x * scale where the mask holds, else x * 0, which keeps NaN as eager does."""
     number = torch.full((), scale, dtype=x.dtype, device=x.device)
     return x * torch.where(mask, number, torch.zeros_like(number))
 
 
 def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
-    """In evaluation the identity."""
+    """Returns the dropped-out tensor and its mask; a copy and a mask of ones in evaluation."""
     if train is not None and not train:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     if not x.dtype.is_floating_point:
@@ -62,11 +62,12 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
 
 
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
+    """Scales the gradient by the mask."""
     return _scaled(grad, mask, scale) if grad.dtype.is_floating_point and mask.dtype is torch.bool else NotImplemented
 
 
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    """The argument itself where nothing is dropped, as in eager."""
+    """Drops elements; returns the argument itself where nothing is dropped, as in eager."""
     if not train or p == 0 or x.numel() == 0:
         return x
     kept: Tensor = aten.native_dropout.default(x, p, train)[0]
@@ -76,6 +77,7 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
 def rrelu(
     x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: torch.Generator | None = None
 ) -> Tensor:
+    """Computes rrelu_with_noise_functional without returning the noise."""
     noise = torch.empty_like(x, memory_format=torch.contiguous_format)
     out: Tensor = aten.rrelu_with_noise_functional.default(x, noise, lower, upper, training, generator)[0]
     return out
@@ -89,7 +91,7 @@ def rrelu_with_noise_functional(
     training: bool = False,
     generator: torch.Generator | None = None,
 ) -> Any:
-    """x times the noise, which is drawn between the bounds where x is at most 0, and 1 elsewhere."""
+    """Computes x times the noise, which is uniform between the bounds where x is at most 0, and 1 elsewhere."""
     if not training:
         return aten.leaky_relu.default(x, (lower + upper) / 2), noise.clone()
     if generator is None and x.dtype in _DIGITS:
@@ -102,19 +104,21 @@ def rrelu_with_noise_functional(
 
 
 def bernoulli(x: Tensor, *, generator: Any = None) -> Any:
-    """1 with the probability that x holds."""
+    """Draws 1 with the probability that x holds, else 0."""
     if generator is not None or x.dtype not in _DIGITS:
         return NotImplemented
     return (_uniform(list(x.shape), torch.float32, x.device) < x.float()).to(x.dtype)
 
 
 def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
+    """Draws 1 with probability p, else 0, in the shape of x."""
     if generator is not None:
         return NotImplemented
     return _kept(torch.empty_like(x, memory_format=torch.contiguous_format), p).to(x.dtype)
 
 
 def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Any:
+    """Draws uniform numbers in [0, 1); NotImplemented for dtypes other than f32, f16 and bf16."""
     dtype = dtype or torch.get_default_dtype()
     return _uniform(size, dtype, device) if dtype in _DIGITS else NotImplemented
 
@@ -122,13 +126,14 @@ def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any =
 def rand_like(
     x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, memory_format: torch.memory_format | None = None, **_: Any
 ) -> Any:
+    """Draws uniform numbers in the shape and memory order of x."""
     order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
     drawn = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
     return drawn if drawn is NotImplemented or order == sorted(order) else turned_back(drawn, order)
 
 
 def _uniform(size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
-    """Multiples of a step from 0 to below 1, as many as the type's digits tell apart."""
+    """Draws multiples of 2**-bits in [0, 1), with as many bits as the dtype's significand."""
     digits = _DIGITS[dtype]
     return ((_drawn(size, device) & (1 << digits) - 1).float() * 2.0**-digits).to(dtype)
 

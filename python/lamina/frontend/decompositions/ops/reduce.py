@@ -1,4 +1,4 @@
-"""Reductions: half types accumulate in f32, variance by moments, extrema with the index of the first one."""
+"""Decomposes reductions: half types accumulate in f32, variance is by moments, extrema return the first index."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from .moments import moments, on_cpu
 
 aten = torch.ops.aten
 
-# Elements of one mean, which memory hands out no faster than they are added up in f64. Partial sums of so many that lie far from
-# zero are nearly equal, so that their roundings to f32 do not average out.
+# From this many elements on, a mean is bound by memory even when it adds up in f64. Where so many lie far from zero, partial sums
+# are nearly equal, so that their roundings to f32 do not average out.
 _OUTSIDE_CACHES = 1 << 20
 
 
@@ -31,6 +31,7 @@ def _count(x: Tensor, dims: list[int]) -> int:
 
 
 def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    """Sums over dimensions, half types in f32; NotImplemented where input and result have one dtype that is no half type."""
     if dtype is None:
         dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
     if x.dtype == dtype and dtype not in HALF:
@@ -40,6 +41,7 @@ def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.
 
 
 def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Sums all elements."""
     return x.sum(list(range(x.dim())), dtype=dtype) if x.dim() else x.to(_sum_dtype(x, dtype), copy=True)
 
 
@@ -48,6 +50,7 @@ def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
 
 
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Averages over dimensions: half types in f32, large f32 means on a CPU in f64."""
     dtype = dtype or x.dtype
     dims = _dims(x, dim)
     n = _count(x, dims)
@@ -56,22 +59,24 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtyp
 
 
 def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Averages all elements."""
     return mean(x, None, False, dtype=dtype)
 
 
 def _variance(x: Tensor, dim: Any, correction: float | None, exact_mean: bool) -> tuple[Tensor, Tensor]:
-    """Variance and mean in at least f32, over dimensions that are kept."""
+    """Returns variance and mean in at least f32; the reduced dimensions are kept with length 1."""
     dims = _dims(x, dim)
     found, divisor = moments(x, dims, exact_mean), max(_count(x, dims) - (1 if correction is None else correction), 0)
     return found.squares / divisor if divisor else found.squares / 0.0, found.mean
 
 
 def _like(value: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """A statistic of `x` in its type, without the dimensions of length 1 where they are not kept."""
+    """Casts a statistic to the dtype of `x` and drops its reduced dimensions unless `keepdim`."""
     return (value if keepdim or not x.dim() else value.squeeze(_dims(x, dim))).to(x.dtype)
 
 
 def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    """Returns variance and mean; NotImplemented for complex tensors."""
     if x.dtype.is_complex:
         return NotImplemented
     variance, mean = _variance(x, dim, correction, True)
@@ -79,10 +84,12 @@ def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, kee
 
 
 def var(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    """Returns the variance; NotImplemented for complex tensors."""
     return NotImplemented if x.dtype.is_complex else _like(_variance(x, dim, correction, False)[0], x, dim, keepdim)
 
 
 def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    """Returns standard deviation and mean; NotImplemented for complex tensors."""
     if x.dtype.is_complex:
         return NotImplemented
     variance, mean = _variance(x, dim, correction, True)
@@ -90,13 +97,14 @@ def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, kee
 
 
 def std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    """Returns the standard deviation; NotImplemented for complex tensors."""
     if x.dtype.is_complex:
         return NotImplemented
     return _like(torch.sqrt(_variance(x, dim, correction, False)[0]), x, dim, keepdim)
 
 
 def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """The index of the first element of `dim` equal to the extreme, or NaN where it is NaN."""
+    """Returns the index along `dim` of the first element that equals the extreme, or is NaN."""
     n = x.shape[dim]
     shape = [1] * x.dim()
     shape[dim] = n
@@ -108,7 +116,7 @@ def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 
 def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """(max.default, max.dim, argmax) from amax, and likewise for min."""
+    """Builds max.default, max.dim and argmax from amax, and likewise for min."""
 
     def whole(x: Tensor) -> Any:
         return reduce(x, list(range(x.dim()))) if x.dim() else x.clone()
@@ -131,7 +139,7 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
 
 
 def _of_scalar(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-    """A tensor without dimensions is its own extreme, along dimension 0 too."""
+    """Returns a copy of a 0-d tensor: it is its own extreme, along dimension 0 too."""
     return NotImplemented if x.dim() else x.clone()
 
 
@@ -141,6 +149,7 @@ min_all, min_dim, argmin = _extreme(torch.amin)
 
 @in_f32
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """Computes log(sum(exp(x - m))) + m with m the maximum, or 0 where that is infinite."""
     if not x.dtype.is_floating_point:
         x = x.to(torch.get_default_dtype())
     dims = _dims(x, dim)
@@ -151,6 +160,7 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    """Computes the `ord`-norm over dimensions; `ord` may be any number or an infinity."""
     if x.dtype.is_complex:
         return NotImplemented
     dtype = dtype or x.dtype
@@ -171,7 +181,7 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
 
 
 def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """The largest of the truth values, as 8-bit integers."""
+    """Computes the maximum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
     if x.dtype is torch.uint8:
         return NotImplemented
@@ -183,17 +193,19 @@ def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Computes the minimum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
     if x.dtype is torch.uint8 or not dims or _count(x, list(range(x.dim()))) == 0:
         return NotImplemented
     return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
 
 
-ROW_PART, COLUMN_PART = 4096, 32  # elements of a part of a scan, along neighbours in memory and across them
-MANY_ROWS, MANY_COLUMNS = 128, 1 << 16  # scans beside each other that keep a GPU busy
+ROW_PART, COLUMN_PART = 4096, 32  # elements in one part of a scan, along contiguous memory and across it
+MANY_ROWS, MANY_COLUMNS = 128, 1 << 16  # so many independent scans keep a GPU busy
 
 
 def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    """Computes cumulative sums: half types in f32, long scans on a GPU in parts."""
     out = _sum_dtype(x, dtype)
     if not x.dim():
         return x.to(out, copy=True)
@@ -203,8 +215,11 @@ def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
 
 
 def _scanned(x: Tensor, dim: int) -> Tensor:
-    """The cumulative sums of `x`. On a GPU, long ones that few threads would go along are cut into parts: sums within parts, and
-    sums of what is before each."""
+    """Returns the cumulative sums of `x`.
+
+    On a GPU, long scans that occupy too few threads are cut into parts: each part is scanned, and the scanned sums of the parts
+    before it are added.
+    """
     dim %= x.dim()
     length = _part_of_scan(x, dim)
     if not length:
@@ -218,7 +233,7 @@ def _scanned(x: Tensor, dim: int) -> Tensor:
 
 
 def _part_of_scan(x: Tensor, dim: int) -> int:
-    """How many elements of a scan are a part; 0 where it is left whole."""
+    """Returns the number of elements in one part of a scan; 0 where the scan is left whole."""
     n = x.shape[dim]
     if on_cpu(x) or not x.numel():
         return 0
@@ -230,7 +245,7 @@ def _part_of_scan(x: Tensor, dim: int) -> int:
 
 
 def _shifted_in(x: Tensor, dim: int, before: int, after: int) -> Tensor:
-    """`x` with zeros before and after it along a dimension."""
+    """Pads `x` with zeros before and after it along `dim`."""
     if not before and not after:
         return x
     return torch.constant_pad_nd(x, [0, 0] * (x.dim() - 1 - dim) + [before, after], 0)

@@ -1,8 +1,9 @@
-"""Interpolation and its gradients, one axis after another: where a result reads its neighbours is known when it is compiled.
+"""Decomposes interpolation and its gradients, one axis after another, with the sampled positions fixed at compile time.
 
-Nearest neighbours at whole multiples are copies of a view, and their gradients sums of slices. All else reads through tables of
-places and weights of one axis, which are constants of the program. A gradient is a sum too: an element's window of results that may
-have read it, with the weights that they read it by, so that nothing is scattered. What would take too many terms is ATen's.
+Nearest neighbors at integer factors are copies of a view, and their gradients are sums of slices. All other kinds read through
+per-axis tables of positions and weights, which are constants of the program. A gradient is a sum too: for each element, over the
+window of results that may have read it, with the weights that they read it by, so nothing is scattered. Where that takes too many
+terms, ATen computes it.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +19,23 @@ from ..half import in_f32, wide_dtype
 
 aten = torch.ops.aten
 
-_MOST = 16  # results along one axis that one element's gradient is summed from: more are ATen's
-_SLICES = 8  # neighbours that are summed as slices: more are a reduction
+_MOST = 16  # results along one axis that one element's gradient is summed from; with more, ATen computes it
+_SLICES = 8  # copies of an element that are summed as slices; more are summed by a reduction
 _CUBIC = -0.75
 
-Taps = list[tuple[Any, Any]]  # places as floats without fraction, and weights (None: 1)
+Taps = list[tuple[Any, Any]]  # positions as integral floats, and weights (None: 1)
 
 
 @dataclass(frozen=True)
 class _Resized:
-    """One axis that is resized. dim: counted from the last; size, out: its elements before and after; scale: elements of it for
-    each of the result; kind: nearest, nearest-exact, linear, cubic; align: whether corners are aligned."""
+    """One axis that is resized.
+
+    dim        its number, counted from the last
+    size, out  its length before and after
+    scale      input elements per result element
+    kind       nearest, nearest-exact, linear or cubic
+    align      whether corners are aligned
+    """
 
     dim: int
     size: int
@@ -38,7 +45,7 @@ class _Resized:
     align: bool
 
     def taps(self, j: Any) -> Taps:
-        """The elements that results `j`, a tensor or array of floats, read."""
+        """Returns the elements that results `j`, a tensor or array of floats, read."""
         last = self.size - 1
         if self.kind.startswith("nearest"):
             return [(_floor((j + 0.5 if self.kind == "nearest-exact" else j) * self.scale).clip(0, last), None)]
@@ -54,18 +61,18 @@ class _Resized:
         return [((low + (k - 1)).clip(0, last), w) for k, w in enumerate(weights)]
 
     def floats(self, dtype: torch.dtype, device: torch.device) -> torch.dtype:
-        """What places are computed in, as in eager: its exact nearest ones on a CPU in f64, other nearest ones in f32."""
+        """Returns the dtype of positions, as in eager: f64 for nearest-exact on a CPU, f32 for other nearest kinds."""
         if self.kind.startswith("nearest"):
             return torch.float64 if self.kind == "nearest-exact" and device.type == "cpu" else torch.float32
         return wide_dtype(dtype)
 
     def read(self, dtype: torch.dtype, device: torch.device) -> Taps:
-        """The taps of all results, as arrays."""
+        """Returns the taps of all results, as arrays."""
         kind = np.float64 if self.floats(dtype, device) is torch.float64 else np.float32
         return self.taps(np.arange(self.out, dtype=kind))
 
     def repeats(self, device: torch.device) -> int:
-        """How many neighbours in the result copy each element, 0 where these are not as many for each."""
+        """Returns how many adjacent results copy each element; 0 where the number differs between elements."""
         times, rest = divmod(self.out, self.size)
         ((places, _),) = self.read(torch.float32, device)
         return times if not rest and np.array_equal(places, np.arange(self.out) // times) else 0
@@ -73,7 +80,7 @@ class _Resized:
 
 @dataclass(frozen=True)
 class _Window:
-    """The results that read an element i: among those from floor(i * step) - back on, moved inside. length: how many."""
+    """The results that read element i: `length` of them, from floor(i * step) - back on, clamped into range."""
 
     step: float
     back: int
@@ -104,17 +111,17 @@ def _floor(x: Any) -> Any:
 
 
 def _near(x: Any) -> Any:
-    """The cubic convolution's weight at a distance up to 1."""
+    """Returns the cubic convolution's weight at a distance of at most 1."""
     return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
 
 
 def _far(x: Any) -> Any:
-    """At a distance from 1 to 2."""
+    """Returns the cubic convolution's weight at a distance from 1 to 2."""
     return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
 
 
 def _axes(before: Sequence[int], after: Sequence[int], kind: str, align: bool, scales: Sequence[float | None]) -> list[_Resized]:
-    """The axes whose elements change."""
+    """Returns the axes that are resized."""
     made = []
     for d, (n, out, given) in enumerate(zip(before, after, scales, strict=True)):
         scale = 1 / given if given is not None and given > 0 else n / out
@@ -130,7 +137,10 @@ def _ramp(n: int, axis: _Resized, like: Tensor) -> Tensor:
 
 
 def _gathered(x: Tensor, axis: _Resized, places: Tensor, size: int) -> Tensor:
-    """The elements along an axis of `size` at these places, all inside: tables that are not folded are clamped to prove it."""
+    """Selects positions along an axis of length `size`.
+
+    All are in range; the clamp proves it for tables that are not constant-folded.
+    """
     return x.index_select(x.dim() + axis.dim, places.to(torch.int32).clamp(0, size - 1))
 
 
@@ -139,7 +149,7 @@ def _along(weights: Tensor, axis: _Resized) -> Tensor:
 
 
 def _nearest(dims: int, kind: str) -> Callable[..., Any]:
-    """The nearest neighbours, as copies of a view where all elements have as many."""
+    """Decomposes nearest interpolation: a broadcast copy where all elements repeat equally often, else a gather."""
 
     def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
         if x.numel() == 0 or 0 in output_size:
@@ -160,7 +170,10 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
 
 
 def _smooth(dims: int, kind: str) -> Callable[..., Any]:
-    """Weighted sums of neighbours, rows before columns: what is read of them again is computed again or stored, as it costs."""
+    """Decomposes linear and cubic interpolation into weighted sums of neighbors, rows before columns.
+
+    Where the second axis reads a row again, cost decides whether it is recomputed or stored.
+    """
 
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
         if not x.dtype.is_floating_point or x.numel() == 0 or 0 in output_size:
@@ -206,7 +219,7 @@ def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | 
 
 
 def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[_Resized]) -> Any:
-    """What flows back to a tensor of the sizes `before`; NotImplemented where that would be too long a sum."""
+    """Returns the gradient of an input of sizes `before`; NotImplemented where the sum would be too long."""
     if not grad.dtype.is_floating_point or grad.numel() == 0 or 0 in before:
         return NotImplemented
     copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
@@ -244,7 +257,7 @@ def _sum_of_windows(grad: Tensor, axis: _Resized, window: _Window) -> Tensor:
 
 
 def _of_sizes(single: Callable[..., Any]) -> Callable[..., Any]:
-    """An overload that takes sizes or scale factors, by the one that takes sizes and all scales."""
+    """Adapts a decomposition to the overload that takes sizes or scale factors."""
 
     def run(x: Tensor, output_size: Sequence[int] | None, *args: Any) -> Any:
         *rest, factors = args
