@@ -1,4 +1,4 @@
-"""lamina-custom-epilogue: what follows a user's kernel, computed inside of it where it has a hook for that."""
+"""lamina-custom-epilogue: fuses the pointwise group after a user's kernel into it, where the kernel has a hook for that."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from .surroundings import CHOICE, calls, strides_of
 _KERNELS = ("lamina.kernel.default", GROUPED)
 _STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")
 _SIGNED = range(6)  # comparisons of integers
-_SPLITS = 8  # of axes, before it is given up
+_SPLITS = 8  # splits of axes that are tried at most
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,24 @@ class CustomEpilogue(Pass):
     """Compute pointwise groups in the kernels of users whose results they read.
 
     Before: @main holds groups and externs. After: a call of a user's kernel that has a hook, and the group that first reads its
-    result, through reshapes or none, are one call, which also takes what else the group reads, and gives what the group gives, and
-    the kernel's own result where others read that. The group must compute element by element: each of its results has as many
-    elements as the kernel's, and reads that one's element at its own place. `epilogue` says what it computes, as JSON: lines of
+    result, directly or through reshapes, are one call. It also takes the group's other operands, and returns the group's results,
+    and the kernel's own result where others read that. The group must be pointwise: each of its results has as many elements as
+    the kernel's, and each element reads that of the kernel at the same place. `epilogue` holds the computation as JSON: lines of
     scalar expressions (targets/kernel_calls/hooks.py).
 
         %0 = "graph.extern"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
         %1 = "graph.group"(%0, %bias) ({ add ; relu })
      -> %1 = "graph.extern"(%x, %bias) {callee = "lamina.kernel.default", kwargs = {epilogue = "...", fused = [...], ...}, ...}
 
-    round-intermediates  values that eager would store in a half type lose the digits that it would lose
+    round-intermediates  round values that eager would store in a half type to that type
     """
 
     name: ClassVar[str] = "lamina-custom-epilogue"
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        for op in reversed(calls(module)):  # the last kernel that a group reads takes it: what the others give is there by then
+        """Fuses each call that has a hook with its reader, where the kernel can compute that."""
+        for op in reversed(calls(module)):  # the last kernel that a group reads takes it: all other results are there by then
             if not _has_hook(op) or (found := _reader(op)) is None:
                 continue
             with suppress(Unfit, Untraceable):
@@ -64,7 +65,7 @@ def _has_hook(op: ir.Operation) -> bool:
 
 
 def _reader(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
-    """The group that first reads the result of a call, and what it reads: that, or a reshape of it that alone reads it."""
+    """Returns the first group that reads the result of a call, and the value it reads: the result, or its only user, a reshape."""
     value = op.results[0]
     plain = _strides(op) == row_major(shape_of(value))
     while users := list(dict.fromkeys(use.owner.operation for use in value.uses)):
@@ -78,7 +79,7 @@ def _reader(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
 
 
 def _places(block: ir.Block, ops: Sequence[ir.Operation]) -> dict[ir.Operation, int]:
-    """Where these ops stand; one op where there is one alone."""
+    """Returns the position of each of these ops in the block; a single op needs no walk."""
     if len(ops) == 1:
         return {ops[0]: 0}
     return {op.operation: i for i, op in enumerate(block.operations) if op.operation in ops}
@@ -89,7 +90,7 @@ def _strides(op: ir.Operation) -> tuple[int, ...]:
 
 
 def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bool) -> None:
-    """One call for both. Unfit or Untraceable where the kernel cannot compute the group, and nothing has changed."""
+    """Replaces call and group by one call. Raises Unfit or Untraceable, with nothing changed, where the kernel cannot."""
     shape = shape_of(group.results[0])
     reshaped = {shape, shape_of(value)} != {shape_of(op.results[0])}
     if reshaped and _strides(op) != row_major(shape_of(op.results[0])):
@@ -100,7 +101,7 @@ def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bo
     others = dict.fromkeys(v for v in group.operands if v != value and v not in op.operands)
     operands = [*op.operands, *others]
     needs = [*(tuple(ir.DenseI64ArrayAttr(a)) for a in op.attributes["needs"]), *map(_order_of, others)]
-    given = dict(reversed(list(zip(operands, needs, strict=True))))  # of one that is there twice, its first place
+    given = dict(reversed(list(zip(operands, needs, strict=True))))  # for operands that occur twice, the first place
     kept = any(use.owner.operation != group for use in value.uses)
     text = _Epilogue(group, value, strides, given, operands, round_half).text(kept)
     results = [*group.results, *([value] if kept else [])]
@@ -133,16 +134,18 @@ def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bo
 
 
 def _order_of(v: ir.Value) -> tuple[int, ...]:
-    """Strides that a value is read in: those that it has, unless elements share memory."""
+    """Returns the strides in which the call reads a value: its own, unless elements share memory."""
     strides = strides_of(v)
     return strides if Layout.of(shape_of(v), strides).is_injective else row_major(shape_of(v))
 
 
 class _Epilogue:
-    """What a group computes of the kernel's element at one place.
+    """Translates a group to scalar expressions of the kernel's element at the same place.
 
-    value    the operand that is the kernel's result, `strides` of the results
-    given    strides of the other operands; operands: all that the call takes
+    value     the group's operand that is the kernel's result
+    strides   of the results, in elements
+    given     strides of the other operands
+    operands  all operands of the call
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class _Epilogue:
         self.known: dict[Expr, int] = {}
 
     def text(self, kept: bool) -> str:
-        """kept: the kernel's own result is one, too, the last."""
+        """Returns the epilogue as JSON. kept: the kernel's own result is the last result, too."""
         expressions = self._traced()
         self.axes = [(axis, stride) for axis, stride in self.axes if axis.extent > 1]
         stored = [element_type(v) for v in self.results]
@@ -184,7 +187,7 @@ class _Epilogue:
         return json.dumps({"dims": dims, "lines": self.lines, "results": results})
 
     def _traced(self) -> list[Expr]:
-        """Of each result. Axes are split as reshapes within the group want it."""
+        """Traces the expression of each result; splits axes where reshapes within the group ask for it."""
         for _ in range(_SPLITS):
             tracer = Tracer(strides_of=self.places.__getitem__, round_half=self.round_half)
             try:
@@ -202,7 +205,7 @@ class _Epilogue:
         self.axes[at : at + 1] = [(outer, stride * inner), (last, stride)]
 
     def _line(self, e: Expr) -> int:
-        """The number of an expression's line, behind those that it is made of."""
+        """Returns the number of an expression's line, which comes after those of its operands."""
         for x in missing(e, self.known):
             self.known[x] = self._add(self._written(x))
         return self.known[e]

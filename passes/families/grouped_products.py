@@ -1,4 +1,4 @@
-"""Products of rows with the matrix of their group (aten._grouped_mm), as calls of a kernel of ours."""
+"""Grouped GEMM (aten._grouped_mm), as in mixtures of experts: turns calls into calls of Lamina's kernel."""
 
 import math
 from dataclasses import dataclass
@@ -14,13 +14,18 @@ GROUPED = "lamina.grouped_product"
 _CALLEE = "aten._grouped_mm.default"
 _TYPES = ("f16", "bf16")
 SCHEDULES = (Config(128, 128, 64, 8, 3), Config(64, 128, 64, 4, 4), Config(64, 64, 64, 4, 4), Config(16, 64, 128, 4, 4))
-_WIDE = 1 << 31  # elements of a matrix from which on places in it need 64 bits
-_SMALL = 2  # rows of a block are at most this many times those that a group has on average
+_WIDE = 1 << 31  # elements of a matrix from which on offsets in it need 64 bits
+_SMALL = 2  # rows of a tile, relative to the rows of a group on average, at most
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """x: [rows, inner], w: [groups, inner, columns], ends: the row that each group ends at, i32."""
+    """A grouped GEMM: the rows of each group times the matrix of that group.
+
+    x     [rows, inner]
+    w     [groups, inner, columns]
+    ends  i32: the row that each group ends at
+    """
 
     x: ir.Value
     w: ir.Value
@@ -28,7 +33,7 @@ class Grouped:
 
     @staticmethod
     def read(op: ir.Operation) -> "Grouped | None":
-        """Of a call; None of another one, and of other forms of it: groups of columns, or of the inner dimension."""
+        """Reads a call. None for other calls, and for other forms of it: groups of columns, or of the inner dimension."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CALLEE or len(op.operands) != 3:
             return None
         x, w, ends = op.operands
@@ -42,12 +47,12 @@ class Grouped:
 
     @property
     def candidates(self) -> tuple[Config, ...]:
-        """The schedules that suit the sizes."""
+        """The schedules whose tiles are not too tall for the average group."""
         rows, groups = ir.RankedTensorType(self.x.type).shape[0], ir.RankedTensorType(self.w.type).shape[0]
         return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
 
     def take(self, op: ir.Operation, config: Config, gpu: Gpu) -> None:
-        """The call becomes one of our kernel, which has a hook for what follows (lamina-custom-epilogue)."""
+        """Replaces the call by one of Lamina's kernel, which has a hook for epilogues (lamina-custom-epilogue)."""
         said = {
             "of": op.attributes["callee"],
             "schedule": ir.StringAttr.get(str(config)),

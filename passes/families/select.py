@@ -1,4 +1,7 @@
-"""lamina-select-kernels: matrix products and convolutions that kernels of ours compute, with the groups that read them."""
+"""lamina-select-kernels: moves matrix products and convolutions from library calls to Lamina's kernels, with fused epilogues.
+
+The choice for each call is its `graph.choice`, as tuning writes it, or the cost model's default (schedules/product_cost.py).
+"""
 
 import re
 from contextlib import suppress
@@ -27,41 +30,45 @@ from .grouped_products import Grouped
 from .surroundings import CHOICE, Bundle, bundles, calls, joined
 
 LIBRARY = "library"
-HALF = "half "  # before a schedule: of two products that meet in a group, the first is computed with it, the other by the library
+HALF = "half "  # before a schedule: Lamina's kernel computes the first of two products that meet in a group, the library the other
 _HALVES = 2  # of these candidates
-PROLOGUE = "prologue "  # before a schedule: groups that make a factor, and nothing else, are computed in the product's kernel
+PROLOGUE = "prologue "  # before a schedule: groups that only compute an operand of the product are fused into its kernel
 _PROLOGUES = 6  # of these candidates
-_FLOAT8 = 89  # the compute capability from which on tensor cores and Triton know floats of eight bits
-_NUMBER = re.compile(r"_\d+$")  # at the end of names: what tells groups apart that compute the same
+_FLOAT8 = 89  # the compute capability from which on tensor cores and Triton support 8-bit floats
+_NUMBER = re.compile(r"_\d+$")  # the suffix that tells groups of the same name apart
 
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Turn calls of matrix products and convolutions into kernels of ours where `graph.choice` on the call says so.
+    """Turn calls of matrix products and convolutions into Lamina's kernels where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
-    group, together with the group that alone reads it, if any: what follows a product is computed in its registers. Two products
-    that share their left factor and meet in one group, as those of SwiGLU do, become one with it, and so do the halves of one
-    product's columns that meet; where "half " stands before the schedule, the first of two products alone does, the other stays. A
-    call without the attribute stays, and so does one with "library". Where "prologue " stands before the schedule, groups that make
-    a factor of the product, and nothing else, are computed in its kernel, on the blocks that it loads. With "cublaslt" it becomes a
-    call that also computes the ReLU or the tanh form of GELU that the group begins with. Of a group that sums along rows, the
-    kernel yields the sums of blocks of columns in f32, and a group behind it sums these; so of sums over the rows, as gradients of
-    biases are, with blocks of rows. Of a norm the kernel also yields what it is of, and the squared distances from each block's
-    mean; a group joins these to statistics of rows, and another reads what they are of once. With a schedule of `parts`, a group
-    yields the sums of each part of the inner dimension in f32, and one behind it adds these and does what follows. lamina-tile
-    turns a group with a schedule into a program over blocks of the result.
-    A 2-D convolution of f16 or bf16 whose result has its channels last is a product of pixels by features: its group sums over
-    windows, and is marked `graph.window` too. Of several groups, there is a product for each; with "strips" the call stays for
-    lamina-depthwise.
-    Products of rows with the matrix of their group (_grouped_mm) become calls of a kernel that has a hook for what follows.
+    group, together with its only reader if that is a group: the epilogue is computed in registers. Two products that share their
+    left operand and meet in one group, as gate and up of SwiGLU do, become one group with it, and so do gate and up that are the
+    column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result.
+
+    A call without the attribute, or with "library", stays. Other choices and cases:
+
+    - "half SCHEDULE": of two products that meet, only the first becomes Lamina's kernel, the other stays.
+    - "prologue SCHEDULE": groups that only compute an operand of the product are fused into its kernel, on blocks that it loads.
+    - "cublaslt": the library's call also computes the ReLU or the tanh form of GELU that the group begins with.
+    - Row sums in the epilogue: the kernel yields f32 partial sums of blocks of columns, and a second group adds them. Column sums,
+      such as gradients of biases, are likewise split by blocks of rows. For a norm the kernel also yields the norm's input and
+      the squared distances from each block's mean; a second group combines these to statistics of rows, and a third normalizes,
+      reading the input once.
+    - Split-K (a schedule with `parts`): the kernel yields f32 sums of each part of the inner dimension, and a second group adds
+      them and computes the epilogue.
+    - A 2-D convolution of f16 or bf16 with a channels-last result is an implicit GEMM of pixels by features: its group sums over
+      windows and is marked `graph.window`, too. A grouped convolution is one product per group; with "strips" the call stays for
+      lamina-depthwise.
+    - A grouped GEMM (_grouped_mm) becomes a call of Lamina's kernel with a hook for the epilogue.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
-    target    the GPU whose cost model decides on products without graph.choice that a group alone reads (none: they stay)
-    schedule  the choice for all products without graph.choice that it can compute ("": as the cost model has it)
+    target    the GPU whose cost model decides on products without graph.choice whose only reader is a group (none: they stay)
+    schedule  the choice for all products without graph.choice that it can compute ("": the cost model decides)
     """
 
     name: ClassVar[str] = "lamina-select-kernels"
@@ -69,6 +76,7 @@ class SelectKernels(Pass):
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
+        """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
         unmeasured: dict[str, str] = {}
         given = _known(self.schedule) if self.schedule else ""
         for op in calls(module):
@@ -85,7 +93,7 @@ class SelectKernels(Pass):
                     _take(bundle, choice)
 
     def _take_grouped(self, op: ir.Operation, grouped: Grouped, choice: str) -> None:
-        """A kernel of ours where a schedule was chosen; the library's stays unmeasured."""
+        """Turns a grouped GEMM into Lamina's kernel where a schedule was chosen; otherwise the library's call stays."""
         if choice and choice not in (LIBRARY, CUBLASLT, STRIPS) and not choice.startswith((HALF, PROLOGUE)):
             if self.target is None:
                 remedy = "give lamina-select-kernels a GPU as its target, such as nvvm:sm_90a"
@@ -93,7 +101,7 @@ class SelectKernels(Pass):
             grouped.take(op, Config.read(choice), self.target.gpu)
 
     def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
-        """The candidate for calls without graph.choice by the cost model. unmeasured: what was decided on others like them."""
+        """Returns the cost model's choice for calls without graph.choice. unmeasured: a cache of choices for like bundles."""
         groups = [g for g in (*feeding(bundle.ops), bundle.group) if g is not None and g.name == "graph.group"]
         if self.target is None or not groups or Product.read(bundle.ops[0]) is None:  # convolutions were never measured
             return ""
@@ -106,8 +114,8 @@ class SelectKernels(Pass):
 
 
 def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
-    """The candidates that are kernels of ours, the most promising first, and which of them is taken unmeasured, "" for none. No
-    candidates where blocks cannot compute the product."""
+    """Returns the candidates for Lamina's kernel, the most promising first, and the default where nothing was tuned, "" for none.
+    There are no candidates where tiles cannot compute the product."""
     if (found := Convolution.read(bundle.ops[0])) is not None:
         return _of_convolution(bundle, found, gpu), ""
     work = work_of(bundle)
@@ -133,7 +141,7 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
 
 
 def _of_convolution(bundle: Bundle, convolution: Convolution, gpu: Gpu) -> tuple[str, ...]:
-    """Candidates for a convolution: none is taken unmeasured."""
+    """Returns the candidates for a convolution; none is a default without tuning."""
     strips = (STRIPS,) if fits_strips(bundle.ops[0]) else ()
     work = work_of(bundle) if convolution.feeds_blocks else None
     if work is None:
@@ -149,18 +157,18 @@ def _has_float8(bundle: Bundle) -> bool:
 
 
 def _text(op: ir.Operation) -> str:
-    """What was chosen for a call, "" for nothing."""
+    """Returns the `graph.choice` of a call, "" without one."""
     return ir.StringAttr(op.attributes[CHOICE]).value if CHOICE in op.attributes else ""
 
 
 def _known(choice: str) -> str:
-    """A candidate as it is written; CompileError for none."""
+    """Returns a choice in its canonical text; raises CompileError for unknown ones."""
     word = next((word for word in (HALF, PROLOGUE) if choice.startswith(word)), "")
     return choice if choice in (LIBRARY, CUBLASLT, STRIPS) else word + str(Config.read(choice.removeprefix(word)))
 
 
 def _check(op: ir.Operation) -> None:
-    """CompileError where what was chosen for a call is no way to compute it."""
+    """Raises CompileError where the chosen schedule cannot implement this kind of call."""
     choice = ir.StringAttr(op.attributes[CHOICE]).value
     try:
         _known(choice)
@@ -173,7 +181,7 @@ def _check(op: ir.Operation) -> None:
 
 
 def _must_take(bundle: Bundle) -> None:
-    """What graph.choice says. CompileError where it cannot be."""
+    """Applies `graph.choice`; raises CompileError where the schedule cannot compute the bundle."""
     op = bundle.ops[0]
     choice, place = ir.StringAttr(op.attributes[CHOICE]).value, where(op.location)
     try:
@@ -183,7 +191,7 @@ def _must_take(bundle: Bundle) -> None:
 
 
 def _take(bundle: Bundle, choice: str) -> None:
-    """Unfit where the candidate cannot compute the bundle, and nothing has changed."""
+    """Applies a choice to a bundle. Raises Unfit, with nothing changed, where it cannot compute the bundle."""
     if choice == CUBLASLT:
         if not _went_before(bundle):
             take_activation(bundle)
@@ -208,7 +216,7 @@ def _take(bundle: Bundle, choice: str) -> None:
 
 
 def _went_before(bundle: Bundle) -> bool:
-    """Whether what reads a call is a kernel of ours with another product: tuning answers for each product with the group that reads
-    both, and the first takes it. The library computes the other as it is."""
+    """Whether the group that reads a call is already part of another product's kernel. Tuning chooses for each product with the
+    group that reads both; the first takes the group, and the library computes the other product alone."""
     users = [use.owner.operation for use in bundle.ops[0].results[0].uses]
     return any(user.name == "graph.group" and CHOICE in user.attributes for user in users)

@@ -1,4 +1,4 @@
-"""Calls of matrix products with the group that reads them, as the one group that a kernel of ours computes."""
+"""Bundles calls of products with their prologues and epilogue, and builds the one group that Lamina's kernel computes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -28,15 +28,15 @@ from .gemm.split_glu import in_halves, may_meet
 from .gemm.split_groups import Pieces, split_at_sums
 
 CHOICE = "graph.choice"
-BLOCK = Config()  # rows and columns of a block whose sums are kept, where no schedule says
+BLOCK = Config()  # the tile for sums of rows and columns where there is no schedule yet
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Calls that are decided on together: of a product, or of those that share their left factor and meet in one group.
+    """Calls that are decided on together: one product, or several that share their left operand and meet in one group.
 
-    group   that alone reads their results, if any
-    before  what makes factors of theirs alone, in the same kernel (see prologues.feeding), if anything
+    group   the only user of their results, if that is a group: the epilogue
+    before  ops that only compute operands of theirs, fused into the kernel: the prologue (see prologues.feeding)
     """
 
     ops: tuple[ir.Operation, ...]
@@ -45,30 +45,31 @@ class Bundle:
 
     @property
     def last(self) -> ir.Operation:
+        """The op whose results are those of the bundle."""
         return self.group or self.ops[-1]
 
     def alone(self) -> "Bundle":
-        """The first call, without what reads it."""
+        """Returns the first call without its epilogue."""
         return Bundle(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
 
     def half(self) -> "Bundle":
-        """The first call, with what reads it."""
+        """Returns the first call with the epilogue."""
         return Bundle(self.ops[:1], self.group)
 
     def fed(self) -> "Bundle":
-        """The same calls, with what makes factors of theirs alone."""
+        """Returns the same calls with their prologue."""
         return replace(self, before=feeding(self.ops))
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
-    """The externs of a module."""
+    """Returns the graph.extern ops of a module."""
     functions = [f.operation for f in module.body.operations if f.operation.name == "func.func" and f.operation.regions[0].blocks]
     return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
 
 
 def bundles(module: ir.Module) -> Iterator[Bundle]:
-    """The calls of products that kernels of ours may compute, each in one bundle, in their order. Each is looked for when it is
-    asked for: what became of those before may be in its place."""
+    """Yields the bundles of all calls that Lamina's kernels may compute, in order, each call once. Each is looked up only when it
+    is asked for, since rewriting earlier ones changes the surroundings."""
     ops = calls(module)
     number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
     taken: set[int] = set()
@@ -80,7 +81,7 @@ def bundles(module: ir.Module) -> Iterator[Bundle]:
 
 
 def bundle_of(op: ir.Operation) -> Bundle:
-    """The bundle of a call of a product."""
+    """Returns the bundle of a product's call."""
     group = reader(op)
     if group is not None:
         together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
@@ -92,7 +93,7 @@ def bundle_of(op: ir.Operation) -> Bundle:
 
 
 def reader(op: ir.Operation) -> ir.Operation | None:
-    """The group that alone reads the result of a call, unless it is a product itself."""
+    """Returns the group that is the only user of a call's result, unless it has a schedule of its own; else None."""
     users = {use.owner for use in op.results[0].uses}
     if len(users) != 1:
         return None
@@ -101,7 +102,7 @@ def reader(op: ir.Operation) -> ir.Operation | None:
 
 
 def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
-    """Whether `op` may share a kernel with `other`, which `group` reads: the same left factor, and nothing else was chosen."""
+    """Whether `op` may share a kernel with `other`, which `group` reads: the same left operand and the same choice."""
     one, two = Product.read(op), Product.read(other)
     if one is None or two is None or (reader(op) or op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
         return False
@@ -110,9 +111,9 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class Made:
-    """A group that computes products, beside what it would stand for, and what it computes.
+    """A candidate group, built beside the bundle that it would replace, and its contraction.
 
-    pieces  of the group that reads the products, where it is made of the first of these alone
+    pieces  the split epilogue, where the candidate holds only the first piece
     """
 
     group: ir.Operation
@@ -120,12 +121,13 @@ class Made:
     pieces: Pieces | None = None
 
     def erase(self) -> None:
+        """Discards the candidate."""
         self.group.erase()
         if self.pieces is not None:
             self.pieces.erase()
 
     def replace(self, bundle: Bundle) -> None:
-        """The bundle is gone, and this stands in its place."""
+        """Replaces the bundle by the candidate."""
         results = list(self.group.results)
         if self.pieces is not None:
             mine = dict(zip(self.pieces.first.results, results, strict=True))
@@ -142,17 +144,17 @@ class Made:
 
 
 def joined(bundle: Bundle, config: Config = BLOCK) -> ir.Operation:
-    """The group that computes a bundle, or its first call by itself where blocks cannot compute both: what it stands for is gone.
-    Where something sums along the rows of the product, it yields the sums of blocks of its columns, and a group behind it goes
-    on. Unfit where blocks cannot compute the product either, and nothing has changed."""
+    """Replaces a bundle, or its first call alone where tiles cannot compute both, by one group, and returns it. If the epilogue
+    has row sums, the group yields the sums of blocks of columns, and another group goes on. Raises Unfit, with nothing changed,
+    where tiles cannot compute the product either."""
     part, made = best_of(bundle, config)
     made.replace(part)
     return made.group
 
 
 def best_of(bundle: Bundle, config: Config) -> tuple[Bundle, Made]:
-    """What would stand for a bundle, or for its first call by itself where blocks cannot compute both, and for which of these.
-    Unfit where blocks cannot compute the product either."""
+    """Builds the candidate for a bundle, or for its first call alone where tiles cannot compute both, and returns which.
+    Raises Unfit where tiles cannot compute the product either."""
     if bundle.group is not None:
         for make in (_made, _made_first, _made_of_halves):
             with suppress(Unfit):
@@ -161,7 +163,7 @@ def best_of(bundle: Bundle, config: Config) -> tuple[Bundle, Made]:
 
 
 def _made_first(bundle: Bundle, config: Config) -> Made:
-    """Where the group sums along rows: it is cut in pieces. Unfit where it does not, or blocks cannot."""
+    """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit where there are none, or tiles cannot."""
     assert bundle.group is not None
     if Product.read(bundle.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
@@ -174,7 +176,7 @@ def _made_first(bundle: Bundle, config: Config) -> Made:
 
 
 def _made_of_halves(bundle: Bundle, config: Config) -> Made:
-    """Where the group reads halves of the product's columns. Unfit where it does not, or blocks cannot."""
+    """Builds the candidate for gate and up as column halves of one product. Raises Unfit where there are none, or tiles cannot."""
     products = [Product.read(op) for op in bundle.ops]
     if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
         raise Unfit("no halves of the columns of a product")
@@ -182,8 +184,8 @@ def _made_of_halves(bundle: Bundle, config: Config) -> Made:
 
 
 def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)) -> Made:
-    """The group that would stand for a bundle, beside it, and what it computes. emit: writes a product of other operands. Unfit
-    where blocks cannot."""
+    """Builds the candidate for a bundle, beside it. emit: writes a product on the block's arguments. Raises Unfit where tiles
+    cannot compute it."""
     products = [p for op in bundle.ops if (p := computed(op)) is not None]
     group, sums = bundle.group, [op.results[0] for op in bundle.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
@@ -218,7 +220,7 @@ def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda
 
 
 def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-    """The ops of a group on other values for its operands, and what stands for its results."""
+    """Clones a group's ops at the insertion point, on `values` for its operands; returns its results."""
     inner = group.regions[0].blocks[0]
     *ops, end = inner.operations
     made = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
@@ -227,7 +229,7 @@ def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> list[ir.
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:
-    """Of a value of @main, in elements, as far as they are known before memory is planned."""
+    """Returns the strides of a value of @main, in elements, as far as they are known before memory is planned."""
     block = v.owner if isinstance(v, ir.BlockArgument) else v.owner.operation.block
     return _strides(v, given_strides(block))
 
@@ -245,7 +247,7 @@ def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, 
 
 
 def product_in(group: ir.Operation) -> Contraction:
-    """What a group with products computes. Unfit or Untraceable where blocks cannot."""
+    """Returns the contraction of a group with products. Raises Unfit or Untraceable where tiles cannot compute it."""
     given = given_strides(group.operation.block)
     ins, outs = [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results]
     if WINDOW in group.attributes:  # as lamina-plan lays images out
@@ -259,14 +261,14 @@ def _last(v: ir.Value, strides: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
-    """The same on operands and results with these strides."""
+    """Returns the contraction of a group on operands and results of these strides."""
     return product_of(group.regions[0].blocks[0], ins, outs)
 
 
 def product_of(
     block: ir.Block, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]], *, round_half: bool = False
 ) -> Contraction:
-    """The same of the block of a group, or of a kernel function. Of sums of blocks, the results are what is summed."""
+    """Returns the contraction of the block of a group or kernel function. For block sums, its results are what is summed."""
     ends = list(list(block.operations)[-1].operands)
     sums = [BlockSums.read(v) or ColumnBlocks.read(v) for v in ends]
     for v, strides, sum_ in zip(ends, outs, sums, strict=True):
@@ -275,7 +277,7 @@ def product_of(
     whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
-    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # of what is stored, whose digits a variance may be made of
+    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # as stored: a variance may depend on rounding
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centred))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
@@ -288,7 +290,7 @@ def product_of(
 
 
 def _factors_in(block: ir.Block) -> str:
-    """The element type of what the first product of a block multiplies; Unfit where there is no sum over two operands."""
+    """Returns the operand type of the first product of a block. Raises Unfit where there is no sum over two operands."""
     sums = (o.operation for o in block.operations if is_reduction(o.operation))
     of = next((op for op in sums if len(op.operands) == 3), None)
     if of is None:

@@ -245,7 +245,7 @@ def test_choices_have_a_json_form() -> None:
             'by the cost model (tune=off); tune="quick" or `lamina tune FILE.py:FACTORY` measures them',
         ),
         (product("cuda", "bf16"), "cached", 'by the cost model (untuned); tune="quick" or `lamina tune'),
-        (product("cuda", "bf16"), "quick", "kernels of ours compute none of these"),
+        (product("cuda", "bf16"), "quick", "no kernel of Lamina computes these"),
     ],
 )
 def test_where_nothing_was_chosen_the_default_is_named(program: Program, tune: Tune, said: str) -> None:

@@ -1,1 +1,1 @@
-"""Attention and its gradients: calls read from the libraries' forms, masks by what they mean, calls of Lamina's kernels."""
+"""Attention and its gradients: reads the libraries' calls, analyzes masks, and emits calls of Lamina's kernels."""

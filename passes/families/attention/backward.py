@@ -1,4 +1,4 @@
-"""Calls of attention's gradients, read from the libraries' forms, and as calls of kernels of ours."""
+"""Reads calls of attention's backward pass in the libraries' forms, and emits them as calls of Lamina's two kernels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ FORMS = {
     ),
     DROPPED_BACKWARD: (*_TENSORS, "mask", "out", "sums", "seed", "dropout", "causal", "scale"),
 }  # fmt: skip
-"""What each takes, by overload."""
+"""Names of the arguments of each overload, in order."""
 LIBRARY_BACKWARD = tuple(FORMS)
 
 
@@ -40,11 +40,12 @@ LIBRARY_BACKWARD = tuple(FORMS)
 class Gradients:
     """The gradients of query, key and value of an attention.
 
-    of       the attention, whose result forward has found
+    callee   the library's overload
+    of       the attention; its result is the operand that the forward pass computed
     grad     the gradient of its result
-    sums     natural logarithms of the rows' sums of exponentials, (batch, heads, queries or more) and maybe 1
-    results  gradients of query, key and value; None where nobody reads it
-    masks    what is known of the masks of the module; none: nothing
+    sums     the rows' log-sum-exp (natural), f32, of shape (batch, heads, queries or more), maybe with a last dimension of 1
+    results  gradients of query, key and value; None for those without users
+    masks    the analyzed masks of the module; None: nothing is known of masks
     """
 
     callee: str
@@ -56,8 +57,8 @@ class Gradients:
 
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Gradients | None":
-        """The gradients that a graph.extern computes, where kernels of ours can; None for all else: attention that they cannot
-        compute either, and the gradient of a mask."""
+        """Reads the gradients that a graph.extern computes. None where Lamina's kernels cannot compute them: for attention that
+        they cannot compute either, and for the gradient of a mask."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
         if callee not in FORMS:
             return None
@@ -86,7 +87,7 @@ class Gradients:
             return False
         operands = (self.of.query, self.of.key, self.of.value)
         if any(found is not None and found.type != v.type for found, v in zip(self.results, operands, strict=True)):
-            return False  # of shared heads, one gradient for each head of queries
+            return False  # with shared KV heads, the library gives one gradient per query head
         batch, heads, queries, _ = shape_of(self.of.query)
         sums = ir.RankedTensorType(self.sums.type)
         long = sums.shape[2] if len(sums.shape) in (3, 4) else 0
@@ -95,7 +96,7 @@ class Gradients:
 
     @property
     def work(self) -> Work:
-        """As of attention that reads its mask."""
+        """The cost model's problem: that of attention that reads its mask."""
         work, mask = self.of.work, self.of.mask
         if mask is None or self.masks is None:
             return work
@@ -103,16 +104,20 @@ class Gradients:
 
     @property
     def what(self) -> str:
-        """For people: "attention backward 4x12x512x64 on 4x12x512x64, causal"."""
+        """A description for messages, such as "attention backward 4x12x512x64 on 4x12x512x64, causal"."""
         return self.of.what.replace("attention", "attention backward", 1)
 
     @property
     def read_results(self) -> list[ir.Value]:
+        """The gradients that have users."""
         return [v for v in self.results if v is not None]
 
     def emit(self, config: Backward, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
-        """What stands for each result that is read, by kernels of ours, here, in these strides unless their readers want others.
-        masks: what became of those of earlier calls."""
+        """Emits the calls of Lamina's kernels at the insertion point; returns the replacement of each result that has users.
+
+        strides  of the results, unless their users want others
+        masks    the operands that earlier calls made of masks
+        """
         of, (query, key, value) = self.of, self.results
         read = {} if of.mask is None else masks.operands(of.mask, of.scores, of.meaning)
         by_query, by_key = dict(read), dict(read)

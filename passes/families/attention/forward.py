@@ -1,4 +1,4 @@
-"""Calls of attention, read from the libraries' many forms, and as calls of kernels of ours."""
+"""Reads calls of attention in the libraries' forms, and emits them as calls of Lamina's kernels."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from .operands import made_of, unrepeated
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
 SPECIALISED = "lamina.attention_specialised"
 EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
-"""What kernels of ours may read beside queries, keys and values, in this order: `reads` of a call names those that it gives."""
+"""Optional operands of Lamina's kernels after query, key and value, in this order. `reads` of a call names those that it has."""
 DROPPED = "lamina.dropped_attention.default"
-"""Whose random numbers kernels of ours draw; with dropout in another form, they are the library's, and so is attention."""
+"""Attention with dropout whose random numbers Lamina's kernels draw. Other forms of dropout stay calls of the library."""
 FORMS = {
     "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
     "aten._scaled_dot_product_flash_attention_for_cpu.default": ("dropout", "causal"),
@@ -29,12 +29,12 @@ FORMS = {
     "aten.scaled_dot_product_attention.default": ("mask", "dropout", "causal"),
     DROPPED: ("mask", "seed", "dropout", "causal", "scale"),
 }
-"""What follows query, key and value, by overload."""
+"""Names of the arguments after query, key and value, by overload."""
 LIBRARY_ATTENTION = tuple(FORMS)
 _FROM_THE_FIRST = (
     "aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default", DROPPED,
 )  # fmt: skip
-"""Where query i sees keys 0 to i whatever their numbers; the others count from the last, or are not made for that."""
+"""Overloads whose causal mask aligns the first query and key; the others align the last, or support only equal numbers."""
 _TYPES = ("f16", "bf16")
 _MASKS = ("i1", "f16", "bf16", "f32")
 
@@ -43,13 +43,14 @@ _MASKS = ("i1", "f16", "bf16", "f32")
 class Attention:
     """softmax(scale * query @ key.T, masked) @ value, of tensors (batch, heads, length, size).
 
-    mask     of four dimensions, each that of the scores or 1: bool (true: seen) or added to the scores
+    callee   the library's overload
+    mask     four dimensions, each that of the scores or 1; bool (true: visible) or a bias that is added to the scores
     scale    None: one over the square root of the size
-    repeats  ops that repeat heads of `key` and `value` for the call, which kernels of ours do without
-    masks    what is known of the masks of the module; none: a mask is read, whatever it means
-    seed     of random numbers, where weights are dropped with the probability `dropout`
-    more     results after the first that somebody reads, such as a backward graph: the logarithms of the rows' sums, with natural
-             base, and the numbers that dropout began with, which mean nothing without it
+    repeats  ops that repeat the heads of `key` and `value` for the call, which Lamina's kernels do not need
+    masks    the analyzed masks of the module; None: a mask is read, whatever it means
+    seed     seed of the random numbers that drop weights with probability `dropout`
+    more     further results that have users, such as a backward graph: the rows' log-sum-exp (natural), and the state of the
+             library's random numbers, which is meaningless without dropout
     """
 
     callee: str
@@ -68,8 +69,8 @@ class Attention:
 
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Attention | None":
-        """The attention that a graph.extern calls, where kernels of ours can compute it; None for all else: other types and sizes,
-        and dropout by libraries."""
+        """Reads the attention that a graph.extern calls. None where Lamina's kernels cannot compute it: for other types and sizes,
+        and for dropout by libraries."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
         if callee not in FORMS:
             return None
@@ -93,7 +94,7 @@ class Attention:
         return found if found.fits() else None
 
     def fits(self) -> bool:
-        """Whether kernels of ours can compute it."""
+        """Whether Lamina's kernels can compute it."""
         shapes = [_shape(v) for v in (self.query, self.key, self.value)]
         if any(len(s) != 4 or 0 in s for s in shapes) or len({_type(v) for v in (self.query, self.key, self.value)}) > 1:
             return False
@@ -111,12 +112,12 @@ class Attention:
 
     @property
     def sums(self) -> ir.Value | None:
-        """The logarithms of the rows' sums, (batch, heads, queries or more) and maybe 1, where somebody reads them."""
+        """The rows' log-sum-exp, (batch, heads, queries or more) and maybe 1, if it has users."""
         return next((v for v in self.more if _type(v) == "f32"), None)
 
     @cached_property
     def meaning(self) -> Meaning:
-        """What is hidden, and added to the scores."""
+        """The meaning of mask and causal flag: which scores are hidden, and what is added to them."""
         if self.masks is None:
             return Meaning(self.causal, rest=self.mask is not None)
         found = self.masks.meaning(self.mask, self.scores, self.causal)
@@ -124,17 +125,18 @@ class Attention:
 
     @property
     def before(self) -> tuple[ir.Operation, ...]:
-        """Ops that kernels of ours do without, in order: `repeats`, and those that make a mask that depends on no argument."""
+        """Ops that Lamina's kernels do not need, in order: those that make a mask that depends on no argument, and `repeats`."""
         known = self.mask is not None and not self.meaning.rest and self.meaning.keys is None
         return (*(made_of(self.mask) if known else ()), *self.repeats)
 
     @property
     def scores(self) -> tuple[int, ...]:
-        """Their shape: batch, heads, queries, keys."""
+        """The shape of the scores: batch, heads, queries, keys."""
         return (*_shape(self.query)[:3], _shape(self.key)[2])
 
     @property
     def work(self) -> Work:
+        """The cost model's problem."""
         batch, heads, queries, size = _shape(self.query)
         _, kv_heads, keys, values = _shape(self.value)
         of = self.meaning
@@ -147,7 +149,7 @@ class Attention:
 
     @property
     def what(self) -> str:
-        """For people: "attention 32x32x1x128 on 32x4x8192x128, causal", or "..., mask 2x1x40x40: causal, window 8, keys"."""
+        """Describes it: "attention 32x32x1x128 on 32x4x8192x128, causal", or "..., mask 2x1x40x40: causal, window 8, keys"."""
         sizes = " on ".join("x".join(map(str, _shape(v))) for v in (self.query, self.key))
         mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
         mask += self.meaning.what if self.mask is not None else ""
@@ -155,8 +157,11 @@ class Attention:
         return f"attention {sizes}{', causal' if self.causal else ''}{mask}{drops}{', for training' if self.more else ''}"
 
     def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> list[ir.Value]:
-        """The result and `more` by kernels of ours, here, in these strides unless their readers want others. masks: what became of
-        those of earlier calls."""
+        """Emits the call of Lamina's kernels at the insertion point; returns the replacements of the result and of `more`.
+
+        strides  of the results, unless their users want others
+        masks    the operands that earlier calls made of masks
+        """
         work = self.work
         said = {
             "of": ir.StringAttr.get(self.callee),
@@ -188,11 +193,12 @@ class Attention:
 
 
 def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
+    """Returns the declared strides of each result of a graph.extern, in elements."""
     return {v: list(declared_strides(v)) for v in op.results}
 
 
 def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:
-    """Whether kernels of ours take a mask of scores (batch, heads, queries, keys)."""
+    """Whether Lamina's kernels support the type and shape of a mask of scores (batch, heads, queries, keys)."""
     return (
         _type(mask) in _MASKS
         and len(_shape(mask)) == len(scores)
@@ -201,7 +207,7 @@ def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:
 
 
 def value_of(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:
-    """An argument of a call (see graph.Extern): a tensor, a number, several of these, or None."""
+    """Decodes an argument of a graph.extern: a tensor, number, list of these, or None. tensors: the remaining tensor operands."""
     if isinstance(attribute, ir.UnitAttr):
         return next(tensors)
     if isinstance(attribute, ir.ArrayAttr):

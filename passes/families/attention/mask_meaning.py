@@ -1,4 +1,4 @@
-"""What masks of attention mean: keys that queries see by their places, keys that sequences have, and what grows with distance."""
+"""Analyzes attention masks: recognizes causal masks and windows, keys that sequences have (padding), and linear biases (ALiBi)."""
 
 import math
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from torch_mlir import ir
 
 from .mask_parts import HEAD, KEY, QUERY, Part, Values, depends_on, seen_through, tensor_of, whole
 
-_HIDES = -1e4  # a number from which on, added to scores, a key has no weight beside others
-_RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # what is not nearer to 0 becomes infinite
+_HIDES = -1e4  # a bias at or below which a key has no weight beside others
+_RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # from here on values round to infinity
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # <, <=, > and >=
 _ROUNDING = {"bf16": 2**-8, "f16": 2**-11, "f32": 2**-22, "f64": 2**-50}
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys that are there for all queries of a sequence, or of a head of it.
+    """Keys that all queries of a sequence, or of a head of it, see: a padding mask known at run time.
 
-    part      i1; which of them: those where it is `wanted`
-    exact     they lie side by side, whatever the values
+    part      i1; a key is visible where it equals `wanted`
+    exact     the visible keys are contiguous, whatever the values
     """
 
     part: Part
@@ -30,14 +30,14 @@ class Keys:
 
 @dataclass(frozen=True)
 class Meaning:
-    """causal  query i sees keys to i + offset
+    """causal  query i sees keys up to i + offset
     window  query i sees keys from i + offset - window + 1; 0: from the first
-    span    keys that all queries see, from and to; None: all
-    keys    that are there at run time
-    slopes  for each head, what is added to a score for each key that it is further on
-    moved   all scores of a row get something besides, which its weights do not show, but the logarithms of sums do
-    rest    the mask itself is still to be read
-    hides   all that it does is to hide, and wholly: it is as good as one of bools
+    span    range of keys that all queries see, [from, to); None: all
+    keys    keys that are visible at run time; None: all
+    slopes  for each head, the bias per key of distance (ALiBi)
+    moved   each row of scores also gets a constant, which cancels in the weights but not in the log-sum-exp
+    rest    the kernel still has to read the mask itself
+    hides   the mask only hides, and completely: a bool mask would do
     """
 
     causal: bool = False
@@ -52,7 +52,7 @@ class Meaning:
 
     @property
     def what(self) -> str:
-        """For people: ": causal, window 8, keys"; "" where nothing is known."""
+        """A description for messages, such as ": causal, window 8, keys"; "" where nothing is known."""
         said = [
             f"causal{f' from {self.offset:+d}' if self.offset else ''}" if self.causal else "",
             f"window {self.window}" if self.window else "",
@@ -66,17 +66,17 @@ class Meaning:
 
     @property
     def by_head(self) -> bool:
-        """Whether heads of a sequence may have different keys."""
+        """Whether the heads of a sequence may see different keys."""
         return self.keys is not None and self.keys.part.axes[HEAD] is not None
 
     @property
     def reads(self) -> bool:
-        """Whether something is read for each key: the mask, or which keys are there."""
+        """Whether a kernel reads something for each key: the mask, or which keys are visible."""
         return self.rest or (self.keys is not None and not self.keys.exact)
 
 
 def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
-    """Of a mask of scores (batch, heads, queries, keys), with the causal flag of the call. values: those that are known already."""
+    """Returns what a mask and the causal flag mean. scores: batch, heads, queries, keys; values: a cache of evaluated values."""
     found = _Reader(scores[HEAD], scores[QUERY], scores[KEY], values)
     if causal:
         found.high = np.minimum(found.high, np.arange(scores[QUERY]) + 1)
@@ -90,14 +90,14 @@ def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values)
 
 @dataclass
 class _Reader:
-    """What was read so far.
+    """Accumulates what the terms of a mask mean.
 
-    low, high  of each query: from which key on it sees them, and the end
-    soft       a finite number hides something by its place
-    soft_keys  one hides keys that are not there at run time
+    low, high  the range of keys that each query sees, [low, high)
+    soft       some scores are hidden by position with a finite bias
+    soft_keys  some keys are hidden at run time with a finite bias
     moved      see Meaning
-    unread     something is not understood
-    adds_more  of that, what is added to scores
+    unread     some term is not understood
+    adds_more  such a term is added to the scores
     """
 
     heads: int
@@ -118,7 +118,7 @@ class _Reader:
         self.low, self.high = np.zeros(self.queries, np.int64), np.full(self.queries, self.count)
 
     def hides(self, part: Part, wanted: bool, soft: bool) -> None:
-        """A key is seen where the part is `wanted`. soft: else a finite number is added."""
+        """Reads a bool term: keys are visible where it equals `wanted`. soft: others only get a finite bias."""
         at, known = seen_through(part), self.values.of(part)
         op = at.op
         if known is not None:
@@ -139,7 +139,7 @@ class _Reader:
             self.unread = True
 
     def adds(self, part: Part, types: tuple[str, ...]) -> None:
-        """The part is added to the scores. types: that it is rounded to on the way."""
+        """Reads a term that is added to the scores. types: the types that it is rounded to on the way."""
         at = seen_through(part)
         op = at.op
         if op is not None and op.name == "arith.addf":
@@ -153,7 +153,7 @@ class _Reader:
                 self.unread = self.adds_more = True
 
     def _chosen(self, at: Part, types: tuple[str, ...]) -> bool:
-        """Whether one of two is a number that hides."""
+        """Reads a select one of whose values hides; False for others."""
         for i, wanted in ((2, True), (1, False)):
             fill = self.values.of(at.argument(i))
             if fill is not None and fill.size == 1 and float(fill.reshape(())) <= _HIDES:
@@ -163,11 +163,11 @@ class _Reader:
         return False
 
     def _added(self, known: np.ndarray, types: tuple[str, ...]) -> bool:
-        """Whether this is understood."""
+        """Reads a term of known values; False where it is neither a bias per row, nor hides, nor grows linearly."""
         hidden = known <= _HIDES
         if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
             self.moved |= bool(np.any(known))
-            return True  # of all scores of a row alike
+            return True  # a constant for each row
         slopes = None if np.all(hidden | (known == 0)) else _slopes(known, ~hidden, types[0])
         if slopes is None and not np.all(hidden | (known == 0)):
             return False
@@ -195,22 +195,23 @@ class _Reader:
         self.low, self.high = np.maximum(self.low, first), np.minimum(self.high, last)
 
     def result(self, causal: bool) -> Meaning:
+        """Returns the meaning of all terms that were read. causal: the flag of the call."""
         hides = not (self.adds_more or self.soft or self.soft_keys or self.moved or self.slopes is not None)
         plain = Meaning(causal, rest=True, hides=hides)
         shape = _shaped(self.low, self.high, self.count)
         hidden = bool(np.any(self.high <= self.low))
         if shape is None or (self.soft and (hidden or self.keys is not None or self.unread)):
             return plain
-        if self.unread:  # what is hidden may as well be skipped, while all is read
+        if self.unread:  # the mask is read, but what is known to be hidden can be skipped
             return replace(shape, rest=True, hides=hides)
-        if self.soft_keys:  # a sequence without keys has the mean of all
+        if self.soft_keys:  # a sequence without visible keys gets the mean of all
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
         return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
 
 
 def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
-    """Which keys queries see, from `low` to `high`, in words that kernels know; None where they have none."""
+    """Expresses the ranges [low, high) as causal, window or span, which kernels support; None where they cannot."""
     high = np.maximum(high, low)
     if np.all(low == low[0]) and np.all(high == high[0]):
         return Meaning(span=None if (low[0], high[0]) == (0, count) else (int(low[0]), int(high[0])))
@@ -229,7 +230,7 @@ def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
 
 
 def _is_interval(part: Part, wanted: bool, values: Values) -> bool:
-    """Whether the keys where the part is `wanted` lie side by side in each sequence."""
+    """Whether the keys where the part equals `wanted` are contiguous in each sequence, whatever the values."""
     at = seen_through(part)
     op = at.op
     known = values.of(part)
@@ -254,7 +255,7 @@ def _is_interval(part: Part, wanted: bool, values: Values) -> bool:
 
 
 def _negated(at: Part, values: Values) -> int | None:
-    """The number of the operand that this is the opposite of, both i1."""
+    """Returns the index of the i1 operand that this i1 negates; None for other ops."""
     op = at.op
     if op is None or op.name not in ("arith.xori", "arith.cmpi") or str(op.operands[0].type) != "i1":
         return None
@@ -271,7 +272,7 @@ def _is_finite(fill: float, types: Sequence[str]) -> bool:
 
 
 def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:
-    """Whether the first number that a row sees is not its slope times the distance, up to one rounding each."""
+    """Whether the first visible bias of some row differs from slope times distance by more than one rounding each."""
     first = seen.argmax(KEY, keepdims=True)
     start = np.take_along_axis(known, first, KEY).astype(np.float64)
     off = np.abs(start - slopes[:, None, None] * (first - np.arange(queries)[:, None]))
@@ -279,8 +280,8 @@ def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: 
 
 
 def _slopes(known: np.ndarray, seen: np.ndarray, dtype: str) -> np.ndarray | None:
-    """For each head, what a key adds for each place that it is further on, of keys that are seen; None where that is not all, up to
-    one rounding."""
+    """Returns the bias per key of distance for each head, fitted to the visible keys; None where the bias is not linear, up to one
+    rounding."""
     if not np.all(np.isfinite(known[seen])) or (known.shape[0] > 1 and not np.all(known == known[:1])):
         return None
     rows, there = np.where(seen, known, 0.0)[0].astype(np.float64), seen[0]  # head, query, key

@@ -1,4 +1,4 @@
-"""What kernels of ours read in the place of masks whose meaning is known."""
+"""Operands that replace masks whose meaning is known: key bounds, slopes, run-time key masks, and lists of visible blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
 
 
 class Known(NamedTuple):
-    """What calls must share to read the same: a mask of 1 may be of several numbers of heads and keys, and one call alone may be
-    causal.
+    """The key under which calls share operands. A broadcast mask may serve several numbers of heads and keys, and only one of its
+    calls may be causal.
 
     sizes  batch, heads and keys
     """
@@ -34,9 +34,13 @@ class Known(NamedTuple):
 
 @dataclass
 class Masks:
-    """Of a module: what is known of them, read before anything is changed, and what was made of them for earlier calls.
+    """The masks of a module: their meanings, analyzed before anything changes, and the operands made for earlier calls.
 
-    narrow  masks, before they are spread over heads and queries
+    values    evaluated values
+    meanings  by mask, shape of the scores and causal flag
+    narrow    masks before they are broadcast over heads and queries
+    made      operands, by what calls must share
+    listed    lists of visible blocks
     """
 
     values: Values = field(default_factory=Values)
@@ -46,6 +50,7 @@ class Masks:
     listed: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
 
     def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> Meaning:
+        """Returns the meaning of a mask, analyzed once. scores: batch, heads, queries, keys."""
         if mask is None:
             return Meaning(causal)
         key = (mask, tuple(scores), causal)
@@ -55,7 +60,7 @@ class Masks:
         return self.meanings[key]
 
     def operands(self, mask: ir.Value, scores: Sequence[int], of: Meaning) -> dict[str, ir.Value]:
-        """What is read, by the name that kernels give it, made here where no earlier call has made it."""
+        """Returns the operands that kernels read, by name; emits them at the insertion point unless an earlier call has them."""
         if of.rest:
             if mask not in self.narrow:
                 self.narrow[mask] = narrowed(mask)
@@ -66,8 +71,8 @@ class Masks:
         return self.made[known]
 
     def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int, turned: bool = False) -> ir.Value:
-        """(batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2) i32, of a mask that is read: see
-        kernels/attention/blocks.py. turned: (..., blocks of n keys, blocks of m queries + 2)."""
+        """Returns the list of visible blocks of a mask that is read (kernels/attention/blocks.py): i32 of shape (batch or 1,
+        heads or 1, blocks of m queries, blocks of n keys + 2). turned: (..., blocks of n keys, blocks of m queries + 2)."""
         read, said = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
         said |= {"offset": of.offset, "window": of.window}
         key = (read, of.causal, turned, *said.values())
@@ -84,7 +89,7 @@ class Masks:
 
 
 def _made(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
-    """What is read in the place of a mask. number: of such masks so far."""
+    """Emits the operands that replace a mask. number: counts such masks, for names."""
     found: dict[str, ir.Value] = {}
     if of.keys is not None:
         there = _there(of.keys, scores, number)
@@ -105,7 +110,7 @@ def _constant(value: np.ndarray) -> ir.Value:
 
 
 def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
-    """(batch or 1, heads or 1, 2) i32: the first of the keys that are there, and the end of them, in this span."""
+    """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within this span, and the end of them."""
     number = ir.IntegerType.get_signless(64)
     shape = shape_of(there)
     said = {name: ir.IntegerAttr.get(number, n) for name, n in zip(("low", "high"), span, strict=True)}
@@ -114,7 +119,7 @@ def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
 
 
 def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
-    """(batch or 1, heads or 1, 1, keys) i1: which keys are there, as it is, or by a group of what makes it. number: of the mask."""
+    """Returns the visible keys, i1 of shape (batch or 1, heads or 1, 1, keys): a value as it is, or the result of a new group."""
     value = keys.part.value
     sizes = [1 if keys.part.axes[d] is None else scores[d] for d in range(4)]
     sizes[QUERY], sizes[KEY] = 1, scores[KEY]
@@ -145,7 +150,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
 
 
 def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
-    """In four dimensions, true where a key is there."""
+    """Broadcasts a key mask to four dimensions, true where a key is visible."""
     i1 = ir.IntegerType.get_signless(1)
     type_ = ir.RankedTensorType.get(list(sizes), i1)
     loops = {a: d for d, a in enumerate(keys.part.axes) if a is not None}
@@ -157,7 +162,7 @@ def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
 
 
 def _behind(value: ir.Value) -> list[ir.Operation]:
-    """The ops of a group that make one of its values, in order; none where it is a value of @main."""
+    """Returns the backward slice of a value within its group, in order; [] for values of @main."""
     op = producer(value)
     if op is None or _parent(op) != "graph.group":
         return []
@@ -172,12 +177,12 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
 
 
 def _is_outer(value: ir.Value, block: ir.Block | None) -> bool:
-    """Whether this is an argument of the block of a group."""
+    """Whether this is an argument of the block."""
     return isinstance(value, ir.BlockArgument) and value.owner == block
 
 
 def _argument(value: ir.Value) -> ir.Value:
-    """What a group is given for an argument of its block; a value of @main itself."""
+    """Returns the operand of a group for an argument of its block; other values as they are."""
     if isinstance(value, ir.BlockArgument):
         owner = value.owner.owner.operation
         if owner.name == "graph.group":

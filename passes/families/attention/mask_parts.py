@@ -1,4 +1,4 @@
-"""Elements of masks of attention by batch, head, query and key: looked at through groups, views and bodies, and evaluated."""
+"""Follows the elements of attention masks, by batch, head, query and key, through groups, views and bodies, and evaluates them."""
 
 from dataclasses import dataclass, field
 
@@ -11,15 +11,15 @@ from ...simplify.evaluate import NotEvaluable, array_of, evaluate_op
 from ...simplify.evaluate.scalars import evaluate_scalar
 
 BATCH, HEAD, QUERY, KEY = range(4)
-_MOST = 1 << 26  # elements of what is evaluated
+_MOST = 1 << 26  # elements of an evaluated value at most
 Axes = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor, or a number in the body of an op, element by element of scores.
+    """A tensor, or a scalar in the body of an op, indexed by the scores' batch, head, query and key.
 
-    axes  for batch, head, query and key: which dimension of the tensor, or loop of the op, each walks; None: all have the same
+    axes  for each of these four: the dimension of the tensor, or loop of the op, that it indexes; None: broadcast
     """
 
     value: ir.Value
@@ -27,33 +27,35 @@ class Part:
 
     @property
     def op(self) -> ir.Operation | None:
+        """The op that produces the value; None for block arguments."""
         return producer(self.value)
 
     @property
     def is_tensor(self) -> bool:
+        """Whether this is a tensor rather than a scalar in a body."""
         return isinstance(self.value.type, ir.RankedTensorType)
 
     def argument(self, i: int) -> "Part":
-        """An operand of the op of a body that this is."""
+        """Returns operand `i` of the scalar op that computes this."""
         assert self.op is not None and not self.is_tensor
         return Part(self.op.operands[i], self.axes)
 
 
 def whole(mask: ir.Value) -> Part:
-    """A mask of four dimensions."""
+    """Returns a mask of four dimensions as a part."""
     return Part(mask, tuple(d if n > 1 else None for d, n in enumerate(shape_of(mask))))
 
 
 def seen_through(part: Part) -> Part:
-    """The same elements, where they are computed, or where nothing is known of them: the number that an op's body makes of others,
-    an argument, or what another op makes."""
+    """Follows a part to where its elements come from: a scalar op in a body, an argument, or the result of an op that cannot be
+    looked through."""
     while (nearer := _nearer(part)) is not None:
         part = nearer
     return part
 
 
 def tensor_of(part: Part) -> Part | None:
-    """The same elements as those of a tensor; None for what is only in a body."""
+    """Follows a part to the first tensor; None where it is computed in a body."""
     at: Part | None = part
     while at is not None and not at.is_tensor:
         at = _nearer(at)
@@ -91,7 +93,7 @@ def _nearer(part: Part) -> Part | None:
 
 
 def _computed(op: ir.Operation, axes: Axes) -> Part | None:
-    """What the body of an op yields for each element of its result."""
+    """Returns the scalar that an op's body yields for each element of its result."""
     if op.name != "linalg.generic" or len(op.results) != 1 or not is_identity(list(op.attributes["indexing_maps"])[-1].value):
         return None
     if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
@@ -101,7 +103,7 @@ def _computed(op: ir.Operation, axes: Axes) -> Part | None:
 
 
 def _read(op: ir.Operation, i: int, axes: Axes) -> Part | None:
-    """An operand of an op, whose loops these axes are."""
+    """Returns operand `i` of a linalg.generic as a part. axes: loops of the op."""
     dims: dict[int, int] = {}
     for d, expr in enumerate(op.attributes["indexing_maps"][i].value.results):
         if isinstance(expr, ir.AffineDimExpr) and expr.position not in dims:
@@ -112,7 +114,7 @@ def _read(op: ir.Operation, i: int, axes: Axes) -> Part | None:
 
 
 def _reshaped(op: ir.Operation, axes: Axes) -> Part | None:
-    """What a reshape that only adds or drops dimensions of 1 is of."""
+    """Returns the source of a reshape that only adds or drops dimensions of size 1; None for others."""
     wide = op.operands[0] if op.name == "tensor.collapse_shape" else op.results[0]
     sizes, to = shape_of(wide), {}
     for narrow, group in enumerate(groups(op)):
@@ -126,7 +128,7 @@ def _reshaped(op: ir.Operation, axes: Axes) -> Part | None:
 
 
 def _unpadded(op: ir.Operation, axes: Axes) -> Part | None:
-    """What the beginning of something padded at its end is of, or a slice of everything."""
+    """Returns the source of a slice that takes everything, or undoes padding at the end; None for others."""
     source, shape = op.operands[0], shape_of(op.results[0])
     if len(op.operands) > 1 or any(op.attributes["static_offsets"]) or any(n != 1 for n in op.attributes["static_strides"]):
         return None
@@ -142,13 +144,13 @@ def _unpadded(op: ir.Operation, axes: Axes) -> Part | None:
 
 @dataclass
 class Values:
-    """Values of parts and tensors that depend on no argument, each computed once; None for those that are not known."""
+    """Evaluates parts and tensors that depend on no argument, each once; None for those that are not known."""
 
     parts: dict[Part, np.ndarray | None] = field(default_factory=dict)
     tensors: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
 
     def of(self, part: Part) -> np.ndarray | None:
-        """Of four dimensions, 1 long where all have the same."""
+        """Returns the values of a part in four dimensions, of size 1 where broadcast."""
         at = seen_through(part)
         if at not in self.parts:
             self.parts[at] = None
@@ -198,7 +200,7 @@ class Values:
         return tensor[tuple(known)]
 
     def whole(self, value: ir.Value) -> np.ndarray | None:
-        """A tensor, as it is."""
+        """Returns the value of a tensor."""
         if value not in self.tensors:
             self.tensors[value] = None
             self.tensors[value] = self._whole(value)
@@ -234,7 +236,7 @@ class Values:
 
 
 def depends_on(part: Part) -> set[int]:
-    """Along which of batch, head, query and key elements may differ."""
+    """Returns along which of batch, head, query and key the elements may differ."""
     found, seen, stack = set[int](), set[Part](), [part]
     while stack:
         at = seen_through(stack.pop())

@@ -1,5 +1,5 @@
-"""What libraries want of attention's operands and kernels of ours do not: heads of keys that are repeated for the heads of queries
-that share them, masks that are spread over all heads and queries."""
+"""Undoes what only the libraries need of attention's operands: KV heads repeated for the query heads that share them (GQA), and
+masks broadcast over all heads and queries."""
 
 from torch_mlir import ir
 
@@ -7,13 +7,13 @@ from ...ir.generics import empty
 from ...ir.reading import producer
 from ...ir.views import groups, is_view, shape_of, walked_dims
 
-_REPEATED = [0, 1, None, 2, 3]  # batch, head, which repetition, position, element
+_REPEATED = [0, 1, None, 2, 3]  # batch, head, repetition, position, element
 _MERGED = [[0], [1, 2], [3], [4]]
 
 
 def unrepeated(value: ir.Value) -> tuple[ir.Value, tuple[ir.Operation, ...]] | None:
-    """What a value of shape (batch, heads, length, size) repeats each head of, and the ops that do so, in order; None where it is
-    not known to repeat any."""
+    """Returns the source of a value of shape (batch, heads, length, size) that repeats each head, and the ops that do so, in order;
+    None where it is not known to repeat any."""
     merge = producer(value)
     if merge is None or merge.name != "tensor.collapse_shape" or groups(merge) != _MERGED:
         return None
@@ -30,7 +30,7 @@ def unrepeated(value: ir.Value) -> tuple[ir.Value, tuple[ir.Operation, ...]] | N
 
 
 def narrowed(mask: ir.Value) -> ir.Value:
-    """A mask that a group spreads in its last step, before that: 1 long where it repeats itself. Made here, by another group."""
+    """Returns a mask without the final broadcast of its group, with size 1 where it repeats itself. Creates a group for it."""
     group = producer(mask)
     inner = _yielded(group) if group is not None and group.name == "graph.group" else None
     if group is None or inner is None or inner.name != "linalg.generic" or not is_view(inner):
@@ -49,7 +49,7 @@ def narrowed(mask: ir.Value) -> ir.Value:
 
 
 def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
-    """The ops of @main that make a value, in order; none where it depends on an argument, or on a call."""
+    """Returns the ops of @main that make a value, in order; () where it depends on an argument or on a call."""
     found: dict[ir.Operation, None] = {}
 
     def add(v: ir.Value) -> bool:
@@ -63,7 +63,7 @@ def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
 
 
 def drop(op: ir.Operation | None) -> None:
-    """Erases an op of @main whose results nobody reads, and what was there for it alone."""
+    """Erases a group or view of @main that has no users, and then those of its producers that have none left."""
     unread = {} if op is None else {op.results[0]: op}
     while unread:
         _, last = unread.popitem()
@@ -74,6 +74,6 @@ def drop(op: ir.Operation | None) -> None:
 
 
 def _yielded(group: ir.Operation) -> ir.Operation | None:
-    """What makes the one result of a group."""
+    """Returns the op in a group that makes its result; None where it has several."""
     end = list(group.regions[0].blocks[0].operations)[-1]
     return producer(end.operands[0]) if len(end.operands) == 1 else None

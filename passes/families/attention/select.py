@@ -1,4 +1,7 @@
-"""lamina-select-attention: attention that kernels of ours compute."""
+"""lamina-select-attention: moves attention and its gradients from library calls to Lamina's kernels.
+
+The choice for each call is its `graph.choice`, as tuning writes it, or the cost model's default (schedules/attention_cost.py).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,41 +27,41 @@ from .operands import drop
 
 @dataclass(frozen=True)
 class SelectAttention(Pass):
-    """Turn calls of attention into kernels of ours where `graph.choice` on the call says so.
+    """Turn calls of attention into Lamina's kernels where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every attention whose `graph.choice` is a schedule (schedules/attention.py) is
     one call of a kernel of lamina.kernels.attention, or two where the keys are split; these write into the plan's memory. Its
-    gradients, in the graph of a backward pass, are two calls. A call without the attribute stays, and so does one with "library".
+    gradients, in a backward graph, are two calls. A call without the attribute, or with "library", stays.
 
         %0:2 = "graph.extern"(%q, %k, %v) {callee = "aten._scaled_dot_product_flash_attention.default",
                                            graph.choice = "forward{m=64 n=64}", ...}
      -> %0 = "graph.extern"(%q, %k, %v) {callee = "lamina.attention_forward", reason = "custom", kwargs = {schedule = ...}, ...}
 
-    A mask is not made where the ops behind it say what it means: that queries see no later keys, or those of a window alone, which
-    keys a sequence has, what each head adds for distance. Then kernels of ours get flags, bounds of keys (by a small kernel, once
-    for all calls with the mask) and slopes, and skip blocks of keys that are hidden.
+    A mask is not materialized where the ops that compute it show what it means: causal, a sliding window, the keys that a sequence
+    has (padding), or a bias per head that is linear in the distance (ALiBi). Lamina's kernels then take flags, bounds of keys
+    (computed by a small kernel, once for all calls with the mask) and slopes, and skip blocks of hidden keys.
 
         %m = "graph.group"() ({ positions compared, %there among them, as numbers to add })
         %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "aten._scaled_dot_product_efficient_attention.default", ...}
      -> %1 = "graph.extern"(%there) {callee = "lamina.attention_bounds", ...}
         %0 = "graph.extern"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
 
-    With `blocks=1` a kernel of its own lists, once for all calls with a mask that has to be read, which blocks of keys each block
-    of queries sees; others are skipped. Gradients have such lists too, of keys for the first kernel, for the second of the blocks
-    of queries that see each block of keys. It is an error where no mask is read.
+    With `blocks=1` a separate kernel lists, once for all calls with a mask that has to be read, which blocks of keys each block of
+    queries sees; the others are skipped. Gradients have such lists, too: of blocks of keys for the first kernel, and for the second
+    of the blocks of queries that see each block of keys. It is an error where no mask is read.
 
         %0:2 = "graph.extern"(%q, %k, %v, %m) {graph.choice = "forward{m=64 n=64 blocks=1}", ...}
      -> %1 = "graph.extern"(%m) {callee = "lamina.attention_blocks", ...}
         %0 = "graph.extern"(%q, %k, %v, %m, %1) {kwargs = {reads = "mask blocks", ...}, ...}
 
-    Attention that drops weights by random numbers of ours, and its gradients, are kernels of ours unmeasured: these draw the
-    numbers where they need them, from the seed.
+    Attention with dropout by Lamina's random numbers, and its gradients, become Lamina's kernels by default: these draw the numbers
+    where they need them, from the seed.
 
         %0:2 = "graph.extern"(%q, %k, %v, %seed) {callee = "lamina.dropped_attention.default", ...}
      -> %0:2 = "graph.extern"(%q, %k, %v, %seed) {kwargs = {dropout = 0.1, reads = "seed", ...}, ...}
 
     target    the GPU whose cost model decides on attention without graph.choice (none: it stays)
-    schedule  the choice for all attention without graph.choice that it suits ("": as the cost model has it)
+    schedule  the choice for all attention without graph.choice that it suits ("": the cost model decides)
     """
 
     name: ClassVar[str] = "lamina-select-attention"
@@ -66,10 +69,11 @@ class SelectAttention(Pass):
     schedule: str = ""
 
     def run(self, module: ir.Module) -> None:
+        """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
         masks, ops = Masks(), calls(module)
         for op in ops:
             if (found := _read(op, masks)) is not None:
-                _ = found.work  # what masks mean in the module as it is
+                _ = found.work  # analyzes all masks before the module changes
         masks.values = Values()
         for op in ops:
             if CHOICE in op.attributes:
@@ -82,7 +86,7 @@ class SelectAttention(Pass):
                 _take(op, config, masks)
 
     def _config(self, found: Attention | Gradients) -> Config | None:
-        """The schedule of what has no graph.choice."""
+        """Returns the schedule of a call without graph.choice; None for the library."""
         if self.schedule:
             config = _known(self.schedule)
             return config if config is not None and not _unfit(config, found) else None
@@ -99,7 +103,7 @@ def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
 
 
 def _unfit(config: Config, found: Attention | Gradients) -> str:
-    """Why a schedule is not one of this; "" where it is."""
+    """Returns why a schedule does not suit a call; "" where it does."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
     if isinstance(config, Forward | Backward) and config.blocks and not _reads_mask(found):
@@ -114,12 +118,12 @@ def _reads_mask(found: Attention | Gradients) -> bool:
 
 
 def _known(choice: str) -> Config | None:
-    """A candidate as it is written, None for the library's; CompileError for none."""
+    """Parses a choice; None for the library. Raises CompileError for unknown ones."""
     return None if choice == LIBRARY else read(choice)
 
 
 def _chosen(op: ir.Operation, masks: Masks) -> Config | None:
-    """What graph.choice says of attention; None for other calls, and for the library."""
+    """Returns the schedule in graph.choice; None for other calls and the library. Raises CompileError where it does not suit."""
     callee, choice = (ir.StringAttr(op.attributes[name]).value for name in ("callee", CHOICE))
     if callee not in (*LIBRARY_ATTENTION, *LIBRARY_BACKWARD):
         return None

@@ -1,1 +1,1 @@
-"""Convolutions: the layout of their images, as products (implicit GEMM), and depthwise and grouped ones as direct convolution."""
+"""Convolutions: channels-last layout, implicit GEMM, and direct convolution for depthwise and grouped ones."""

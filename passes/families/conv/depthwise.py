@@ -1,4 +1,4 @@
-"""lamina-depthwise: convolutions with few channels a group that kernels of ours compute, with the groups that read them."""
+"""lamina-depthwise: turns depthwise and grouped convolutions into Lamina's direct convolution kernels, with fused epilogues."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,31 +26,30 @@ from .one_row import row_added, row_dropped, with_row, without_row
 from .padding import padded, past_the_end
 from .products import in_strips_unmeasured
 
-STRIPS = "strips"  # as graph.choice
+STRIPS = "strips"  # the graph.choice for direct convolution
 _TYPES = ("f16", "bf16")
-_PRODUCTS = 32 * 25  # of a sum: tensor cores are for more
+_PRODUCTS = 32 * 25  # products of a sum at most: tensor cores are for more
 
 
 @dataclass(frozen=True)
 class Depthwise(Pass):
-    """Turn calls of depthwise convolutions into kernels of ours, and of grouped ones where `graph.choice` says "strips".
+    """Turn calls of depthwise convolutions into Lamina's kernels, and of grouped ones where `graph.choice` says "strips".
 
-    Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter for each channel, whose result
-    has the channels last, is a group marked `graph.window`: a sum over the window in f32, with the group that alone reads it where
-    that computes element by element, an image or rows of its channels. Its weight is put in order by a group of its own, with the
-    channels last and in f32: threads have channels side by side, and convert no number of the weight twice. lamina-tile makes
-    strips of it (passes/space/direct_convolution.py).
-    Sums of several channels, or several features of each, are over the window and the channels of their group.
+    Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter per channel and a channels-last
+    result is a group marked `graph.window`: a sum over the window in f32, fused with its only reader where that is a pointwise
+    group on an image or on rows of its channels. A group of its own transposes the weight to channels last in f32: threads hold
+    adjacent channels, and convert no element of the weight twice. lamina-tile makes a direct convolution of the group: each thread
+    computes a strip of columns (passes/space/direct_convolution.py). Grouped convolutions also sum over the channels of a group.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
      -> %1 = "graph.group"(%w) ({ transposed, in f32 })
         %0 = "graph.group"(%x, %1) ({ pad ; sum of products }) {graph.window}
 
-    cuDNN's kernels for channels that are last in memory load a pixel and a weight for each product. Here a thread holds a row of
-    sums and reads each pixel of a row of the window once, so that nearly all it does is multiply and add.
+    cuDNN's channels-last kernels load a pixel and a weight for each product. Here a thread holds a row of sums and reads each pixel
+    of a row of the window once, so that nearly all it does is multiply and add.
 
-    On a CPU, convolutions of f32 whose results are row-major are groups too: `graph.planes` has their stride, padding and dilation,
-    and lamina-tile makes planes of them (passes/space/planes.py).
+    On a CPU, f32 convolutions with row-major results become groups, too: `graph.planes` has their stride, padding and dilation, and
+    lamina-tile computes them plane by plane (passes/space/planes.py).
 
     target  the machine (none: nothing is changed)
     """
@@ -59,6 +58,7 @@ class Depthwise(Pass):
     target: Target | None = None
 
     def run(self, module: ir.Module) -> None:
+        """Rewrites the calls; raises CompileError where "strips" is chosen and cannot compute the call."""
         if self.target is None:
             return
         if not self.target.is_gpu:
@@ -73,8 +73,8 @@ class Depthwise(Pass):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of `groups`. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height,
-    kernel width); stride, padding, dilation: of height, width."""
+    """A grouped convolution. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height, kernel
+    width); stride, padding, dilation: of height, width."""
 
     image: ir.Value
     weight: ir.Value
@@ -87,7 +87,7 @@ class Convolution:
 
     @staticmethod
     def read(op: ir.Operation) -> "Convolution | None":
-        """What a graph.extern calls, where it is a convolution of several groups that may be ours."""
+        """Reads the grouped convolution that a graph.extern calls; None where direct convolution is not for it."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
             return None
         image, weight = (shape_of(v) for v in list(op.operands)[:2])
@@ -108,20 +108,21 @@ class Convolution:
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether there is one filter for each channel."""
+        """Whether there is one filter per channel."""
         return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
 
     @property
     def is_ours_unmeasured(self) -> bool:
+        """Whether Lamina's kernel is the default where nothing was tuned."""
         return in_strips_unmeasured(shape_of(self.image), shape_of(self.weight), self.groups, self.stride, self.dilation)
 
     @property
     def wide(self) -> ir.RankedTensorType:
-        """The result's type before it is rounded."""
+        """The type of the result before rounding."""
         return ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
 
     def emit(self, image: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> ir.Value:
-        """The convolution of an image with a weight as `_weight` gives it: summed in f32, then rounded."""
+        """Emits the convolution of an image with a weight of `_weight`: summed in f32, then rounded."""
         image = self._padded(image, shape_of(weight))
         sums = self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight)
         out = [ir.AffineDimExpr.get(d) for d in range(4)]
@@ -135,13 +136,13 @@ class Convolution:
         return with_body(rounded, whole)
 
     def _sums(self, image: ir.Value, weight: ir.Value) -> ir.Value:
-        """Of each channel by itself."""
+        """Emits the sums of a depthwise convolution."""
         n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
         maps = [[n, c, *self._window(i, j, ki, kj)], [ki, kj, c], [n, c, i, j]]
         return sums_of_products(self.wide, image, weight, maps, 2)
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
-        """Of the channels of each group, for all its features."""
+        """Emits the sums over the channels of each group, for all its features."""
         batch, features, *sizes = self.result.shape
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
         maps = [[n, g, c, *self._window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
@@ -151,25 +152,25 @@ class Convolution:
         return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
 
     def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
-        """Row and column of the padded image."""
+        """Returns row and column of the padded image."""
         (si, sj), (di, dj) = self.stride, self.dilation
         return [i * si + ki * di, j * sj + kj * dj]
 
     def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
-        """The image with zeros around it, up to where the last window ends."""
+        """Emits the image with zeros around it, up to where the last window ends."""
         sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=False)
         reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
         return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
 
 
 def _pair(numbers: ir.Attribute) -> tuple[int, int]:
-    """What holds for height and width; torch takes one number for both."""
+    """Returns the numbers for height and width; torch takes one number for both."""
     given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
     return (given[0], given[-1])
 
 
 def fits_strips(op: ir.Operation) -> bool:
-    """Whether strips can compute the convolution that a graph.extern calls."""
+    """Whether direct convolution can compute the call of a graph.extern."""
     convolution = Convolution.read(op)
     if convolution is None:
         return False
@@ -183,8 +184,7 @@ def fits_strips(op: ir.Operation) -> bool:
 
 
 def _replaced(op: ir.Operation, convolution: Convolution) -> bool:
-    """Whether a group took the place of a call, with its reader, or by itself where strips cannot compute both. The call stays
-    where they cannot compute the convolution either."""
+    """Replaces a call by a group, fused with its reader where possible; False where direct convolution cannot compute the call."""
     group = reader(op)
     with op.context:
         weight = _weight(op, convolution.weight)
@@ -203,7 +203,7 @@ def _replaced(op: ir.Operation, convolution: Convolution) -> bool:
 
 
 def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
-    """In the place of a call and its reader."""
+    """Replaces a call and its reader by `new`."""
     for old, now in zip((group or op).results, new.results, strict=True):
         if now.type != old.type:
             with new.location, ir.InsertionPoint(group or op):
@@ -215,7 +215,7 @@ def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> Non
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
-    """A group: (features, channels, kernel height, kernel width) -> (kernel height, kernel width, channels * features) in f32."""
+    """Emits a group: (features, channels, kernel height, kernel width) -> f32 (kernel height, width, channels * features)."""
     features, channels, kh, kw = shape_of(weight)
     i, j, c, o = (ir.AffineDimExpr.get(d) for d in range(4))
     f32 = ir.F32Type.get()
@@ -231,8 +231,8 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:
-    """The group that would stand for a call and its reader, beside them. Images of one row, from which the reader has dropped that
-    dimension, have it here, so that they lie in memory as images do; rows of channels that the reader makes of an image are one."""
+    """Builds the group that would replace a call and its reader, beside them. Where the reader drops the row dimension of an image
+    of one row, the group has it, so that it gets an image's layout; rows of channels that the reader makes become an image."""
     image = tuple(convolution.result.shape)
     flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
@@ -272,7 +272,7 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution
 def _group(
     operands: Sequence[ir.Value], results: Sequence[ir.Type], name: str, body: Callable[[Sequence[ir.Value]], list[ir.Value]]
 ) -> ir.Operation:
-    """A graph.group at the current point. body: makes its ops from its arguments, and gives its results."""
+    """Creates a graph.group at the insertion point. body: emits its ops on its arguments, and returns its results."""
     new = ir.Operation.create(
         "graph.group",
         results=list(results),
@@ -287,7 +287,7 @@ def _group(
 
 
 def _fits(group: ir.Operation) -> bool:
-    """Whether strips can compute a group on images that have their channels last."""
+    """Whether direct convolution can compute a group on channels-last images."""
     block = group.regions[0].blocks[0]
     last = {v: channels_last(shape_of(v)) for v in (*group.operands, *group.results) if len(shape_of(v)) == 4}
     strides = {a: last.get(v) or strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}

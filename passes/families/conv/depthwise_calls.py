@@ -1,4 +1,4 @@
-"""Which calls are depthwise convolutions that kernels of a CPU may compute."""
+"""Recognizes calls of depthwise convolutions that Lamina's CPU kernels may compute."""
 
 import math
 
@@ -7,11 +7,11 @@ from torch_mlir import ir
 from ...ir.reading import shape_of
 
 _CONVOLUTION = "aten.convolution.default"
-_TAPS = 64  # of the largest window
+_TAPS = 64  # elements of the largest window
 
 
 def is_depthwise(op: ir.Operation) -> bool:
-    """Whether a graph.extern is a convolution of f32 with one filter for each channel, which planes may compute."""
+    """Whether a graph.extern is an f32 convolution with one filter per channel and a window of 2 to 64 elements."""
     if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CONVOLUTION:
         return False
     transposed, groups = (ir.ArrayAttr(op.attributes["args"])[i] for i in (6, 8))

@@ -1,6 +1,6 @@
-"""Depthwise convolutions of f32 on a CPU as Lamina's kernels, where channels are not last in memory.
+"""Turns row-major (NCHW) depthwise convolutions of f32 into Lamina's CPU kernels.
 
-oneDNN computes these on blocks of channels, into which it copies images and results, or with its reference code.
+oneDNN computes these in a layout blocked by channels, to and from which it copies images and results, or with its reference code.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from .padding import padded, past_the_end
 
 
 def replace_depthwise(module: ir.Module) -> None:
-    """Turns calls whose result is row-major into groups marked `graph.planes`, with the group that alone reads the result where
-    that computes element by element."""
+    """Turns calls whose result is row-major into groups marked `graph.planes`, fused with their only reader where that is a
+    pointwise group."""
     for op in calls(module):
         if is_depthwise(op) and _declared(op) == row_major(shape_of(op.results[0])):
             _replace(op)
@@ -49,7 +49,7 @@ def _replace(op: ir.Operation) -> None:
 
 
 def _made(op: ir.Operation, group: ir.Operation | None) -> ir.Operation:
-    """The group that would stand for a call and its reader, beside them."""
+    """Builds the group that would replace a call and its reader, beside them."""
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     given = list(dict.fromkeys([*op.operands, *after]))
     location = fused([o.location for o in ([op] if group is None else [op, group])])
@@ -81,13 +81,13 @@ def _window(op: ir.Operation) -> Window:
 
 
 def _pair(numbers: ir.Attribute) -> tuple[int, int]:
-    """What holds for height and width; torch takes one number for both."""
+    """Returns the numbers for height and width; torch takes one number for both."""
     given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
     return (given[0], given[-1])
 
 
 def _convolution(op: ir.Operation, window: Window, values: Sequence[ir.Value]) -> ir.Value:
-    """Sums of products of an image with zeros around it and a weight, and the bias where there is one."""
+    """Emits the convolution of a zero-padded image, with the bias if there is one. values: image, weight, bias."""
     image, weight, *bias = values
     type_ = ir.RankedTensorType(op.results[0].type)
     features, _, *kernel = shape_of(weight)
@@ -107,7 +107,7 @@ def _convolution(op: ir.Operation, window: Window, values: Sequence[ir.Value]) -
 
 
 def _fits(group: ir.Operation) -> bool:
-    """Whether planes can compute a group whose results are row-major."""
+    """Whether the planes schedule can compute a group with row-major results."""
     block = group.regions[0].blocks[0]
     strides = {a: strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
     try:

@@ -1,5 +1,5 @@
-"""Images as rows of channels: (batch, channels, height, width) from and to (batch, height, width, channels) and collapses of that,
-the rows of a sequence. Where the channels are last in memory, both are the same memory."""
+"""Converts images (batch, channels, height, width) to and from rows of channels: (batch, height, width, channels), or collapses of
+that, such as the rows of a sequence. For channels-last images both are views of the same memory."""
 
 import math
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ _TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def is_rows(image: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether tensors of `shape` may hold the rows of an image of this shape."""
+    """Whether `shape` can be that of the rows of an image: a collapse of (batch, height, width, channels)."""
     return _collapsed(_permuted(image, _TO_ROWS), shape) is not None
 
 
 def image_type(image: Sequence[int], rows: ir.Type) -> ir.RankedTensorType:
-    """The type of an image of this shape, with the elements of `rows`."""
+    """Returns the type of an image of this shape with the element type of `rows`."""
     return ir.RankedTensorType.get(list(image), ir.RankedTensorType(rows).element_type)
 
 
 def as_image(v: ir.Value, image: Sequence[int]) -> ir.Value:
-    """The image that `v` holds the rows of."""
+    """Emits the image whose rows `v` holds."""
     shape = _permuted(image, _TO_ROWS)
     groups = _collapsed(shape, shape_of(v))
     assert groups is not None, "is_rows holds"
@@ -34,7 +34,7 @@ def as_image(v: ir.Value, image: Sequence[int]) -> ir.Value:
 
 
 def as_rows(v: ir.Value, rows: ir.Type) -> ir.Value:
-    """The rows of an image, in the shape of the type `rows`."""
+    """Emits the rows of an image, of type `rows`."""
     whole = _transposed(v, _TO_ROWS)
     groups = _collapsed(shape_of(whole), ir.RankedTensorType(rows).shape)
     assert groups is not None, "is_rows holds"
@@ -53,7 +53,7 @@ def _permuted(shape: Sequence[int], order: Sequence[int]) -> list[int]:
 
 
 def _collapsed(shape: Sequence[int], to: Sequence[int]) -> list[list[int]] | None:
-    """The dimensions of `shape` that make each of `to`; None where these are no products of neighbours."""
+    """Returns the reassociation from `shape` to `to`: adjacent dimensions for each; None where there is none."""
     groups: list[list[int]] = []
     left = list(range(len(shape)))
     for n in to:

@@ -1,4 +1,4 @@
-"""lamina-layout: convolutions give and take their channels last."""
+"""lamina-layout: chooses the channels-last layout for convolutions."""
 
 import math
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from .depthwise_calls import is_depthwise
 CONVOLUTION = "aten.convolution.default"
 BACKWARD = "aten.convolution_backward.default"
 _VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
-_TRANSPOSED, _GROUPS = 6, 8  # where these stand among its arguments
-_BACKWARD_TRANSPOSED, _BACKWARD_GROUPS = 7, 9  # among those of its gradients
-_VECTOR = 16  # f32 channels that oneDNN computes at once
+_TRANSPOSED, _GROUPS = 6, 8  # positions of `transposed` and `groups` among its arguments
+_BACKWARD_TRANSPOSED, _BACKWARD_GROUPS = 7, 9  # the same in the backward op
+_VECTOR = 16  # f32 channels of a vector of oneDNN
 CONVOLUTIONS = (CONVOLUTION, "aten.cudnn_convolution_relu.default")  # the second is never transposed, and has one group
 
 
@@ -29,20 +29,21 @@ CONVOLUTIONS = (CONVOLUTION, "aten.cudnn_convolution_relu.default")  # the secon
 class ChooseLayout(Pass):
     """Let 2-D convolutions give their result with the channels last.
 
-    Their libraries compute on channels; with them last nothing is reordered between a convolution and the pointwise kernel after
-    it. The result's strides are set here; lamina-plan lets kernels that feed such a convolution write the same layout.
+    Libraries vectorize over channels; with channels last nothing is reordered between a convolution and the pointwise kernel after
+    it. The pass sets the result's strides; lamina-plan lets kernels that feed such a convolution write the same layout.
 
         strides = [array<i64: 200704, 3136, 56, 1>]  ->  strides = [array<i64: 200704, 1, 3584, 64>]
 
+    cuDNN computes grouped convolutions that are not depthwise more slowly with channels last, so without `grouped` their graphs
+    stay as they are. Those that round to tf32 do not count: their kernels take channels last, and others are transposed before.
+
     types    element types that this is done for; "tf32" is f32 that the library may round to tf32
-    slow     only convolutions that oneDNN computes slowly with the channels first, and others of their graph whose weights
-             are small beside images
+    slow     only convolutions that are slow in oneDNN with channels first, and others of the graph with weights smaller than images
     packed   only where the weight is an argument of @main, which the CPU's runtime packs once
-    grouped  also where the graph has grouped convolutions that are not depthwise, which cuDNN computes worse with channels last,
-             but for those that round to tf32: their kernels take channels last, and others are transposed before
+    grouped  also where the graph has grouped convolutions that are not depthwise
     transposed  also transposed convolutions
     gradients   also the gradients of convolutions
-    copied   images and weights that no kernel makes are copied: a library's result lies as they do, and it would copy weights
+    copied   copy images and weights that no kernel produces: a library's result has their layout, and it would copy weights
     """
 
     name: ClassVar[str] = "lamina-layout"
@@ -55,6 +56,7 @@ class ChooseLayout(Pass):
     copied: bool = False
 
     def run(self, module: ir.Module) -> None:
+        """Sets the strides of the convolutions that suit, and copies operands where `copied` asks for it."""
         for f in module.body.operations:
             if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
                 continue
@@ -70,7 +72,7 @@ class ChooseLayout(Pass):
                         self._change(op)
 
     def _is_plain(self, op: ir.Operation) -> bool:
-        """Whether this is a 2-D convolution of images that are there, or the gradients of one."""
+        """Whether this is a 2-D convolution of images that are not empty, or its gradients."""
         if op.name != "graph.extern" or _callee(op) not in (CONVOLUTIONS if not self.gradients else (*CONVOLUTIONS, BACKWARD)):
             return False
         types = [ir.RankedTensorType(v.type) for v in (*_images(op), op.results[0])]
@@ -86,7 +88,7 @@ class ChooseLayout(Pass):
         )
 
     def _change(self, op: ir.Operation) -> None:
-        results = iter(op.results)  # a gradient that nobody asked for is none
+        results = iter(op.results)  # gradients that are not requested are not among the results
         given = [
             strides if isinstance(strides, ir.TypeAttr) else _changed(next(results), strides)
             for strides in op.attributes["strides"]
@@ -96,7 +98,7 @@ class ChooseLayout(Pass):
             for i, image in enumerate(_images(op)):
                 if not _is_served(image):
                     op.operands[i] = _copy(op, image)
-        if _callee(op) == BACKWARD:  # cuDNN copies what does not lie as the image does
+        if _callee(op) == BACKWARD:  # cuDNN copies operands whose layout differs from the image's
             op.attributes["needs"] = ir.ArrayAttr.get([_channels_last(v) for v in op.operands])
 
 
@@ -105,7 +107,7 @@ def _callee(op: ir.Operation) -> str:
 
 
 def _images(op: ir.Operation) -> list[ir.Value]:
-    """Returns what has channels: the image and the weight, for gradients what flows back before them."""
+    """Returns the operands with channels: image and weight; for gradients, that of the result, image and weight."""
     return list(op.operands)[: 3 if _callee(op) == BACKWARD else 2]
 
 
@@ -119,9 +121,9 @@ def _is_transposed(op: ir.Operation) -> bool:
 
 
 def _is_slow(op: ir.Operation) -> bool:
-    """Whether oneDNN has no fast kernel for a convolution with the channels first: it has for weights of one pixel, and where the
-    channels of a group fill vectors. Elsewhere it takes 1.2 to 13 times as long as with the channels last. Depthwise ones are
-    Lamina's kernels (passes/families/conv/depthwise_cpu.py)."""
+    """Whether oneDNN has no fast kernel for a convolution with channels first. It has one for 1x1 windows, and where the channels
+    of a group fill vectors; elsewhere it takes 1.2 to 13 times as long as with channels last. Depthwise ones are Lamina's kernels
+    (passes/families/conv/depthwise_cpu.py)."""
     image, weight, result = (ir.RankedTensorType(v.type).shape for v in (op.operands[0], op.operands[1], op.results[0]))
     groups = _groups(op)
     ragged = image[1] // groups % _VECTOR or result[1] // groups % _VECTOR
@@ -145,8 +147,8 @@ def _groups(op: ir.Operation) -> int:
 
 
 def _is_served(value: ir.Value) -> bool:
-    """Whether a kernel of ours makes a value, in whatever layout is asked for, a call gives it, in a good one, or it lies well as
-    an argument of @main does: seen through views."""
+    """Whether a value needs no copy: Lamina's kernel produces it, in any layout, it is the result of a call, or it is an argument
+    of @main, or a view of such a result, that is channels last."""
     views: list[ir.Operation] = []
     source = value
     while not isinstance(source, ir.BlockArgument) and source.owner.name in _VIEWS:
@@ -162,7 +164,7 @@ def _is_served(value: ir.Value) -> bool:
 
 
 def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
-    """Whether a value of these strides (row-major ones if None), through `views` (the last one first), has its channels last."""
+    """Whether a value of these strides (row-major if None) is channels last through `views` (the last one first)."""
     shape = shape_of(source)
     layout: Layout | None = Layout.of(shape, list(strides)) if strides is not None else Layout.row_major(shape)
     for view in reversed(views):
@@ -171,7 +173,7 @@ def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[
 
 
 def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
-    """An operand of `op` as a kernel of its own gives it."""
+    """Emits a copy of an operand before `op`, as a kernel of its own."""
     type_ = ir.RankedTensorType(operand.type)
     identity = ir.AffineMap.get_identity(type_.rank)
     with op.location, ir.InsertionPoint(op):
@@ -191,7 +193,7 @@ def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
 
 
 def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of an image (batch, channels, height, width) with its channels innermost."""
+    """Returns the strides of an image (batch, channels, height, width) with channels innermost."""
     _, c, h, w = shape
     return (h * w * c, 1, w * c, c)
 

@@ -1,4 +1,4 @@
-"""Zeros around images."""
+"""Zero padding of images."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from ...ir.reading import shape_of
 
 
 def padded(image: ir.Value, before: Sequence[int], after: Sequence[int]) -> ir.Value:
-    """An image (batch, channels, height, width) with so many rows and columns of zeros before and after it."""
+    """Pads an image (batch, channels, height, width) with `before` and `after` zeros along height and width."""
     given = shape_of(image)
     shape = [*given[:2], *(b + n + a for b, n, a in zip(before, given[2:], after, strict=True))]
     element = ir.RankedTensorType(image.type).element_type
@@ -28,5 +28,5 @@ def padded(image: ir.Value, before: Sequence[int], after: Sequence[int]) -> ir.V
 
 
 def past_the_end(sizes: Sequence[int], reach: Sequence[int], before: Sequence[int]) -> list[int]:
-    """Rows and columns of zeros after an image of `sizes` that windows need which end at `reach`, from the first zero before it."""
+    """Returns the zeros needed after an image of `sizes` for windows that end at `reach`, counted from the first zero before it."""
     return [max(r - n - b, 0) for r, n, b in zip(reach, sizes, before, strict=True)]

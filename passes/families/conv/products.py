@@ -1,4 +1,4 @@
-"""Calls of convolutions as linalg, so that kernels of ours can compute them as products: pixels of the result by features."""
+"""Implicit GEMM: reads calls of convolutions and emits them as linalg, for Lamina's kernels: pixels of the result by features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +14,22 @@ from .layout import CONVOLUTION, CONVOLUTIONS, channels_last
 from .padding import padded, past_the_end
 
 _FACTORS = ("f16", "bf16")
-_LEAST = 16  # elements of a window: what tensor cores multiply at a time
-_STRIDES = (1, 2)  # of depthwise convolutions that strips compute unmeasured
-_TAPS = (4, 64)  # of their windows
-_SMALLEST = 8  # channels of theirs
+_LEAST = 16  # elements of a window at least: what tensor cores multiply at a time
+_STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
+_TAPS = (4, 64)  # elements of their windows, from and to
+_SMALLEST = 8  # channels of them, at least
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A 2-D convolution of f16 or bf16, or of f32 that may be rounded to tf32, whose result has its channels last, but for those
-    that strips compute unmeasured.
+    """A 2-D convolution of f16 or bf16, or of f32 that may be rounded to tf32, with a channels-last result. Those that are direct
+    convolutions by default are excluded.
 
-    image: (batch, channels, height, width); weight: (features, channels of a group, kernel height, kernel width); stride, padding,
-    dilation: of height, width; relu: it follows."""
+    image   (batch, channels, height, width)
+    weight  (features, channels of a group, kernel height, kernel width)
+    stride, padding, dilation  of height and width
+    relu    whether a ReLU follows
+    """
 
     image: ir.Value
     weight: ir.Value
@@ -40,7 +43,7 @@ class Convolution:
 
     @staticmethod
     def read(op: ir.Operation) -> "Convolution | None":
-        """What a graph.extern calls, where it is a convolution that may be ours."""
+        """Reads the convolution that a graph.extern calls; None where Lamina's GEMM kernels cannot compute it."""
         if op.name != "graph.extern" or (callee := ir.StringAttr(op.attributes["callee"]).value) not in CONVOLUTIONS:
             return None
         _, _, _, *given = ir.ArrayAttr(op.attributes["args"])
@@ -65,56 +68,59 @@ class Convolution:
 
     @property
     def operands(self) -> list[ir.Value]:
+        """Image, weight and, if there is one, bias."""
         return [v for v in (self.image, self.weight, self.bias) if v is not None]
 
     @property
     def channels(self) -> int:
-        """Of a group."""
+        """Channels of a group."""
         return shape_of(self.weight)[1]
 
     @property
     def feeds_blocks(self) -> bool:
-        """Whether a group has channels and features enough for tensor cores to multiply them by themselves."""
+        """Whether a group has enough channels and features to fill tensor cores by itself."""
         return self.groups == 1 or min(self.channels, shape_of(self.weight)[0] // self.groups) >= _LEAST
 
     @property
     def is_product(self) -> bool:
-        """Whether each pixel of the result is made of one of the image, in order: a product of matrices as memory has them."""
+        """Whether this is a 1x1 convolution with stride 1 and no padding: a plain matrix product in channels-last memory."""
         return shape_of(self.weight)[2:] == self.stride == (1, 1) and self.padding == (0, 0)
 
     @property
     def a(self) -> ir.Value:
+        """The left operand: the image."""
         return self.image
 
     @property
     def b(self) -> ir.Value:
+        """The right operand: the weight."""
         return self.weight
 
     @property
     def after(self) -> list[ir.Value]:
-        """What is read once the sums are there."""
+        """The operands of `finish`: the bias, if any."""
         return [] if self.bias is None else [self.bias]
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """batch, m, n, and what may be cut in parts: the channels, but of groups."""
+        """The sizes (batch, m, n, k), where k is what split-K may cut: the channels; 1 for grouped convolutions."""
         n, o, i, j = self.result.shape
         return self.groups, n * i * j, o // self.groups, self.channels if self.groups == 1 else 1
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
-        """The convolution of other values like `operands`, in linalg: summed in f32, then rounded."""
+        """Emits the convolution in linalg on other values for `operands`: summed in f32, then rounded."""
         image, weight, *bias = operands
         sums = self.sums(image, weight) if self.groups == 1 else self._sums_of_groups(image, weight)
         return self.finish(sums, bias)
 
     def sums_type(self, parts: int = 1) -> ir.RankedTensorType:
-        """Of a part's sums the features are last, as the kernel has them."""
+        """Returns the type of the sums. With several parts, the features are last, as the kernel has them."""
         n, o, i, j = self.result.shape
         return ir.RankedTensorType.get(self.result.shape if parts == 1 else [parts, n, i, j, o], ir.F32Type.get())
 
     def sums(self, image: ir.Value, weight: ir.Value, parts: int = 1) -> ir.Value:
-        """The sums alone of one group, over kernel height, kernel width and channels, as a weight with its channels last lies in
-        memory. parts: into which the channels are cut; if more than one, the sums of each."""
+        """Emits the sums alone, for one group, over kernel height, kernel width and channels: the memory order of a channels-last
+        weight. parts: split-K parts of the channels; with more than one, the sums of each."""
         image = self._padded(image)
         if parts == 1:
             n, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(7))
@@ -137,18 +143,18 @@ class Convolution:
         )
 
     def _padded(self, image: ir.Value) -> ir.Value:
-        """The image with zeros around it, up to where the last window ends."""
+        """Emits the image with zeros around it, up to where the last window ends."""
         sizes = zip(self.result.shape[2:], self.stride, shape_of(self.weight)[2:], self.dilation, strict=True)
         reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
         return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
 
     def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
-        """Row and column of the padded image."""
+        """Returns row and column of the padded image for a pixel of the result and a position in the window."""
         (si, sj), (di, dj) = self.stride, self.dilation
         return [i * si + ki * di, j * sj + kj * dj]
 
     def finish(self, sums: ir.Value, bias: Sequence[ir.Value], parts: int = 1) -> ir.Value:
-        """The convolution, from what `sums` gave. Parts are added in their order."""
+        """Emits the convolution from the result of `sums`. Parts are added in order."""
         n, o, i, j = out = [ir.AffineDimExpr.get(d) for d in range(4)]
         of_parts = [out] if parts == 1 else [[ir.AffineConstantExpr.get(p), n, i, j, o] for p in range(parts)]
         maps = [*of_parts, *([o] for _ in bias), out]
@@ -167,18 +173,18 @@ class Convolution:
 def in_strips_unmeasured(
     image: Sequence[int], weight: Sequence[int], groups: int, stride: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
-    """Whether a convolution of these shapes and numbers is depthwise, and of the kind that was measured."""
+    """Whether a convolution is direct by default: depthwise, and of the kind that was measured."""
     kernel = weight[2:]
     plain = dilation == (1, 1) and all(s in _STRIDES for s in stride) and min(kernel) > 1
     return plain and _SMALLEST <= groups == image[1] == weight[0] and _TAPS[0] <= kernel[0] * kernel[1] <= _TAPS[1]
 
 
 def computed(op: ir.Operation) -> Product | Convolution | None:
-    """What a graph.extern calls, where kernels of products may compute it."""
+    """Reads the product or convolution that a graph.extern calls, where a GEMM kernel may compute it."""
     return Product.read(op) or Convolution.read(op)
 
 
 def _pair(numbers: ir.Attribute) -> tuple[int, int]:
-    """What holds for height and width; torch takes one number for both."""
+    """Returns the numbers for height and width; torch takes one number for both."""
     given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
     return (given[0], given[-1])

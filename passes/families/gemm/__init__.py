@@ -1,1 +1,1 @@
-"""Matrix products: calls as linalg, with prologues, pairs (GLU), split-K, and sums over rows and columns of their results."""
+"""Matrix products: library calls as linalg, with fused prologues and epilogues, GLU pairs, split-K, and row and column sums."""

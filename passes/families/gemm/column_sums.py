@@ -1,4 +1,4 @@
-"""Sums over the rows of a product, in two steps: those of each block's rows, which the product's kernel yields, and theirs."""
+"""Column sums of a product in two steps: the GEMM kernel yields the sums of blocks of rows, and a second kernel adds these."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from .row_sums import Sum, adds, depending, is_reduction, sum_of_f32, terms
 
 @dataclass(frozen=True)
 class ColumnBlocks:
-    """`value`, f32 of shape [m, n], summed over blocks of `rows` rows. The last may be shorter."""
+    """Sums of `value`, f32 of shape [m, n], over blocks of `rows` rows. The last may be shorter."""
 
     value: ir.Value
     rows: int
 
     @staticmethod
     def read(v: ir.Value) -> "ColumnBlocks | None":
-        """What `emit` has made, or a model that sums so; None for another value."""
+        """Recognizes what `emit` makes, or a model's sum of that form; None for other values."""
         op = producer(v)
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
         if g is None or g.reduced != (False, True, False) or not adds(g) or not is_zero(g.op.operands[1]):
@@ -37,7 +37,7 @@ class ColumnBlocks:
         return ColumnBlocks(whole, g.extents[1])
 
     def emit(self) -> ir.Value:
-        """The sums, of shape [blocks, n]."""
+        """Emits the sums, of shape [blocks, n]."""
         m, n = shape_of(self.value)
         blocks = -(-m // self.rows)
         whole = padded(self.value, 0, blocks * self.rows)
@@ -48,10 +48,10 @@ class ColumnBlocks:
 
 @dataclass(frozen=True)
 class ColumnSum(Sum):
-    """A reduction over the rows of a product, or over parts of them that are as long as each other.
+    """A sum over the rows of a product, or over equal parts of the rows.
 
-    kept    its first loops that are not summed over, along such parts; the last is over columns
-    summed  what it sums, of shape [rows, columns] where that is before its operand
+    kept    number of its first loops that are not reduced, which count such parts; the last loop is over columns
+    summed  what it sums: the value of shape [rows, columns] that its operand reshapes, if any, else the operand
     """
 
     kept: int
@@ -59,7 +59,7 @@ class ColumnSum(Sum):
 
     @staticmethod
     def read(op: ir.Operation, rows: int, columns: int) -> "ColumnSum":
-        """Unfit where it is none."""
+        """Reads a sum over the rows of a product of this size; raises Unfit for other ops."""
         g = sum_of_f32(op)
         *outer, last = g.reduced
         kept = outer.index(True) if True in outer else 0
@@ -77,16 +77,16 @@ class ColumnSum(Sum):
 
     @property
     def part(self) -> int:
-        """Rows that are summed to one."""
+        """Number of rows that are summed to one."""
         return math.prod(self.of.extents[self.kept : -1])
 
     def blocks_type(self, rows: int) -> ir.RankedTensorType:
-        """Of what `blocks` makes."""
+        """Returns the type of what `blocks` makes."""
         m, n = self._shape
         return f32([-(-m // rows), n])
 
     def blocks(self, value: ir.Value, rows: int) -> ir.Value:
-        """Sums of blocks of so many rows. value: what `summed` is."""
+        """Emits the sums of blocks of `rows` rows. value: stands for `summed`."""
         m, n = self._shape
         value, rank = terms(self.of, value), len(shape_of(value))
         if rank > 2:
@@ -96,7 +96,7 @@ class ColumnSum(Sum):
     def total(
         self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], rows: int
     ) -> ir.Value:
-        """What the reduction gives, from the sums of blocks and what it begins with; see RowSum.total."""
+        """Emits the reduction's result from the sums of its blocks; see RowSum.total."""
         kept, n = list(self.of.extents[: self.kept]), self.of.extents[-1]
         split = [*kept, shape_of(sums)[0] // math.prod(kept), n]
         if kept:
@@ -107,8 +107,8 @@ class ColumnSum(Sum):
 
 
 def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: int) -> list[ColumnSum]:
-    """The reductions of a group's body, over so many rows. Unfit where there are none, or others, or one of what depends on
-    another, or where a block of so many rows would lie in two parts."""
+    """Returns the column sums of a group's body. Raises Unfit where there are none, or other reductions, or one that depends on
+    another, or where a block of `block` rows would lie in two parts."""
     found = [ColumnSum.read(op, rows, columns) for op in body if is_reduction(op)]
     if not found:
         raise Unfit("no sum over the rows of the product")
@@ -127,10 +127,10 @@ def _added(value: ir.Value, init: ir.Value, reduced: Sequence[bool], out: Sequen
 
 
 def _dims(*loops: int) -> list[ir.AffineExpr]:
-    """Loops by their numbers; 0 where that is negative."""
+    """Returns the dimensions of these loops; the constant 0 for negative numbers."""
     return [ir.AffineDimExpr.get(i) if i >= 0 else ir.AffineConstantExpr.get(0) for i in loops]
 
 
 def _plain(*loops: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
-    """The map to these loops, as Generic has it."""
+    """Returns the indexing map to these loops in the form of Generic.maps."""
     return tuple((0, ((i, 1),)) for i in loops)

@@ -1,4 +1,4 @@
-"""Activations that cuBLASLt computes while it writes a product: out of the group that reads the product, into the call."""
+"""cuBLASLt epilogues: moves ReLU or tanh GELU from the group that reads a product into the library's call."""
 
 from dataclasses import dataclass
 
@@ -14,24 +14,24 @@ from .products import Product
 
 CUBLASLT = "cublaslt"
 _CALLEE = "aten._addmm_activation.default"
-_GELU = "gelu_tanh"  # the pattern's name (patterns/gelu.py): the library's is this one, not erf's
+_GELU = "gelu_tanh"  # the pattern's name (patterns/gelu.py): the library has the tanh form, not that of erf
 
 
 @dataclass(frozen=True)
 class _Activation:
-    """A linalg.generic of the product alone; `gelu`: by tanh, else ReLU."""
+    """A linalg.generic whose only operand is the product. gelu: tanh GELU, else ReLU."""
 
     op: ir.Operation
     gelu: bool
 
 
 def has_activation(bundle: Bundle) -> bool:
-    """Whether cuBLASLt computes what a group does first with a product and its bias."""
+    """Whether the first op of a bundle's group is an activation that cuBLASLt fuses with the product and its bias."""
     return _activation(bundle) is not None
 
 
 def take_activation(bundle: Bundle) -> None:
-    """The call computes the activation, too; the group the rest, if any. Unfit where it does not, and nothing has changed."""
+    """Moves the activation into the call; the group keeps the rest, if any. Raises Unfit, with nothing changed, where it cannot."""
     found = _activation(bundle)
     if found is None:
         raise Unfit("no ReLU or GELU by tanh follows a product with a bias, and reads it alone")
@@ -76,7 +76,7 @@ def _only_user(value: ir.Value) -> ir.Operation | None:
 
 
 def _is_pointwise(op: ir.Operation) -> bool:
-    """A linalg.generic from each element of one tensor to one."""
+    """Whether this is a linalg.generic that maps each element of one tensor to one element."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     rank = ir.RankedTensorType(op.results[0].type).rank
@@ -93,7 +93,7 @@ def _is_relu(op: ir.Operation) -> bool:
 
 
 def _on_element(op: ir.Operation, name: str) -> ir.Operation | None:
-    """The op of this name by which a pointwise linalg.generic makes what it yields of the element it reads, if it does."""
+    """Returns the body's op of this name if it yields it and its first operand is the element that is read; else None."""
     *_, end = op.regions[0].blocks[0].operations
     inner = end.operation.operands[0].owner
     if not isinstance(inner, ir.Operation | ir.OpView) or inner.operation.name != name:
@@ -102,7 +102,7 @@ def _on_element(op: ir.Operation, name: str) -> ir.Operation | None:
 
 
 def _drop(op: ir.Operation) -> None:
-    """An activation's operand takes its place; where that was rounded, the operand is."""
+    """Replaces an activation by its operand. Users that round the result to the operand's type read the operand itself."""
     source, result = op.operands[0], op.results[0]
     if source.type == result.type:
         result.replace_all_uses_with(source)
@@ -120,7 +120,7 @@ def _drop(op: ir.Operation) -> None:
 
 
 def _drop_group(group: ir.Operation) -> None:
-    """A group that only has views of its operands becomes those."""
+    """Replaces a group that only holds views of its operands by these views."""
     *inner, end = (o.operation for o in group.regions[0].blocks[0].operations)
     used = [o for o in inner if any(list(v.uses) for v in o.results)]
     if any(o.name not in RESHAPES for o in used):

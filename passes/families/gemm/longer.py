@@ -1,4 +1,4 @@
-"""Zeros behind a dimension of a tensor of f32, so that blocks of one size cover it."""
+"""Pads a dimension of an f32 tensor with zeros at its end, so that blocks of one size cover it."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from ...ir.reading import producer, shape_of
 
 
 def f32(shape: Iterable[int]) -> ir.RankedTensorType:
-    """Of a tensor of f32."""
+    """Returns the type of an f32 tensor of this shape."""
     return ir.RankedTensorType.get(list(shape), ir.F32Type.get())
 
 
 def unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
-    """What `padded` made fewer than `least` elements longer; another value as it is."""
+    """Looks through `padded` where it added fewer than `least` elements along `dim`; returns other values as they are."""
     op = producer(value)
     if op is None or op.name != "tensor.pad" or len(op.operands) != 1:
         return value
@@ -26,7 +26,7 @@ def unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
 
 
 def padded(value: ir.Value, dim: int, size: int) -> ir.Value:
-    """With zeros behind a dimension, which has `size` elements then."""
+    """Pads a dimension with zeros at its end to `size` elements."""
     shape, rank = shape_of(value), len(shape_of(value))
     if size == shape[dim]:
         return value

@@ -1,4 +1,4 @@
-"""Calls of matrix products as linalg, so that kernels of ours can compute them."""
+"""Reads calls of matrix products (mm, addmm, bmm, baddbmm, _scaled_mm) and emits them as linalg for Lamina's kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,18 @@ SCALED = "aten._scaled_mm.default"
 PRODUCTS = (SCALED, "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 _FACTORS = ("f16", "bf16")
 _FLOAT8 = "f8E4M3FN"
-_FAST = 7  # the argument of _scaled_mm that lets sums have fewer digits
-TF32 = "tf32"  # the attribute of calls that may round factors of f32 to it
+_FAST = 7  # the position of use_fast_accum among the arguments of _scaled_mm: sums may have less precision
+TF32 = "tf32"  # the attribute of calls that may round f32 operands to tf32
 
 
 @dataclass(frozen=True)
 class Product:
-    """beta * added + alpha * a @ b, of two matrices or of batches of them; `added` broadcasts. So do `scales`, by which the sums
-    of products are multiplied, in f32. fast: these may have fewer digits than f32."""
+    """beta * added + alpha * a @ b, of two matrices or of batches of them.
+
+    added   the bias, which broadcasts; None: there is none
+    scales  f32 factors of the sums, which broadcast
+    fast    the sums may have less precision than f32
+    """
 
     added: ir.Value | None
     a: ir.Value
@@ -33,7 +37,7 @@ class Product:
 
     @staticmethod
     def read(op: ir.Operation) -> "Product | None":
-        """The product that a graph.extern calls; None for another call, and for types that tensor cores do not multiply."""
+        """Reads the product that a graph.extern calls; None for other calls, and for types that tensor cores do not multiply."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in PRODUCTS:
             return None
         if ir.StringAttr(op.attributes["callee"]).value == SCALED:
@@ -50,28 +54,29 @@ class Product:
 
     @property
     def operands(self) -> list[ir.Value]:
+        """The bias, a, b and the scales, as far as there are any."""
         return [*([] if self.added is None else [self.added]), self.a, self.b, *self.scales]
 
     @property
     def after(self) -> list[ir.Value]:
-        """What is read beside the sums of products."""
+        """The operands of `finish`: scales and bias."""
         return [*self.scales, *([] if self.added is None else [self.added])]
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """batch, m, n, k."""
+        """The sizes (batch, m, n, k)."""
         batch = self.result.shape[0] if self.result.rank == 3 else 1
         return batch, self.result.shape[-2], self.result.shape[-1], ir.RankedTensorType(self.a.type).shape[-1]
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
-        """The product of other values like `operands`, in linalg: summed in f32, then rounded to the result's type. Factors of f32
+        """Emits the product in linalg on other values for `operands`: summed in f32, then rounded to the result's type. f32 factors
         are rounded to tf32."""
         values = dict(zip(self.operands, operands, strict=True))
         return self.finish(self.sums(values[self.a], values[self.b]), [values[v] for v in self.after])
 
     def sums(self, a: ir.Value, b: ir.Value, parts: int = 1) -> ir.Value:
-        """The sums of products alone, f32. parts: into which the inner dimension is cut; if more than one, the result has the sums
-        of each, [parts, ...]."""
+        """Emits the sums a @ b alone, in f32. parts: split-K parts of the inner dimension; with more than one the result is
+        [parts, ...], the sums of each."""
         rank, dims = self.result.rank, [ir.AffineDimExpr.get(d) for d in range(self.result.rank + 2)]
         *outer, i, j, k = dims[:-1]
         maps, shape = [[*outer, i, k], [*outer, k, j], [*outer, i, j]], list(self.result.shape)
@@ -82,7 +87,7 @@ class Product:
         return sums_of_products(ir.RankedTensorType.get(shape, ir.F32Type.get()), a, b, maps, 1, factor=tf32_or_half)
 
     def finish(self, sums: ir.Value, after: Sequence[ir.Value], parts: int = 1) -> ir.Value:
-        """The product, from what `sums` gave, and values like `after`. Parts are added in their order."""
+        """Emits the product from the result of `sums` and values for `after`. Parts are added in order."""
         rank = self.result.rank
         inner = [ir.AffineDimExpr.get(d) for d in range(rank)]
         terms, term_maps = [sums] * parts, [inner]
@@ -105,7 +110,7 @@ class Product:
 
 
 def _scaled_product(op: ir.Operation) -> Product | None:
-    """Of aten._scaled_mm, of e4m3 with one scale for each matrix, or one for each row of the left and each column of the right."""
+    """Reads aten._scaled_mm on e4m3, with one scale per matrix, or one per row of the left and per column of the right."""
     operands, given = list(op.operands), list(op.attributes["args"])
     tensors: list[ir.Value | None] = [operands.pop(0) if isinstance(x, ir.UnitAttr) else None for x in given[:6]]
     a, b, one, other, bias, scale_result = tensors + [None] * (6 - len(tensors))
@@ -122,7 +127,7 @@ def _scaled_product(op: ir.Operation) -> Product | None:
 
 
 def _spread(v: ir.Value, shape: Sequence[int], dims: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
-    """Where an element of `shape` finds its own of a tensor that broadcasts to it."""
+    """Returns the indexing map of a tensor that broadcasts to `shape`, whose loops are `dims`."""
     mine = ir.RankedTensorType(v.type).shape
     first = len(shape) - len(mine)
     stays = [n == m for n, m in zip(mine, shape[first:], strict=True)]
@@ -130,7 +135,7 @@ def _spread(v: ir.Value, shape: Sequence[int], dims: Sequence[ir.AffineExpr]) ->
 
 
 def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
-    """A factor with its inner dimension cut in two: [..., parts, inner / parts, ...]."""
+    """Splits a dimension of an operand in two: [..., parts, size / parts, ...]."""
     type_ = ir.RankedTensorType(factor.type)
     shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
     places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
@@ -138,7 +143,7 @@ def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
 
 
 def tf32_or_half(x: ir.Value) -> ir.Value:
-    """A factor as tensor cores take it, in f32: what has that many digits is rounded to tf32."""
+    """Returns an element as tensor cores read it, in f32: f32 is rounded to tf32, half types are extended."""
     f32 = ir.F32Type.get()
     return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
 

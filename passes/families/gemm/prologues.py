@@ -1,4 +1,4 @@
-"""Groups that products alone read, as a factor: a product's kernel can compute them on the blocks that it loads."""
+"""GEMM prologues: pointwise groups whose only users are GEMM operands, which the kernel can compute on the blocks that it loads."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ Values = dict[ir.Value, ir.Value]
 
 
 def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
-    """What makes factors of calls of products and nothing else: groups of one result, without reductions, and the views of it
-    between, in the order of the program. A group that alone reads another product is none: it follows that one."""
+    """Returns the prologue of some products: pointwise groups with one result that only they read as operands, and views between,
+    in program order. A group that is the only user of another product is not among them: it is that one's epilogue."""
     found: dict[ir.Operation, None] = {}
     for op in ops:
         product = Product.read(op)
@@ -28,18 +28,18 @@ def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
 
 
 def names_of(before: Sequence[ir.Operation]) -> tuple[str, ...]:
-    """The groups' names."""
+    """Returns the names of the groups of a prologue."""
     return tuple(ir.StringAttr(op.attributes["sym_name"]).value for op in before if op.name == "graph.group")
 
 
 def read_before(before: Sequence[ir.Operation]) -> list[ir.Value]:
-    """What all of that reads from outside."""
+    """Returns the values that a prologue reads."""
     made = {r for op in before for r in op.results}
     return list(dict.fromkeys(v for op in before for v in op.operands if v not in made))
 
 
 def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
-    """Their operations, at the current place, on what stands for what they read. values: gets what they make."""
+    """Clones the ops of a prologue at the insertion point. values: maps what it reads to new values, and gets its results."""
     for op in before:
         if op.name != "graph.group":
             copy_ops([op], values)
@@ -52,14 +52,14 @@ def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
 
 
 def erase_before(before: Sequence[ir.Operation]) -> None:
-    """Once nothing else reads it; empty tensors may have other users."""
+    """Erases a prologue; empty tensors that have other users stay."""
     for op in reversed(before):
         if not list(op.results[0].uses):
             op.erase()
 
 
 def _chain(factor: ir.Value) -> list[ir.Operation]:
-    """The group that makes a factor, the views of it that lead there, and the empty tensors that these name; else nothing."""
+    """Returns the pointwise group that computes an operand, the views on the way, and their empty tensors; [] if there is none."""
     views: list[ir.Operation] = []
     op = producer(factor)
     while op is not None and op.name in _VIEWS:
@@ -77,7 +77,7 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 
 def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
-    """Whether only these calls read a value, as a factor, through views or not."""
+    """Whether all users of a value, through views or not, are operands of these calls."""
     for use in v.uses:
         user = use.owner.operation
         if user.name in _VIEWS:

@@ -1,4 +1,4 @@
-"""Sums along the rows of a product, in two steps: those of each block's columns, which the product's kernel yields, and theirs."""
+"""Row sums of a product in two steps: the GEMM kernel yields the sums of blocks of columns, and a second kernel adds these."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ from ...space.contraction import Unfit
 from ...trace.trace import Tracer
 from .longer import f32, padded, unpadded
 
-_CENTRED = "graph.centred"  # on sums of squared distances from means of blocks
+_CENTRED = "graph.centred"  # on sums of squared distances from the means of blocks
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """`value`, f32 of shape [..., n], summed along blocks of `columns` elements of its last dimension. The last may be shorter.
+    """Sums of `value`, f32 of shape [..., n], along blocks of `columns` elements of its last dimension. The last may be shorter.
 
-    centred  what is summed is the square of how far each element is from the mean of its block
+    centred  sums the squared distance of each element from the mean of its block
     """
 
     value: ir.Value
@@ -34,7 +34,7 @@ class BlockSums:
 
     @staticmethod
     def read(v: ir.Value) -> "BlockSums | None":
-        """What `emit` has made; None for another value."""
+        """Recognizes what `emit` makes; None for other values."""
         op = producer(v)
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
         centred = g is not None and _CENTRED in g.op.attributes
@@ -49,7 +49,7 @@ class BlockSums:
         return BlockSums(unpadded(whole, len(shape_of(whole)) - 1, g.extents[-1]), g.extents[-1], centred)
 
     def emit(self) -> ir.Value:
-        """The sums, of shape [..., blocks]."""
+        """Emits the sums, of shape [..., blocks]."""
         shape, rank = shape_of(self.value), len(shape_of(self.value))
         blocks = -(-shape[-1] // self.columns)
         whole = padded(self.value, rank - 1, blocks * self.columns)
@@ -75,26 +75,28 @@ class BlockSums:
 
 @dataclass(frozen=True)
 class Sum:
-    """A reduction. of: the linalg.generic, which sums its one operand."""
+    """A sum reduction. of: the linalg.generic, which has one operand."""
 
     of: Generic
 
     @property
     def init(self) -> ir.Value:
+        """The value that the sum starts from."""
         return self.of.op.operands[1]
 
     @property
     def result(self) -> ir.Value:
+        """The result of the reduction."""
         return self.of.op.results[0]
 
 
 @dataclass(frozen=True)
 class RowSum(Sum):
-    """A reduction along whole rows of a product, and maybe over rows, too.
+    """A sum along whole rows of a product, and possibly over rows, too.
 
-    outer  its loops over rows; the others are over the elements of one
-    about  the sum of what this sums the distances from the mean of
-    squared  it sums their squares: a variance
+    outer    number of its loops over rows; the others are over the elements of a row
+    about    the sum that gives the mean, where this sums distances from that mean
+    squared  sums their squares: a variance
     """
 
     outer: int
@@ -103,16 +105,17 @@ class RowSum(Sum):
 
     @property
     def summed(self) -> ir.Value:
-        """What blocks' sums are made of."""
+        """The value whose blocks are summed."""
         return self.operand if self.about is None else self.about.operand
 
     @property
     def operand(self) -> ir.Value:
+        """The operand of the reduction."""
         return self.of.op.operands[0]
 
     @staticmethod
     def read(op: ir.Operation, columns: int) -> "RowSum":
-        """columns: elements of a row. Unfit where it is none."""
+        """Reads a sum along rows of `columns` elements; raises Unfit for other ops."""
         g = sum_of_f32(op)
         outer, size = len(g.extents), 1
         while size < columns and outer:
@@ -123,8 +126,7 @@ class RowSum(Sum):
         return RowSum(g, outer)
 
     def about_mean(self, of: "RowSum") -> "RowSum | None":
-        """Returns this as a sum of distances from the mean, n times which is the other sum, or of their squares; None where it is
-        neither."""
+        """Returns this with `about` set to `of`, where it sums distances from the mean by that sum, or their squares; else None."""
         plain = adds(self.of) and adds(of.of)
         if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
             return None
@@ -151,12 +153,12 @@ class RowSum(Sum):
         return replace(self, about=of, squared=squared) if found else None
 
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
-        """Of what `blocks` makes."""
+        """Returns the type of what `blocks` makes."""
         extents = self.of.extents
         return f32([*extents[: self.outer], -(-math.prod(extents[self.outer :]) // columns)])
 
     def blocks(self, value: ir.Value, columns: int) -> ir.Value:
-        """Sums of blocks of so many columns. value: what `summed` is."""
+        """Emits the sums of blocks of `columns` columns. value: stands for `summed`."""
         shape, value = shape_of(value), terms(self.of, value)
         rows = [[i] for i in range(self.outer)]
         if len(shape) > self.outer + 1:
@@ -165,14 +167,19 @@ class RowSum(Sum):
         return BlockSums(value, columns, self.squared).emit()
 
     def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
-        """Where the result is in loops over rows, and blocks of them."""
+        """Returns the indexing map of the result in loops over rows and blocks."""
         return [loops[terms[0][0]] if terms else ir.AffineConstantExpr.get(0) for _, terms in self.of.maps[1]]
 
     def total(
         self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], columns: int
     ) -> ir.Value:
-        """What the reduction gives, from the sums of blocks and what it begins with. parts: sums of blocks by what they give;
-        totals: what these give, of sums before this; columns: of a block."""
+        """Emits the reduction's result from the sums of its blocks.
+
+        sums     sums of blocks of this reduction
+        parts    sums of blocks of each reduction, by its result
+        totals   the new result of earlier reductions, by their result
+        columns  columns of a block
+        """
         g, rank = self.of, self.outer + 1
         here = [ir.AffineDimExpr.get(d) for d in range(rank)]
         out = self._places(here)
@@ -186,7 +193,7 @@ class RowSum(Sum):
         )
 
         def joined(squares: ir.Value, part: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:
-            """Chan, Golub and LeVeque: nothing cancels that is not small."""
+            """Combines partial variances as Chan, Golub and LeVeque: only small terms cancel."""
             count = _elements(rank - 1, n, columns)
             away = arith.subf(arith.divf(part, count), arith.divf(total, arith.constant(ir.F32Type.get(), float(n))))
             if not self.squared:
@@ -197,8 +204,8 @@ class RowSum(Sum):
 
 
 def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
-    """The reductions of a group's body, along rows of so many columns. Unfit where there are none, or others, or one of what
-    depends on another and is no sum of distances from its mean."""
+    """Returns the row sums of a group's body. Raises Unfit where there are none, or other reductions, or one that depends on
+    another and is no sum of distances from its mean."""
     found: list[RowSum] = []
     for op in filter(is_reduction, body):
         one = RowSum.read(op, columns)
@@ -213,7 +220,7 @@ def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
 
 
 def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Value]:
-    """Some values and all that depend on them."""
+    """Returns some values and all that depend on them through `ops`."""
     late = set(on)
     for op in ops:
         if not late.isdisjoint(read_by(op)):
@@ -222,7 +229,7 @@ def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Val
 
 
 def sum_of_f32(op: ir.Operation) -> Generic:
-    """A reduction that is one. Unfit for another."""
+    """Reads an f32 sum reduction; raises Unfit for other ops."""
     g = Generic.read(op)
     if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
         raise Unfit("a reduction that is no sum of f32")
@@ -230,11 +237,12 @@ def sum_of_f32(op: ir.Operation) -> Generic:
 
 
 def is_reduction(op: ir.Operation) -> bool:
+    """Whether an op is a linalg.generic with a reduction loop."""
     return op.name == "linalg.generic" and any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
 
 
 def terms(g: Generic, value: ir.Value) -> ir.Value:
-    """What a reduction adds of each element of `value`, where its body makes that of it."""
+    """Emits the terms that a sum adds, its body applied to each element of `value`; `value` itself if that is no change."""
     if adds(g):
         return value
     shape, rank = shape_of(value), len(shape_of(value))
@@ -255,26 +263,26 @@ def _number(n: int) -> ir.Value:
 
 
 def _loop(dim: int) -> ir.Value:
-    """Where a loop is, in a body."""
+    """Emits linalg.index: a loop's position."""
     at = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
     return ir.Operation.create("linalg.index", results=[ir.IndexType.get()], attributes=at).results[0]
 
 
 def _elements(loop: int, n: int, columns: int) -> ir.Value:
-    """How many of n elements are in the block that a loop is at, f32."""
+    """Emits the number of elements, f32, of the block at a loop's position, where blocks of `columns` cover n elements."""
     left = arith.subi(_number(n), arith.muli(_loop(loop), _number(columns)))
     count = arith.select(arith.cmpi(arith.CmpIPredicate.slt, left, _number(columns)), left, _number(columns))
     return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
 
 
 def adds(g: Generic) -> bool:
-    """Whether a generic sums the elements of its one operand, loop by dimension."""
+    """Whether a generic sums the elements of its one operand as they are, with an identity map."""
     found = term(g)
     return found is not None and found == g.block.arguments[0]
 
 
 def term(g: Generic) -> ir.Value | None:
-    """What a generic sums, in its body: of the elements of its one operand, loop by dimension; None for another."""
+    """Returns the value in a generic's body that it adds up, with one operand and an identity map; None for other generics."""
     whole = tuple((0, ((i, 1),)) for i in range(len(g.reduced)))
     if not any(g.reduced) or g.inputs != 1 or g.maps[0] != whole:
         return None

@@ -1,4 +1,4 @@
-"""Products whose columns are two halves that meet, as where one layer gives gate and value of a GLU: two products, side by side."""
+"""GLU products: rewrites one product whose column halves are gate and up as two products that share their left operand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,13 +11,13 @@ from .products import Product
 
 
 def may_meet(product: Product, group: ir.Operation) -> bool:
-    """Whether the group that reads a product may read halves of its columns alone."""
+    """Whether the group may read the product only as column halves: it has slices, and the columns are even."""
     body = group.regions[0].blocks[0].operations
     return product.result.shape[-1] % 2 == 0 and any(o.operation.name == "tensor.extract_slice" for o in body)
 
 
 def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
-    """The product of other values like its operands, put together from its halves."""
+    """Emits the product on other values for its operands, as the concatenation of its column halves."""
     *outer, n = product.result.shape
     half = replace(product, result=ir.RankedTensorType.get([*outer, n // 2], product.result.element_type))
     factor = product.operands.index(product.a)
@@ -29,7 +29,7 @@ def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
 
 
 def _columns(v: ir.Value, first: int, count: int) -> ir.Value:
-    """Some columns of a tensor."""
+    """Slices `count` columns of a tensor from `first`."""
     type_ = ir.RankedTensorType(v.type)
     *outer, _ = type_.shape
     sizes, rank = [*outer, count], type_.rank

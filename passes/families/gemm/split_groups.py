@@ -1,5 +1,4 @@
-"""Groups that sum along the rows of a product, cut in pieces: what a product's kernel can do, what makes whole sums, and what goes
-on along rows."""
+"""Splits a group with row or column sums of a product into a GEMM epilogue, a reduction of its partial sums, and the remainder."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -21,22 +20,31 @@ Values = dict[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class Pieces:
-    """Groups that compute what one does, one after the other. results: what stands for those of that one."""
+    """Groups that together compute what one group did.
+
+    first    the GEMM epilogue
+    later    the reduction of its partial sums, and the remainder, if any
+    results  replacements for the results of the original group
+    """
 
     first: ir.Operation
     later: tuple[ir.Operation, ...]
     results: tuple[ir.Value, ...]
 
     def erase(self) -> None:
+        """Erases the pieces, users first."""
         for group in (*reversed(self.later), self.first):
             group.erase()
 
 
 def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Config) -> Pieces:
-    """Puts beside a group one that yields what needs no sum along rows, and the sums of each block of the schedule's columns; one
-    that makes whole sums of these, and all that there is one of for a row; and one for what goes on along rows, if anything does:
-    it reads what the first has stored. Sums over rows likewise, of blocks of rows. products: the operands whose rows they are.
-    Unfit where there is no such sum."""
+    """Splits a group at its row sums; the pieces stand beside it.
+
+    The first yields what needs no row sum, and the sums of blocks of the schedule's columns. The second adds these and computes
+    whatever has one element per row. The third, if needed, computes what has whole rows, from values that the first has stored.
+    Column sums are split likewise, by blocks of rows. products: the group's operands that are products.
+    Raises Unfit where there is no such sum.
+    """
     block = group.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
     sums, width = _sums(body, shape_of(products[0]), config)
@@ -47,7 +55,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Con
     results = dict.fromkeys(end.operands)
     wanted = [v for v in results if v in late]
     after, _ = _slice(block, wanted, [*totals, *outer])
-    kept = depending(body, [a for a in outer if outer[a] in products]) - late  # what the product's kernel alone can make
+    kept = depending(body, [a for a in outer if outer[a] in products]) - late  # what only the product's kernel can compute
     read = {_narrow(v): None for op in after if op.results[0] in late for v in read_by(op) if v in kept}
     stored = list(dict.fromkeys([*(v for v in results if v not in late), *read]))
     row = _of_rows(after, totals, late)
@@ -95,8 +103,8 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Con
 
 
 def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: Config) -> tuple[Sequence[RowSum | ColumnSum], int]:
-    """The sums along the rows of products of a shape, or over them, and the size of a block in that direction. Unfit where there
-    are none, or others."""
+    """Returns the row sums or else the column sums of a body, and the size of a block in that direction. Raises Unfit where there
+    are none, or other reductions."""
     try:
         return row_sums(body, shape[-1]), config.n
     except Unfit:
@@ -107,7 +115,7 @@ def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: Config) ->
 
 
 def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
-    """Sums, and what ops make of them that is no larger. late: all that depends on sums."""
+    """Returns the sums, and values computed from them that are no larger. late: all values that depend on sums."""
     few, found = max(math.prod(shape_of(v)) for v in totals), set(totals)
     for op in ops:
         of_sums = [v for v in read_by(op) if v in late]
@@ -117,7 +125,7 @@ def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[
 
 
 def _narrow(v: ir.Value) -> ir.Value:
-    """What a value is a wider form of, such as the bf16 that an f32 was: fewer bytes to store."""
+    """Returns the narrower value that this one extends, such as bf16 for f32, if any: fewer bytes to store."""
     op = producer(v)
     if op is None or op.name != "linalg.generic" or len(op.operands) != 2:
         return v
@@ -128,8 +136,8 @@ def _narrow(v: ir.Value) -> ir.Value:
 
 
 def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:
-    """The ops of a block that make `roots`, in order, and which of `leaves` they begin with. Unfit where they begin with other
-    arguments of it."""
+    """Returns the backward slice of `roots` in a block, in order, and the `leaves` it reads. Raises Unfit where it reads other
+    arguments of the block."""
     made = {r: o.operation for o in block.operations for r in o.operation.results}
     found: set[ir.Value] = set()
     used: dict[ir.Value, None] = {}
@@ -153,7 +161,7 @@ def group_before(
     types: Sequence[ir.Type],
     fill: Callable[[Values], list[ir.Value]],
 ) -> ir.Operation:
-    """A group before `like`, named by the ops that it is made of. operands: by what they stand for."""
+    """Creates a group before `like`, named after `ops`. operands: by the values that they stand for; fill: emits the body."""
     location = fused([op.location for op in ops] or [like.location])
     words = list(dict.fromkeys(op_word(name) for name in model_ops(location)))
     name = {"sym_name": ir.StringAttr.get("_".join(words[:5]) or "sums")}

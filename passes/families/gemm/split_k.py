@@ -1,4 +1,7 @@
-"""Products with few blocks and a long inner dimension: a kernel sums each part of it, and a group behind it adds these."""
+"""Split-K: a kernel sums each part of the inner dimension, and a second group adds the parts and computes the epilogue.
+
+It suits products with few output tiles and a long inner dimension.
+"""
 
 from collections.abc import Sequence
 
@@ -20,9 +23,9 @@ Computed = Product | Convolution
 
 
 def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
-    """The group that sums each of `parts` of a bundle's inner dimension, in f32. What the bundle stood for is gone: a second group
-    adds them, always in the same order, and does what follows, whatever that is. Unfit where blocks cannot compute the sums, and
-    nothing has changed."""
+    """Replaces a bundle by a group that sums each of `parts` parts of the inner dimension in f32, which it returns, and a second
+    group that adds them, always in the same order, and computes any epilogue. Raises Unfit, with nothing changed, where tiles
+    cannot compute the sums."""
     products = [p for op in bundle.ops if (p := computed(op)) is not None]
     inner = products[0].sizes[3]
     if inner % parts:
@@ -62,7 +65,7 @@ def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
 
 
 def _finish(bundle: Bundle, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
-    """Whether a group could take a bundle's place that adds the parts of its sums and goes on as the bundle does."""
+    """Replaces a bundle by a group that adds the parts and computes the epilogue; False where no kernel can compute that group."""
     results = [op.results[0] for op in bundle.ops]
     after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]
     operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}
@@ -94,7 +97,7 @@ def _finish(bundle: Bundle, products: Sequence[Computed], sums: Sequence[ir.Valu
 
 
 def _traceable(group: ir.Operation) -> bool:
-    """Whether a kernel can compute a group."""
+    """Whether Lamina can generate a kernel for a group."""
     block = group.regions[0].blocks[0]
     strides = [strides_of(v) for v in group.operands]
     try:

@@ -1,4 +1,4 @@
-"""What a kernel of products would do, for the cost model."""
+"""Builds the cost model's input (product_cost.Work) for a bundle: sizes, epilogue and prologue operations, bytes."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +17,7 @@ from .products import Product
 
 
 def work_of(bundle: Bundle) -> Work | None:
-    """What a kernel of a bundle would do, or of its first call where blocks cannot compute both; None where they cannot compute
+    """Returns the work of a bundle's kernel, or of its first call's where tiles cannot compute both; None where they cannot compute
     the product."""
     with suppress(Unfit), bundle.last.context:
         part, made = best_of(bundle, BLOCK)
@@ -49,7 +49,7 @@ def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
 
 
 def _computed(*expressions: Sequence[Expr]) -> tuple[int, int]:
-    """Operations for an element, and bytes that are read for all."""
+    """Returns operations per element, and bytes that are read in total."""
     ops, reads = 0, dict[ir.Value, int]()
     for e in dict.fromkeys(e for one in expressions for e in one):
         if isinstance(e, Apply):

@@ -1,1 +1,4 @@
-"""How each kind of group is tiled on each target: a frozen Config, which is also the tuning space."""
+"""Schedules: tile shapes of each kind of kernel on each target, and the cost models that rank them.
+
+A schedule is a frozen dataclass; its fields are also the tuning space.
+"""

@@ -1,4 +1,7 @@
-"""Block shapes of attention, whose kernels are in lamina.kernels.attention. What they cost: attention_cost."""
+"""Schedules of attention kernels: block sizes, warps, pipeline depth.
+
+The kernels are in lamina.kernels.attention, the cost models in attention_cost and attention_backward_cost.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,18 +10,18 @@ from lamina.core.errors import CompileError
 
 from . import text
 
-_WIDEST = 256  # columns that a product of a group of warps has, and rows that a descriptor brings
+_WIDEST = 256  # columns of a warp group's product (wgmma), and rows of a TMA descriptor's block, at most
 
 
 @dataclass(frozen=True)
 class Forward:
-    """One program for a block of queries of a head.
+    """Flash attention: one program for a block of queries of a head.
 
-    m, n         queries of a block, and keys that it takes at a time; powers of two from 16
-    warps        of one CTA
+    m, n         queries of a block, and keys per iteration; powers of two from 16
+    warps        warps of one CTA
     stages       blocks of keys and values in flight: the depth of the software pipeline
-    descriptors  1: keys and values come by descriptors (TMA) where their layout allows it; 0: by pointers
-    blocks       1: a kernel of its own lists the blocks that a mask shows, once for each mask, and others are skipped
+    descriptors  1: keys and values are loaded by TMA descriptors where their layout allows it; 0: by pointers
+    blocks       1: a separate kernel lists the blocks that a mask does not hide, once for each mask; the others are skipped
     """
 
     kind: ClassVar[str] = "forward"
@@ -36,13 +39,14 @@ class Forward:
 
 @dataclass(frozen=True)
 class Specialised:
-    """On Hopper, one program a multiprocessor, whose warps have parts of their own: one loads, groups of four have `queries` each.
-    Queries, keys and values come by descriptors; where their layout does not allow it, or Triton's Gluon is not known, `instead` is
-    run.
+    """Warp-specialized flash attention on Hopper: one program per SM, with a warp that loads and warp groups of `queries` each.
 
-    n       keys that a group takes at a time; a power of two from 16
-    groups  2 or 3
-    stages  blocks of keys, and of values, that are there or on their way
+    TMA descriptors load queries, keys and values. Where their layout does not allow it, or this version of Triton's Gluon is not
+    known, the schedule of `instead` runs.
+
+    n       keys of a warp group per iteration; a power of two from 16
+    groups  warp groups that compute, 2 or 3
+    stages  blocks of keys, and of values, in shared memory or in flight
     """
 
     kind: ClassVar[str] = "specialised"
@@ -56,17 +60,18 @@ class Specialised:
         return text.write(self)
 
     def instead(self, size: int) -> Forward:
-        """The schedule where descriptors are not allowed, for heads of `size` elements."""
+        """Returns the fallback schedule without descriptors, for heads of `size` elements."""
         return Forward(128, 64, 8, 3) if size <= 128 else Forward(64, 64, 8, 2)
 
 
 @dataclass(frozen=True)
 class Split:
-    """One program for a part of the keys of a head of theirs, with all queries that share it, and a kernel that joins the parts.
+    """Split-KV attention: one program for a part of the keys of a KV head, with all queries that share it, and a kernel that joins
+    the parts.
 
-    n       keys that a program takes at a time; a power of two from 16
-    parts   of the keys
-    warps   of one CTA
+    n       keys of a program per iteration; a power of two from 16
+    parts   parts that the keys are split into
+    warps   warps of one CTA
     stages  blocks of keys and values in flight
     """
 
@@ -83,13 +88,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Backward:
-    """Gradients: one program for a block of queries of a head, then one for a block of keys, with all queries that share them.
+    """The backward pass in two kernels: one program for a block of queries of a head, then one for a block of keys, with all
+    queries that share them.
 
-    m, n           queries of a block of the first, and keys that it takes at a time; powers of two from 16
-    keys, queries  keys of a block of the second, and queries that it takes at a time
-    warps          of one CTA
-    stages         blocks in flight
-    blocks         1: two kernels list the blocks that a mask shows, of keys and of queries, and others are skipped
+    m, n           queries of a block of the first kernel, and its keys per iteration; powers of two from 16
+    keys, queries  keys of a block of the second kernel, and its queries per iteration
+    warps          warps of one CTA
+    stages         blocks in flight: the depth of the software pipeline
+    blocks         1: two kernels list the blocks of keys and of queries that a mask does not hide; the others are skipped
     """
 
     kind: ClassVar[str] = "backward"
@@ -110,14 +116,14 @@ Config = Forward | Specialised | Split | Backward
 
 
 def read(written: str) -> Config:
-    """From text such as "forward{m=128 n=64}"; CompileError where it is none."""
+    """Parses text such as "forward{m=128 n=64}"; raises CompileError for anything else."""
     config: Config = text.read(written, (Forward, Specialised, Split, Backward), "attention")
     _check(config)
     return config
 
 
 def _check(config: Config) -> None:
-    """CompileError for blocks that tensor cores cannot work on."""
+    """Raises CompileError for shapes that tensor cores or Triton cannot work on."""
     for key in ("m", "n", "keys", "queries"):
         size = getattr(config, key, 16)
         if size < 16 or size & (size - 1):

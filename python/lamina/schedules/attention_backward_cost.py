@@ -1,5 +1,7 @@
-"""Which kernels of ours suit attention's gradients. None was measured against libraries: unmeasured, they stay the library's, but
-for those of weights that were dropped by random numbers of ours."""
+"""Schedules of attention's backward pass, and the default where nothing was tuned.
+
+None was measured against the libraries, so the default is the library's kernel, except where dropout uses Lamina's random numbers.
+"""
 
 from dataclasses import replace
 
@@ -8,7 +10,7 @@ from lamina.core.gpu import Gpu
 from .attention import Backward
 from .attention_cost import LONG, MOST, Work
 
-_LARGE = 200 << 10  # bytes of shared memory that a block may ask for, as on Hopper and GPUs of data centres after it
+_LARGE = 200 << 10  # bytes of shared memory per CTA, as on Hopper and later data-center GPUs
 _HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     (
         64,
@@ -26,17 +28,17 @@ _HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     ),
     (MOST, (Backward(64, 32, 64, 16, 8, 2), Backward(64, 32, 32, 32, 8, 2))),
 )  # fmt: skip
-"""Up to what size of a head each set is for: blocks that need no more registers than there are."""
+"""Schedules by the largest head size that they are for: their blocks do not spill registers."""
 _AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     (64, (Backward(64, 64, 64, 32, 4, 2), Backward(128, 64, 128, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
     (128, (Backward(64, 64, 64, 32, 8, 2), Backward(64, 32, 64, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
     (MOST, (Backward(64, 32, 32, 32, 8, 1),)),
 )
-"""The same where there is less shared memory."""
+"""The same for GPUs with less shared memory."""
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
-    """The schedules that suit the sizes, the most promising first."""
+    """Returns the schedules that suit the sizes, the most promising first."""
     size = max(work.size, work.values)
     known = next((schedules for most, schedules in (_HOPPER if gpu.shared_bytes >= _LARGE else _AMPERE) if size <= most), ())
     smallest = min((c.m for c in known), default=0)
@@ -46,5 +48,5 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
 
 
 def unmeasured(work: Work, gpu: Gpu) -> Backward | None:
-    """The schedule to take where nothing was measured; None for the library."""
+    """Returns the default schedule where nothing was tuned; None for the library's kernel."""
     return next(iter(candidates(work, gpu)), None) if work.drops else None

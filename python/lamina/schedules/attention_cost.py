@@ -1,4 +1,4 @@
-"""Which kernels of ours suit an attention, and which is taken unmeasured, by what was measured on an H200."""
+"""Cost model of attention: ranks schedules and chooses the default where nothing was tuned, by measurements on an H200."""
 
 from dataclasses import dataclass, replace
 
@@ -7,17 +7,17 @@ from lamina.core.gpu import Gpu
 from .attention import Config, Forward, Specialised, Split
 
 MOST = 256  # elements of a head
-_ROWS = 64  # of queries that share a head of keys, up to which keys are split
+_ROWS = 64  # queries that share a KV head, at most, for the keys to be split
 _RESIDENT = 2  # CTAs of `split` that an SM holds
-_START = 2e-6  # of a CTA: the latency of its first loads, and its stores
-_JOIN, _JOINED = 3e-6, 2e-8  # of the kernel that joins, and of each part of a row
-_PAYS = 4  # parts, from which on cuDNN's kernel is not faster
-LONG = 1024  # keys from which on splitting them, or looking at all blocks of a mask first, is worth two kernels
+_START = 2e-6  # seconds of a CTA: the latency of its first loads, and its stores
+_JOIN, _JOINED = 3e-6, 2e-8  # seconds of the kernel that joins the parts, and of each part of a row
+_PAYS = 4  # number of parts from which on cuDNN's kernel is not faster
+LONG = 1024  # keys from which on splitting them, or listing the blocks of a mask first, is worth a second kernel
 _WITH_TMA = 90
 _SPECIALISES = "sm_90a"
-_GROUPED = 128  # queries, from which on two groups of warps have some
-_TILE = 2 * Specialised.queries  # queries of two groups
-_SMALL = 64  # elements of a head, up to which blocks without parts for warps are as fast
+_GROUPED = 128  # queries from which on each of two warp groups has some
+_TILE = 2 * Specialised.queries  # queries of two warp groups
+_SMALL = 64  # elements of a head up to which kernels without warp specialization are as fast
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
     (
@@ -29,30 +29,31 @@ _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     ),
     (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 4, 2), Forward(128, 32, 8, 2))),
 )  # fmt: skip
-"""Up to what size of a head each set is for. Of 64 and 128 elements the first two are the fastest that were measured, at 78% to
-97% of the speed of cuDNN's kernel; blocks of 128 by 128 and two stages were slower."""
+"""Schedules by the largest head size that they are for. For 64 and 128 elements the first two are the fastest that were measured,
+at 78% to 97% of the speed of cuDNN's kernel; blocks of 128 by 128 with two stages were slower."""
 _AMPERE: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(128, 32, 4, 3))),
     (128, (Forward(128, 64, 8, 3), Forward(64, 64, 4, 2), Forward(128, 32, 8, 3))),
     (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 8, 2))),
 )
-"""The same before Hopper, of what needs no more registers than there are."""
+"""The same before Hopper, limited to schedules that do not spill registers."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Attention of `heads` heads of queries on `kv_heads` of keys and values, for each of a batch.
+    """The problem that an attention kernel solves.
 
-    size, values  elements of a head of queries and keys, and of values
-    causal        query i sees keys 0 to i
-    masked        a mask is read
-    window        how many keys up to its own a query sees at most; 0: all
-    slopes        scores get something for each key of distance
-    bounded       of each sequence, keys from one to another alone are seen; by_head: of each of its heads
-    known         a mask is there that kernels of ours do not read, or once for each key; libraries read it for each score
-    hides         a mask is read that hides scores, and adds nothing to others
-    drops         weights are dropped at random
-    sums          the logarithms of the sums of exponentials are wanted too, as a backward pass reads them
+    heads, kv_heads  heads of queries, and of keys and values
+    size, values     elements of a head of queries and keys, and of values
+    causal           query i sees keys 0 to i
+    masked           the kernel reads a mask
+    window           keys up to its own that a query sees at most (sliding window); 0: all
+    slopes           each score gets a bias that is linear in the distance of its key (ALiBi)
+    bounded          each sequence sees only the keys between two bounds; by_head: each head has bounds of its own
+    known            there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
+    hides            the mask that is read only hides scores and adds nothing to the others
+    drops            attention weights are dropped at random
+    sums             the rows' log-sum-exp is a result, too, for the backward pass
     """
 
     batch: int
@@ -75,17 +76,17 @@ class Work:
 
     @property
     def rows(self) -> int:
-        """Queries that share a head of keys."""
+        """Queries that share a KV head."""
         return self.heads // self.kv_heads * self.queries
 
     @property
     def is_few(self) -> bool:
-        """Whether all queries of a head of keys fit in one block, which may be split over the keys."""
+        """Whether all queries of a KV head fit in one block, so that the keys may be split."""
         return self.rows <= _ROWS and not (self.causal or self.window or self.sums or self.by_head or self.drops)
 
 
 def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
-    """Rounds of parts, as many as run at once, each as long as its bytes take; parts are written, and read again by `join`."""
+    """Estimates the time of split-KV attention: waves of parts, bound by memory traffic. Parts are written, then read by `join`."""
     programs, slots = work.batch * work.kv_heads * config.parts, gpu.sm_count * _RESIDENT
     part = -(-work.keys // config.parts // config.n) * config.n * (work.size + work.values) * 2
     rounds, at_once = -(-programs // slots), max(gpu.sm_count, min(programs, slots))  # one CTA fills an SM's share of the bandwidth
@@ -94,7 +95,7 @@ def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
-    """The schedules that suit the sizes, the most promising first."""
+    """Returns the schedules that suit the problem, the most promising first."""
     if max(work.size, work.values) > MOST:
         return ()
     if work.is_few:
@@ -103,11 +104,11 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     known = next(schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most)
     smallest = min(c.m for c in known)
     fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
-    if work.window:  # the fewer queries in a block, the fewer hidden keys it meets
+    if work.window:  # smaller blocks of queries meet fewer hidden keys
         fit.sort(key=lambda c: c.m)
-    adds = work.masked or work.slopes  # with descriptors, it needs more registers than there are
+    adds = work.masked or work.slopes  # with descriptors, these kernels spill registers
     fit = [c for c in fit if not (c.descriptors and adds) and shared_bytes(c, work) <= gpu.shared_bytes]
-    if work.drops:  # which needs registers too
+    if work.drops:  # dropout needs registers, too
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
@@ -117,7 +118,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
 
 
 def _specialised(size: int, work: Work) -> tuple[Specialised, ...]:
-    """With parts of their own for warps, where a group of them has queries enough and nothing is read or drawn for each score."""
+    """Warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
     if work.masked or work.slopes or work.drops or work.queries < _GROUPED:
         return ()
     if size <= _SMALL:
@@ -126,8 +127,9 @@ def _specialised(size: int, work: Work) -> tuple[Specialised, ...]:
 
 
 def shared_bytes(config: Forward, work: Work) -> int:
-    """What a block asks for by Triton's compiler without wgmma, as seen of its code: queries, keys and values in flight, the mask,
-    and weights where several warps share rows. On Hopper it is more, of more than any of ours needs."""
+    """Returns the shared memory per CTA that Triton allocates without wgmma, derived from its generated code: queries, keys and
+    values in flight, the mask, and weights where several warps share rows. On Hopper it allocates more, but there is more than any
+    of these schedules needs."""
     size, values = (max(16, 1 << (n - 1).bit_length()) for n in (work.size, work.values))
     block = config.n * (size + values) + (config.m * config.n if work.masked else 0)
     shared = config.m * config.n if 16 * config.warps > config.m else 0
@@ -135,8 +137,8 @@ def shared_bytes(config: Forward, work: Work) -> int:
 
 
 def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
-    """Parts of several numbers for the likeliest block, then other blocks for the likeliest number. Heads that share no keys may as
-    well do without the second kernel."""
+    """Several numbers of parts for the most promising block, then other blocks for the best number. Where heads share no keys, a
+    schedule without the second kernel is among them."""
     n = 64 if max(work.size, work.values) <= 128 else 32
     counts = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p == 1 or -(-work.keys // p) >= 2 * n]
     parts = sorted((Split(n, p) for p in counts), key=lambda c: split_seconds(c, work, gpu))
@@ -147,21 +149,22 @@ def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
 
 
 def unmeasured(work: Work, gpu: Gpu) -> Config | None:
-    """The schedule to take where nothing was measured; None for the library.
+    """Returns the default schedule where nothing was tuned; None for the library's kernel. Measured on an H200:
 
-    Of 32 heads of queries on 4 of keys, 8192 of 128 elements, batches of 32, 8 and 1 took 138, 48 and 16 us in as many parts as
-    fill an H200 once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. Libraries' kernels
-    that take a mask read each of these heads eight times. So cuDNN's kernel is taken where hardly a part fills the GPU.
+    Few queries (32 query heads on 4 KV heads, 8192 keys of 128 elements), batches of 32, 8 and 1: 138, 48 and 16 us in as many
+    parts as fill the GPU once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. The
+    libraries' kernels that take a mask read each KV head eight times. So cuDNN's kernel is the default where few parts fill the
+    GPU.
 
-    Causal attention of 4 x 16 heads of 128 elements took 461 us of 4096 queries and 142 of 2048 with parts of their own for warps,
-    cuDNN's kernel 488 and 147; of 2 x 8 heads of 256 elements 76 and 94. Of 4 x 32 heads of 64 elements on 8, 2048 queries, blocks
-    without such parts took 175, cuDNN's kernel 183; where heads share no keys cuDNN's is the faster one. Without causal they were
-    not compared.
+    Causal attention, 4 x 16 heads of 128 elements: 461 us for 4096 queries and 142 for 2048 with warp specialization, cuDNN's
+    kernel 488 and 147; 2 x 8 heads of 256 elements: 76 and 94. 4 x 32 heads of 64 elements on 8 KV heads, 2048 queries: 175
+    without warp specialization, cuDNN's kernel 183; where heads share no keys cuDNN's is faster. Without causal they were not
+    compared.
 
-    A mask whose meaning is known is not even made for ours, of as many numbers as there are scores for libraries, which compute
-    what it hides too: a window of 1024 of 4096 keys took 283 us with parts for warps, without them 317 in blocks of 64 queries (of
-    128: 338 to 362), for 1786; sequences of 16 to 496 of 512 keys 46 us for 72. Weights that are dropped by random numbers of ours,
-    no library drops.
+    A mask whose meaning is known is never materialized for Lamina's kernels. The libraries need one number per score, and compute
+    what it hides, too: a window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64 queries
+    (of 128: 338 to 362), the library 1786; sequences of 16 to 496 of 512 keys 46 us, the library 72. Dropout by Lamina's random
+    numbers has no library kernel.
     """
     if work.drops or (work.known and not work.sums):
         return next(iter(candidates(work, gpu)), None)

@@ -1,4 +1,4 @@
-"""Block shapes of matrix products, which go down through Triton. What they cost: product_cost."""
+"""Schedules of GEMM kernels, which are compiled by Triton: tile sizes, warps, pipeline depth. product_cost has their cost model."""
 
 import re
 from dataclasses import asdict, dataclass, replace
@@ -6,28 +6,28 @@ from dataclasses import asdict, dataclass, replace
 from lamina.core.errors import CompileError
 
 _TEXT = re.compile(r"triton\{([^{}]*)\}")
-LEAST = 16  # elements of a block's side: what tensor cores multiply
-GROUP = 4  # warps that multiply together on Hopper, 16 rows each
+LEAST = 16  # side of the smallest block that tensor cores multiply
+GROUP = 4  # warps of a warp group, which issue wgmma together on Hopper, 16 rows each
 
 
 @dataclass(frozen=True)
 class Config:
-    """How a product becomes a block program.
+    """The schedule of a GEMM kernel: how an iteration space (m, n, k) becomes a block program.
 
-    m, n, k      elements of a block of each product, and of what is multiplied at a time; powers of two from 16
-    warps        of one CTA
-    stages       blocks of the factors in flight: the depth of the software pipeline
-    group        rows of blocks whose columns are walked together, so that factors are found in the second-level cache
-    resident     CTAs of an SM that walk over all blocks; 0: a CTA for every block
-    split        parts of a block, side by side, in which what follows the product is computed: fewer registers hold it at a time
-    descriptors  1: factors come by descriptors (TMA) where the chip and their layout allow it; 0: by pointers. Making descriptors
-                 takes a kernel about a microsecond
-    joint        1: two products that share their left factor are one dot where the others come by descriptors
-    parts        into which the inner dimension is cut: each is summed by a CTA of its own, and another kernel adds them
-    fast         1: sums of eight-bit factors have the digits that tensor cores give them, where the call allows it; 0: what these
-                 sum for a step along the inner dimension is added in f32
-    ping_pong        1: a CTA has two groups of `warps` warps and a warp that loads. One group multiplies while the other does what
-                 follows its own block (Hopper only); 0: all warps do both
+    m, n, k      tile of the output, and the step along the inner dimension, in elements; powers of two from 16
+    warps        warps of one CTA
+    stages       blocks of the operands in flight: the depth of the software pipeline
+    group        rows of tiles whose columns are walked together, so that operands are reused in L2
+    resident     CTAs per SM of a persistent kernel, which walk over all tiles; 0: a CTA for every tile
+    split        parts of a tile, side by side, in which the epilogue is computed: it holds fewer registers at a time
+    descriptors  1: operands are loaded by TMA descriptors where the chip and their layout allow it; 0: by pointers. Making
+                 descriptors costs a kernel about a microsecond
+    joint        1: two products that share their left operand are one dot where the right ones come by descriptors
+    parts        split-K: parts of the inner dimension, each summed by a CTA of its own; another kernel adds them
+    fast         1: sums of 8-bit operands keep the precision of the tensor cores' accumulators, where the call allows it;
+                 0: the sum of each step along the inner dimension is added in f32
+    ping_pong    1: a CTA has two groups of `warps` warps and a warp that loads; one group multiplies while the other runs the
+                 epilogue of its own tile (Hopper only); 0: all warps do both
     """
 
     m: int = 128
@@ -46,12 +46,12 @@ class Config:
 
     @property
     def threads(self) -> int:
-        """Of a CTA; the warp that loads has a group of its own."""
+        """Threads of a CTA. With ping-pong, the warp that loads has a warp group of its own."""
         return 32 * self.warps * (3 if self.ping_pong else 1)
 
     @property
     def plain(self) -> "Config":
-        """The same blocks without ping-pong."""
+        """The same tiles without ping-pong."""
         return replace(self, ping_pong=0, stages=min(self.stages, 3)) if self.ping_pong else self
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Config:
 
     @staticmethod
     def read(text: str) -> "Config":
-        """From text such as "triton{m=128 n=256}"; CompileError where it is none."""
+        """Parses text such as "triton{m=128 n=256}"; raises CompileError for anything else."""
         whole = _TEXT.fullmatch(text.strip())
         known = Config.__dataclass_fields__
         values: dict[str, int] = {}
@@ -78,7 +78,7 @@ class Config:
         return config
 
     def check(self) -> None:
-        """CompileError for blocks that tensor cores cannot work on."""
+        """Raises CompileError for shapes that tensor cores or Triton cannot work on."""
         for key in ("m", "n", "k"):
             size = getattr(self, key)
             if size < LEAST or size & (size - 1):

@@ -1,4 +1,4 @@
-"""Schedules of convolutions as products, and in which order they are tried. Few were measured: the library is the default."""
+"""Cost model of convolutions as implicit GEMM: ranks schedules for tuning. Few were measured, so the library is the default."""
 
 from dataclasses import replace
 
@@ -30,15 +30,15 @@ SCHEDULES: dict[Config, float] = {
     Config(32, 64, 64, 4, 4, descriptors=0): 0.18,
     Config(16, 32, 64, 2, 4, descriptors=0): 0.08,
 }
-"""The share of the peak that each is thought to reach on large images."""
-_SHARED = 0.7  # of that, where a block of the inner dimension belongs to more than one position of the window
-_LAUNCH = 4e-6
-_MOST_IN_PARTS = 3  # of candidates
-_STEP = 5.5e-7  # of a block of the inner dimension, at least
+"""The estimated share of the peak that each reaches on large images."""
+_SHARED = 0.7  # of that share, where a block of the inner dimension spans more than one position of the window
+_LAUNCH = 4e-6  # seconds
+_MOST_IN_PARTS = 3  # candidates with split-K
+_STEP = 5.5e-7  # seconds that a block of the inner dimension takes at least
 
 
 def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
-    """Those that suit a convolution, the most promising first. work: as a product of each group; channels: of one."""
+    """Returns the schedules that suit a convolution, the most promising first. work: as a GEMM; channels: of one group."""
     fitting = [
         _fed(replace(c, k=c.k * 2 // work.item), channels)
         for c in SCHEDULES
@@ -52,12 +52,13 @@ def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
 
 
 def _suits(columns: int, features: int) -> bool:
-    """Whether blocks of so many columns are neither far too wide nor, where that is avoidable, too narrow for tensor cores."""
+    """Whether tiles of so many columns are neither far too wide nor, where that is avoidable, too narrow for tensor cores."""
     return columns < 2 * max(features, 2 * LEAST) and (columns > LEAST or features <= LEAST)
 
 
 def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
-    """Rounds of blocks, as many as run at once, or the factors' and results' way. Parts are added by another kernel."""
+    """Estimates the time of a convolution: waves of tiles, or the memory traffic of operands and results, whichever is longer. With
+    split-K another kernel adds the parts."""
     blocks = config.parts * _blocks(config, work)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
     share = SCHEDULES[replace(config, k=64, parts=1)] * (1 if channels // config.parts % config.k == 0 else _SHARED)
@@ -69,17 +70,17 @@ def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
 
 
 def _blocks(config: Config, work: Work) -> int:
-    """Of the result."""
+    """Number of tiles of the result."""
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
 def _in_parts(config: Config, work: Work, channels: int, gpu: Gpu) -> Config:
-    """With the channels in as many parts as are best, each of whole blocks."""
+    """Returns the config with the best number of split-K parts; each part is whole blocks of channels."""
     ways = [config, *(replace(config, parts=p) for p in PARTS if channels % (p * config.k) == 0)]
     return min(ways, key=lambda c: seconds(c, work, channels, gpu))
 
 
 def _fed(config: Config, channels: int) -> Config:
-    """With blocks of the inner dimension that divide the channels, where half as many elements do."""
+    """Halves the step along the inner dimension where only the half divides the channels."""
     half = config.k // 2
     return replace(config, k=half) if channels % config.k and channels % half == 0 else config

@@ -1,4 +1,4 @@
-"""Block shapes on a CPU."""
+"""Block shapes of tile programs on a CPU: vector blocks, transpose tiles, and tiles of depthwise convolutions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from .base import SQUARE
 class Config:
     """How a group becomes a tile program on a CPU.
 
-    lanes    elements of one block; several native vectors, so that loads and latencies overlap
-    work     elements that one program handles at least: the unit that threads share
-    scratch  bytes up to which values of a row are kept between two loops over it, rather than computed again
-    reuse    operations from which on a value is worth keeping
+    lanes    elements of one block: several native vectors, so that loads and latencies overlap
+    work     least number of elements of one program, the unit of work that threads share
+    scratch  largest size in bytes at which values of a row are kept between two loops over it, rather than recomputed
+    reuse    number of operations from which on a value is worth keeping
 
-    The rest is as in base.BlockConfig.
+    base.BlockConfig describes the other fields.
     """
 
     lanes: int = 32
@@ -33,9 +33,16 @@ class Config:
 
 
 def choose(operations: int, widest: int, extent: int, accumulators: int) -> Config:
-    """The first schedule. operations: per element; widest: bits of the largest type computed in; extent: of the
-    vector axis; accumulators: blocks that a loop over rows carries. Such column reductions take wide blocks: every row gives a
-    whole stretch of memory, and the accumulators stay in registers (16 of 32 for 256 lanes of f32)."""
+    """Returns the default schedule of a group.
+
+    Column reductions take wide blocks: every row gives a contiguous stretch of memory, and the accumulators stay in registers
+    (16 of 32 for 256 lanes of f32).
+
+    operations    per element
+    widest        bits of the largest type computed in
+    extent        elements of the vector axis
+    accumulators  blocks that a loop over rows carries
+    """
     lanes = 64 if operations <= 12 else 32
     if accumulators and operations <= 6:
         lanes = 256 if accumulators == 1 else 128
@@ -46,21 +53,21 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> Conf
     return Config(lanes=lanes)
 
 
-SCAN_LANES = 16  # steps of a scan whose prefixes are found at the same time: two vectors of f64
+SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two vectors of f64
 VECTOR = 16  # f32 lanes that are copied at a time
-_SUMS = 16  # vectors of sums that are in registers
-_NEAR, _FAR = 1 << 15, 1 << 18  # bytes that the first cache holds, and the second
+_SUMS = 16  # vectors of accumulators in registers
+_NEAR, _FAR = 1 << 15, 1 << 18  # bytes of the L1 and L2 caches
 
 
 def side(extent: int) -> int:
-    """Lanes of squares that are transposed: the most of which the last block of an axis leaves no whole vector out. A store
-    that leaves out all that it could write takes a hundred times as long on some processors."""
+    """Returns the side of transpose tiles in lanes: the largest with which the last block of an axis masks off no whole vector. A
+    store whose mask is all false takes a hundred times as long on some processors."""
     return next(n for n in (SQUARE, SQUARE // 2, VECTOR) if extent % n == 0 or extent % n > n - VECTOR)
 
 
 def tile(columns: int, rows: int) -> tuple[int, int]:
-    """Sums over windows that are in registers at the same time: columns, and rows of them. Columns come in blocks of a power of
-    two, the widest that takes no more than a seventh more vectors than the best."""
+    """Returns the register tile of a windowed sum, (columns, rows). The block of columns is a power of two: the widest that takes
+    at most a seventh more vectors than the best."""
     widest = VECTOR * (4 if rows >= 4 else _SUMS // min(rows, 2))
     vectors = {n: -(-columns // n) * n // VECTOR for n in (widest >> i for i in range(8)) if n >= VECTOR}
     lanes = next(n for n, count in vectors.items() if count * 7 <= min(vectors.values()) * 8)
@@ -70,8 +77,8 @@ def tile(columns: int, rows: int) -> tuple[int, int]:
 
 
 def chunk(rows: int, tile: int, memory: Callable[[int], int]) -> int | None:
-    """Rows of a program, of which there are no others left over: the most whose copy of the image stays in the first cache, or in
-    the second where these would be few. memory: bytes of the copy; None where not even some rows fit."""
+    """Returns the rows of one program, a divisor of `rows`: the most whose copy of the image fits in L1, or in L2 where L1 holds
+    fewer than four tiles. None where not even one tile fits. memory: bytes of the copy for a number of rows."""
     divisors = [n for n in range(rows, 0, -1) if rows % n == 0]
     near = next((n for n in divisors if memory(n) <= _NEAR), 0)
     if near >= min(4 * tile, rows):

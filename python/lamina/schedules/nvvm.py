@@ -1,39 +1,40 @@
-"""Block shapes on NVIDIA GPUs."""
+"""Schedules of tile programs on NVIDIA GPUs: threads, vector width and CTAs for pointwise, reduction, scan, transpose and direct
+convolution kernels."""
 
 from dataclasses import dataclass, replace
 
 from .base import SQUARE
 
 SHORT = 16  # elements of a row below which rows are walked together
-WARP = 32
-REGISTER_ELEMENTS = 32  # of a row that one thread holds; more leave too few warps to hide memory's latency
-SHARED_ELEMENTS = 24  # of each of several rows that one thread reads, in half of an SM's registers
-MOST_THREADS = 512  # of one row: more cut the registers of a thread below what a long row needs
-BUSY = 1024  # threads an SM should have work for
-WALK_THREADS = 256  # of a row that is walked over
-WALK_CHUNKS = 4  # accesses that a thread has in flight when it walks over a row
+WARP = 32  # threads
+REGISTER_ELEMENTS = 32  # elements of a row in one thread's registers; more leave too few warps to hide memory latency
+SHARED_ELEMENTS = 24  # the same of each of several inputs, with two CTAs per SM
+MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
+BUSY = 1024  # threads that an SM should have work for
+WALK_THREADS = 256  # of one row that a loop walks over
+WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
-COLUMNS = 32  # of one CTA at least, where there is much to read: four sectors side by side
-PAIR = 2  # threads of one row at least, where there is little: whole sectors
-LITTLE = 1 << 20  # elements
-COLUMN_ROWS = 4  # rows of a team at least
-FILLED = 0.85  # of a program's threads, at least
-FULL_ACCESS = 16  # bytes of a thread's widest access
+COLUMNS = 32  # columns of one CTA at least, where there is much to read: four adjacent sectors
+PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
+LITTLE = 1 << 20  # elements below which there is little to read
+COLUMN_ROWS = 4  # rows of one team at least
+FILLED = 0.85  # least share of a program's threads with work
+FULL_ACCESS = 16  # bytes of a thread's widest memory access
 SECTOR = 32  # bytes of memory that caches move at a time
-NARROW_LATENCY = 8  # bytes: a thread that asks for as many at a time waits as long as memory takes to deliver them
-NARROW_ENOUGH = 32  # bytes that a thread asks for at a time, from which on more hide nothing
-NARROW_ELEMENTS = 24  # of a thread at most: longer programs do not stay in the cache of instructions
-NARROW_LOADS = 48  # registers of a thread for what it asks for
-RUN_COST = 0.3  # of an element whose place takes a division, in those that take none
-SQUARE_THREADS = 256  # of a CTA that transposes a square
-SHARED_COLUMNS = 2  # pixels of a row that strips read beside their own: of windows of three columns
-LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of a thread that sums over windows
-GROUP_WIDTH = 4  # features of a thread that sums over several channels: as many multiply an element that it reads of the image
-STRIP_WEIGHTS = 48  # numbers of the weight that such a thread holds
-STRIP_PIXELS = 32  # of a row of the image, that such a thread reads at most: more find no registers
-STRIP_CHANNELS = 32  # neighbours in memory that such threads read: whole sectors
-STRIP_THREADS = 256  # of a CTA of them: it reads the rows that its windows share once
-LARGE_WINDOW = 25  # elements, above which there is enough to do for smaller CTAs to share it evenly
+NARROW_LATENCY = 8  # bytes in flight per thread at which latency and transfer take equally long
+NARROW_ENOUGH = 32  # bytes in flight per thread from which on more hide no latency
+NARROW_ELEMENTS = 24  # elements of a thread at most: longer programs do not fit in the instruction cache
+NARROW_LOADS = 48  # registers of a thread for loads in flight
+RUN_COST = 0.3  # cost of an element whose address takes a division, relative to one whose address takes none
+SQUARE_THREADS = 256  # of a CTA that transposes a tile
+SHARED_COLUMNS = 2  # pixels of a row that a strip reads beyond its own: for windows of three columns
+LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of one thread of a direct convolution: its strip
+GROUP_WIDTH = 4  # features of one thread of a grouped convolution, which reuses each pixel that it reads for all of them
+STRIP_WEIGHTS = 48  # elements of the weight that such a thread holds
+STRIP_PIXELS = 32  # pixels of an image row that such a thread reads at most: more do not fit in registers
+STRIP_CHANNELS = 32  # adjacent channels that such threads read: whole sectors
+STRIP_THREADS = 256  # of a CTA of such threads: it reads the rows that its windows share once
+LARGE_WINDOW = 25  # elements of a window above which smaller CTAs balance the load better
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,14 @@ class Config:
     """How a group becomes a tile program on a GPU.
 
     threads  of one program, a power of two
-    vec      neighbouring elements of a thread: one memory access
+    vec      contiguous elements of a thread: one memory access
     chunks   accesses of a thread, threads * vec elements apart
     pack     programs of one CTA
     teams    groups of `threads` that share the rows of one program
-    cluster  CTAs that share one program
+    cluster  CTAs that share one program (a thread block cluster)
     resident CTAs that an SM should hold at a time: bounds the registers of a thread (0: the assembler's choice)
 
-    The rest is as in base.BlockConfig.
+    base.BlockConfig describes the other fields.
     """
 
     threads: int = 128
@@ -69,16 +70,18 @@ class Config:
 
     @property
     def groups(self) -> int:
+        """Threads of one program."""
         return self.threads * self.cluster
 
     @property
     def lanes(self) -> int:
+        """Elements of one block."""
         return self.threads * self.vec * self.chunks * self.cluster
 
 
 def pointwise(extent: int, vec: int, rows: int) -> Config:
-    """No reduction: `extent` neighbouring elements, `rows` times. Where rows would leave many threads idle (72 channels, last in
-    memory), programs are smaller: those of a CTA are neighbours in memory."""
+    """Returns the schedule of a pointwise kernel over `rows` rows of `extent` contiguous elements. Where rows would leave many
+    threads idle (72 channels, channels last), programs are smaller; the programs of a CTA are adjacent in memory."""
     accesses = -(-extent // vec)
     threads = min(128, power_of_two(accesses))
     chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
@@ -88,8 +91,8 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
 
 
 def of_part(config: Config, part: int) -> Config | None:
-    """The shape of programs that lie within parts of multiples of `part` neighbours each, so that each computes one part alone;
-    None where such a program would be less than a warp, whose threads would wait for each other's parts."""
+    """Shrinks a schedule so that every program lies within one part of a concatenation, whose parts are multiples of `part`
+    contiguous elements. None where a program would be less than a warp, whose threads would diverge over several parts."""
     threads, chunks = config.threads, config.chunks
     while threads > WARP and part % (threads * config.vec):
         threads //= 2
@@ -101,13 +104,13 @@ def of_part(config: Config, part: int) -> Config | None:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a program without reductions moves for each element of its results.
+    """The memory traffic of a pointwise program, per element of its results.
 
-    item   bytes of the narrowest element among what is large
-    widest of the widest
-    read   bytes that are read of what is large
-    loads  of elements
-    runs   large inputs whose elements are read one by one, each at a place that takes a division
+    item   bytes of the narrowest element among the large operands and results
+    widest bytes of the widest
+    read   bytes that are read of large operands
+    loads  number of loads
+    runs   large inputs that are read element by element, at addresses that take a division each
     """
 
     item: int
@@ -122,10 +125,12 @@ class Traffic:
 
 
 def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Config, float]:
-    """No reduction, and accesses below FULL_ACCESS, as where rows do not start at multiples of it: neighbouring threads take
-    neighbouring accesses, and each has several of a row in flight. The shape of the least cost, and that cost for an element, in
-    arbitrary units: lanes past the end of a row, times what waiting for memory adds, times the sectors that threads of a row share
-    with those beside them."""
+    """Returns the cheapest schedule of a pointwise kernel with accesses below FULL_ACCESS, as where rows do not start at multiples
+    of it, and its cost per element in arbitrary units.
+
+    Adjacent threads make adjacent accesses, and each has several of a row in flight. The cost is the waste of lanes past the end of
+    a row, times the share of exposed memory latency, times the sectors that the threads of a row share with those beside them.
+    """
     accesses = -(-extent // vec)
     most_threads = min(128, power_of_two(accesses))
     most_chunks = max(min(NARROW_ELEMENTS, NARROW_LOADS // max(of.loads, 1)) // vec, 1)
@@ -147,15 +152,18 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Con
 
 
 def idle(extent: int, vec: int) -> bool:
-    """Whether rows of `extent` neighbouring elements, each of its own CTA or part of one, leave a fifth of the threads idle."""
+    """Whether rows of `extent` contiguous elements, each in its own CTA or part of one, leave a fifth of the threads idle."""
     accesses = -(-extent // vec)
     return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
 
 
 def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0) -> Config:
-    """Reductions along `extent` neighbouring elements for `rows` rows. inputs: tensors that are read whole; most_ctas: of a cluster
-    (1: there are no clusters); item: bytes of an element, of which threads that read a row by narrow accesses take a sector at a
-    time together (0: it does not matter)."""
+    """Returns the schedule of reductions along `rows` rows of `extent` contiguous elements.
+
+    inputs     tensors that are read whole
+    most_ctas  CTAs of a cluster at most (1: there are no clusters)
+    item       bytes of an element: with narrow accesses, the threads of a row together read a sector at least (0: any number)
+    """
     threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
     if 0 < vec * item < FULL_ACCESS:
         threads = max(threads, SECTOR // (vec * item))
@@ -170,12 +178,12 @@ def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_
             resident = 2 if inputs == 1 or chunks * vec <= SHARED_ELEMENTS else 0
             return Config(threads, vec, chunks, cluster=cluster, resident=resident)
     if chunks * vec > 2 * REGISTER_ELEMENTS:
-        chunks = max(16 // vec, 1)  # does not fit in registers: loops over the row
+        chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
     return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
 def row_walk(extent: int, vec: int) -> Config:
-    """One walk over rows that nothing needs again: enough accesses in flight, no row in registers."""
+    """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight."""
     threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
     threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
     chunks = max(min(WALK_CHUNKS, -(-extent // (threads * vec))), 1)
@@ -183,8 +191,9 @@ def row_walk(extent: int, vec: int) -> Config:
 
 
 def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> Config:
-    """Reductions over `reduced` rows, `rows` times: every thread sums columns of its own, and teams share the rows. A CTA has fewer
-    columns where few CTAs would have much to do (an image's channels, last in memory), or rows for more teams (partial sums)."""
+    """Returns the schedule of `rows` reductions over `reduced` rows each: every thread sums columns of its own, and teams share the
+    rows. A CTA has fewer columns where few CTAs would have much to do (the channels of an image, channels last), or where there are
+    rows for more teams (partial sums)."""
     little = rows * extent * reduced < LITTLE
     least = PAIR if little else max(COLUMNS // vec, 1)
 
@@ -200,13 +209,14 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
 
 
 def column_scan(extent: int) -> Config:
-    """Steps down columns that depend on each other: every thread has a column of its own."""
+    """Returns the schedule of a scan down columns: every thread has a column of its own."""
     return Config(min(WARP, power_of_two(extent)), 1, 1)
 
 
 def strip(columns: int) -> int | None:
-    """Columns of a strip, where rows have enough: the most that divide a row, as was measured, where these are not few. Else so
-    many that strips read few pixels twice, and compute few columns twice, where the last begins before the one before it ends."""
+    """Returns the columns of a strip of a direct convolution: the largest divisor of a row, where that is large enough, as was
+    measured. Otherwise the length with the fewest pixels read twice and columns computed twice, since the last strip of a row then
+    overlaps the one before it. None for rows that are too short."""
     lengths = range(SHORTEST_STRIP, min(columns, LONGEST_STRIP) + 1)
     if (whole := max((n for n in lengths if columns % n == 0), default=0)) >= LONGEST_STRIP // 2:
         return whole
@@ -214,26 +224,26 @@ def strip(columns: int) -> int | None:
 
 
 def strip_width(length: int) -> int:
-    """Channels of a thread, at most. Where images are so small that strips are short, there are few threads, and more are worth
-    more than wide accesses."""
+    """Returns the most channels of a thread in a direct convolution. Small images have short strips and few threads; there more
+    threads pay more than wide accesses."""
     return 4 if 2 * length > LONGEST_STRIP else 2
 
 
 def group_resident(length: int) -> int:
-    """Threads that an SM should hold, of those that have GROUP_WIDTH features of a group for so many columns: there are registers
-    for no more."""
+    """Returns the threads that an SM should hold where each computes GROUP_WIDTH features of a group for `length` columns:
+    registers limit them."""
     return 3 * STRIP_THREADS // 2 if 2 * length > LONGEST_STRIP else 2 * STRIP_THREADS
 
 
 def strip_chunk(channels: int, weights: int) -> int:
-    """Of so many channels of a group, how many are read together: a power of two that divides them. weights: of one, that a thread
-    holds."""
+    """Returns how many of the channels of a group are read together: a power of two that divides them. weights: elements of the
+    weight that a thread holds for each channel."""
     return max(n for n in (1, 2, 4) if channels % n == 0 and (n == 1 or n * weights <= STRIP_WEIGHTS))
 
 
 def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREADS) -> tuple[Config, int]:
-    """Sums over windows of so many elements, for `channels` neighbouring elements. threads: that an SM should hold at a time. The
-    second: how many programs share the columns of a strip, one beside the other."""
+    """Returns the schedule of a direct convolution with windows of `window` elements over `channels` contiguous channels, and how
+    many adjacent programs share the columns of a strip. threads: threads that an SM should hold at a time."""
     accesses = channels // vec
     wanted = STRIP_CHANNELS // vec
     neighbours = min((n for n in range(1, accesses + 1) if accesses % n == 0), key=lambda n: abs(n - wanted))
@@ -243,19 +253,20 @@ def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREAD
 
 
 def squares(vec: int) -> Config:
-    """Reads across the vector axis: squares of SQUARE lanes, by rows of them shared among the threads."""
+    """Returns the schedule of a transpose: tiles of SQUARE x SQUARE lanes, whose rows the threads share."""
     return Config(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
 
 
 def scalar() -> Config:
-    """Programs without a vector axis: every thread computes the same, one stores."""
+    """Returns the schedule of programs without a vector axis: every thread computes the same, one stores."""
     return Config(WARP, 1, 1)
 
 
 def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least `n`."""
+    """Returns the smallest power of two that is at least `n`."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 def round_up(n: int, step: int) -> int:
+    """Rounds `n` up to a multiple of `step`."""
     return -(-n // step) * step

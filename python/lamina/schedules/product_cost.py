@@ -1,7 +1,7 @@
-"""What products of matrices cost, by the library and by schedules of ours: a roofline whose constants were measured on an H200.
+"""Cost model of matrix products, by the library and by Lamina's schedules: a roofline whose constants were measured on an H200.
 
-Products of 8192 x 2048 by 2048 x 8192 in bf16 gave what share of the tensor cores' peak each schedule reaches; launches of small
-ones what each takes whatever its size; GELU after 8192 x 768 by 768 x 3072 what an epilogue costs that nothing hides.
+Products of 8192 x 2048 by 2048 x 8192 in bf16 gave each schedule's share of the tensor cores' peak; launches of small products the
+fixed cost; GELU after 8192 x 768 by 768 x 3072 the cost of an epilogue that nothing hides.
 """
 
 from collections.abc import Sequence
@@ -49,45 +49,45 @@ PAIRS: dict[Config, float] = {
     Config(16, 32, 128, 2, 4, descriptors=0): 0.10,
     Config(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.75,
 }
-"""The same of two products that share their left factor, whose blocks lie side by side. Those with one dot (`joint`), and those of
-16 and 32 rows, are guesses."""
+"""The same of two products that share their left operand, whose tiles one CTA holds side by side. The shares of those with one dot
+(`joint`), and of those of 16 and 32 rows, are guesses."""
 
 FED: dict[Config, float] = {Config(16, 32, 256, 4, 4, descriptors=0): 0.2}
-"""The same of one product of up to 16 rows whose factors are computed in the kernel, by what it reaches there: 8 rows by int8
-weights of 4096 x 11008 took 25 us, by blocks of 64 x 128 of the weight 30."""
+"""The same of one product of up to 16 rows with a fused prologue, as measured there: 8 rows by int8 weights of 4096 x 11008 took
+25 us, with blocks of 64 x 128 of the weight 30."""
 
-PARTS = (2, 4, 8, 16)  # into which an inner dimension is cut
+PARTS = (2, 4, 8, 16)  # of an inner dimension with split-K
 ROW = 16  # elements that each part is a multiple of, so that descriptors can step from one to the next
-_MOST_IN_PARTS = 4  # of candidates
-WORTH = 0.92  # of the library's time, from which on a schedule of ours is taken unmeasured
-FED_WORTH = 0.87  # the same, where factors are computed in the kernel: what that costs was measured of one product
-_KNOWN = 90  # the compute capability of the GPUs that these figures are of
-_LAUNCH = 4e-6  # of a kernel of ours, with the latency of its first loads and of its stores
-_DESCRIPTORS = 1e-6
-_STEP = 5.5e-7  # of a block of the inner dimension, at least: its loads' latency over the stages
-_LIBRARY = 5e-6
-_LIBRARY_SHARE, _LIBRARY_RAMP = 0.82, 200  # of the peak, and elements of the inner dimension that filling its pipeline costs
-_BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory beside the factors
-_PASS = 3e-6  # of a pointwise kernel, whatever its size
-_OVERLAP = 0.5  # of an epilogue, where another CTA of the SM multiplies meanwhile
-_HIDDEN = 0.1  # the same, of ping-pong schedules
-_ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations of an element, from which on ping-pong is taken unmeasured
-_ORDINARY = 0.4  # of the peak in f32 that epilogues reach: hardly anything in them is a fused multiply-add
+_MOST_IN_PARTS = 4  # candidates with split-K
+WORTH = 0.92  # share of the library's time below which Lamina's kernel is the default
+FED_WORTH = 0.87  # the same with a fused prologue, whose cost was measured for one product only
+_KNOWN = 90  # the compute capability of the GPUs that these figures are for
+_LAUNCH = 4e-6  # seconds of Lamina's kernel, with the latency of its first loads and of its stores
+_DESCRIPTORS = 1e-6  # seconds to make TMA descriptors
+_STEP = 5.5e-7  # seconds of a step along the inner dimension at least: its loads' latency over the stages
+_LIBRARY = 5e-6  # seconds of the library's kernel, whatever its size
+_LIBRARY_SHARE, _LIBRARY_RAMP = 0.82, 200  # share of the peak; elements of the inner dimension that filling the pipeline costs
+_BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory beside the operands
+_PASS = 3e-6  # seconds of a pointwise kernel, whatever its size
+_OVERLAP = 0.5  # exposed share of an epilogue where another CTA of the SM multiplies meanwhile
+_HIDDEN = 0.1  # the same for ping-pong schedules
+_ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations per element, from which on ping-pong is the default
+_ORDINARY = 0.4  # share of the f32 peak that epilogues reach: hardly anything in them is a fused multiply-add
 
 
 @dataclass(frozen=True)
 class Work:
-    """`batch` products of m x k by k x n in a half type, and what follows each element of the result.
+    """The problem that a GEMM kernel solves: `batch` products of m x k by k x n in a half type, with an epilogue.
 
-    ops       operations of an element
-    reads     bytes that it reads beside the product
+    ops       operations of the epilogue per element
+    reads     bytes that the epilogue reads beside the product
     writes    bytes of all results
-    follows   whether that is more than the bias, which the library adds, too
-    products  that share the left factor: so many calls of the library
-    item      bytes of an element of the factors, and of the product: 2, or 4 of f32 that are rounded to tf32; 1 of e4m3, whose
-              product has 2
-    goes_on   another kernel of ours goes on, such as one that sums what the product's kernel has summed block by block
-    fed       what computes factors, in our kernel, or before the library's
+    follows   whether the epilogue is more than the bias, which the library adds, too
+    products  products that share the left operand: so many calls of the library
+    item      bytes of an element of the operands, and of the product: 2, or 4 for f32 rounded to tf32; 1 for e4m3, whose product
+              has 2
+    goes_on   another of Lamina's kernels finishes the result, such as one that adds the sums of the product's tiles
+    fed       the prologue that computes operands, in Lamina's kernel, or before the library's
     doubled   sums of e4m3 are held twice: in tensor cores for a step along the inner dimension, and in f32
     """
 
@@ -107,20 +107,22 @@ class Work:
 
     @property
     def elements(self) -> int:
+        """Elements of one product."""
         return self.batch * self.m * self.n
 
     @property
     def factors(self) -> int:
-        """Their bytes."""
+        """Bytes of the operands."""
         return self.batch * self.item * self.k * (self.m + self.products * self.n)
 
     def peak(self, gpu: Gpu) -> float:
+        """Peak operations per second of the tensor cores for this operand type."""
         return gpu.peak("tf32") if self.item == 4 else gpu.peak("bf16") * (2 if self.item == 1 else 1)
 
 
 def library_seconds(work: Work, gpu: Gpu) -> float:
-    """The vendor's product, and a pass of ours over its result where anything follows. The factors' way here is left out, so that
-    nothing of ours is taken unmeasured because of it."""
+    """Estimates the time of the library's product, and of Lamina's pointwise kernel over its result where anything follows. Loading
+    the operands is left out, so that it never makes Lamina's kernel the default."""
     product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
     read = max(work.item, 2) * work.products * work.elements + work.reads
     passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
@@ -131,13 +133,13 @@ def library_seconds(work: Work, gpu: Gpu) -> float:
 
 
 def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
-    """Rounds of blocks, as many as run at once, or the factors' way here, and the epilogue, which little hides. Of an inner
-    dimension in parts, another kernel does what follows, and reads their sums."""
+    """Estimates the time of Lamina's kernel: waves of tiles, or loading the operands if that is longer, and the epilogue, which
+    little hides. With split-K another kernel reads the partial sums and runs the epilogue."""
     blocks = config.parts * blocks_of(config, work)
     slots = gpu.sm_count * (1 if config.ping_pong else max(config.resident, 2 if config.warps <= 4 else 1))
     steps = -(-work.k // (config.parts * config.k))
     rate = work.peak(gpu) * _share(config, work) * (THROUGH_REGISTERS if work.fed else 1) / slots
-    step = _STEP / (2 if config.ping_pong else 1)  # the next block's loads do not wait for this one's end
+    step = _STEP / (2 if config.ping_pong else 1)  # the next tile's loads do not wait for the end of this one
     block = max(2 * work.products * config.m * config.n * config.k * steps / rate, steps * step)
     sums = 4 * config.parts * work.products * work.elements if config.parts > 1 else 0
     moved = (2 * sums + work.reads + work.writes) / gpu.bandwidth
@@ -153,7 +155,7 @@ def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
 
 
 def blocks_of(config: Config, work: Work) -> int:
-    """Of the result."""
+    """Number of tiles of the result."""
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
@@ -162,7 +164,7 @@ def _share(config: Config, work: Work) -> float:
 
 
 def _schedules(work: Work) -> dict[Config, float]:
-    """By the share of the peak. As many bytes of other types as of half types are multiplied at a time."""
+    """Share of the peak by schedule. The step along the inner dimension has as many bytes in other types as in half types."""
     table = PAIRS if work.products > 1 else SCHEDULES
     if work.doubled:
         table = {c: share for c, share in PAIRS.items() if not c.joint}
@@ -172,7 +174,7 @@ def _schedules(work: Work) -> dict[Config, float]:
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
-    """The schedules that suit the sizes and whose blocks find room, the most promising first."""
+    """Returns the schedules that suit the sizes and fit in shared memory, the most promising first."""
     ping_pong = gpu.capability == _KNOWN and work.item == 2 and work.fed is None
     known = [c for c in _schedules(work) if ping_pong or not c.ping_pong]
     suiting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
@@ -182,8 +184,9 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
 
 
 def shared_bytes(config: Config, work: Work) -> int:
-    """What a block asks for by Triton's compiler without wgmma, as seen of its code: factors in flight, or what they are computed
-    of, and a part of the result where blocks are walked over. On Hopper it is more, of more than any of ours needs."""
+    """Returns the shared memory per CTA that Triton allocates without wgmma, derived from its generated code: operands in flight,
+    or the inputs of their prologue, and a part of the result in persistent kernels. On Hopper it allocates more, but there is more
+    than any of these schedules needs."""
     of = max(1.0, work.fed.reads / max(work.fed.stored, 1)) if work.fed is not None else 1.0
     step = config.k * (config.m + work.products * config.n) * work.item
     if config.ping_pong:
@@ -192,7 +195,7 @@ def shared_bytes(config: Config, work: Work) -> int:
 
 
 def _in_parts(configs: Sequence[Config], work: Work, gpu: Gpu) -> list[Config]:
-    """The most promising of those whose blocks leave multiprocessors idle, the inner dimension in as many parts as are best."""
+    """Split-K variants, in the best number of parts, of the most promising schedules whose tiles leave SMs idle."""
     found = []
     for config in configs:
         parts = [p for p in PARTS if work.k % (p * ROW) == 0 and work.k >= 2 * p * config.k]
@@ -204,15 +207,14 @@ def _in_parts(configs: Sequence[Config], work: Work, gpu: Gpu) -> list[Config]:
 
 
 def unmeasured(work: Work, gpu: Gpu) -> Config | None:
-    """The schedule to take where nothing was measured; None for the library.
+    """Returns the default schedule where nothing was tuned; None for the library's kernel.
 
-    That is taken for tf32, for pairs and for sums along rows, too: with passes of ours it was as fast where these were measured
-    (906 us, and 908 by ours, of a pair of 8192 x 2048 by 2048 x 8192; 405 and 414 of the sum of 8192 x 4096 by 4096 x 4096). But
-    ping-pong is taken for pairs and activations of many rows (a prototype took 796 us of that pair, where the library took 973, and
-    69 of GELU after 8192 x 768 by 768 x 3072, where it took 103 and blocks without ping-pong 79), not for residuals, of which it
-    gained 3 %.
-    Inner dimensions in parts are not taken before they were measured, but where factors are computed of fewer bytes, too: the
-    library has these.
+    The library is the default for tf32, for pairs and for sums along rows, too: followed by Lamina's pointwise kernels it was as
+    fast where these were measured (a pair of 8192 x 2048 by 2048 x 8192: 906 us, Lamina's kernel 908; the sum of 8192 x 4096 by
+    4096 x 4096: 405 and 414). Ping-pong is the default for pairs and activations of many rows (for that pair a prototype took
+    796 us, the library 973; for GELU after 8192 x 768 by 768 x 3072 it took 69, the library 103, tiles without ping-pong 79), but
+    not for residuals, where it gained 3 %.
+    Split-K is no default, since the library has it, too, unless a fused prologue reads fewer bytes than it computes.
     """
     fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
     best = next(
@@ -226,6 +228,6 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
 
 
 def _ping_pong_pays(config: Config, work: Work, gpu: Gpu) -> bool:
-    """Whether ping-pong was measured to be faster on products of this kind."""
+    """Whether ping-pong was measured to be faster for problems of this kind."""
     many = work.m >= _ROWS and blocks_of(config, work) >= gpu.sm_count
     return many and (work.products > 1 or work.ops >= _ACTIVATION)

@@ -1,22 +1,22 @@
-"""What computing a factor of a product costs in its kernel, on the blocks that it loads, and in a kernel before it: a roofline."""
+"""Roofline of GEMM prologues: the cost of computing an operand inside the GEMM kernel, on its tiles, or in a kernel before it."""
 
 from dataclasses import dataclass
 
 from lamina.core.gpu import Gpu
 
-THROUGH_REGISTERS = 0.7  # of a schedule's share of the peak, where its factors are computed: a guess
-_PASS = 3e-6  # of a pointwise kernel, whatever its size
+THROUGH_REGISTERS = 0.7  # of a schedule's share of the peak, where its operands are computed: a guess
+_PASS = 3e-6  # seconds of a pointwise kernel, whatever its size
 _ORDINARY = 0.4  # of the peak in f32: hardly anything is a fused multiply-add
 
 
 @dataclass(frozen=True)
 class Fed:
-    """What computes factors.
+    """The prologue of a GEMM: pointwise groups that compute its operands.
 
-    left, right  operations for all elements of the left factor, and for all of the right ones
-    reads        bytes that they are computed from
-    stored       bytes of the factors, which a kernel before the product writes for it
-    kernels      so many of these
+    left, right  operations for all elements of the left operand, and of the right ones
+    reads        bytes that the prologue reads
+    stored       bytes of the operands, which separate kernels would write
+    kernels      number of these kernels
     """
 
     left: int
@@ -26,10 +26,10 @@ class Fed:
     kernels: int = 1
 
     def before_seconds(self, gpu: Gpu) -> float:
-        """By kernels before the product."""
+        """Estimates the time of separate kernels before the product."""
         return self.kernels * _PASS + (self.reads + self.stored) / gpu.bandwidth
 
     def inside_seconds(self, down: int, across: int, gpu: Gpu) -> float:
-        """In the product's kernel, whose result has so many blocks from top to bottom, and from left to right: each computes its
-        rows of the one factor and its columns of the other."""
+        """Estimates the time inside the GEMM kernel. The result has `down` rows and `across` columns of tiles; each computes its
+        rows of the left operand and its columns of the right ones."""
         return (self.left * across + self.right * down) / (gpu.peak("f32") * _ORDINARY)

@@ -1,4 +1,4 @@
-"""Schedules of row programs, such as softmax and norms, beside that of the cost model: which of them tuning asks about."""
+"""Tuning space of row programs, such as softmax and norms: the schedules that are measured beside the cost model's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,23 +11,23 @@ from . import nvvm, text
 from .nvvm import WARP, power_of_two
 
 MODEL = "nvvm"
-"""The candidate that is our kernel by the schedule of the cost model."""
-LEAST_BYTES = 8 << 20  # that a program moves, for choosing to matter: a few microseconds
-CLUSTER, LARGEST = 8, 16  # CTAs that every GPU with clusters can put together, and those of data centres
-_HELD = 64  # elements of a row that a thread may hold in registers
-_WAVES = 16  # of CTAs, below which the last one, which is not full, costs something
-_BLOCK, _WALK = 16384, 4096  # elements of a row that a program of Triton may hold, and read at a time where it needs none again
-_THREADS = 2048  # of an SM
-_ALIVE = 16  # registers of a thread beside a row's elements
+"""The candidate that is Lamina's kernel with the cost model's schedule."""
+LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
+CLUSTER, LARGEST = 8, 16  # CTAs of a cluster on every GPU with clusters, and on data-center GPUs
+_HELD = 64  # elements of a row in a thread's registers at most
+_WAVES = 16  # waves of CTAs below which the partial last wave costs something
+_BLOCK, _WALK = 16384, 4096  # elements of a row that a Triton program may hold, and that it reads per iteration otherwise
+_THREADS = 2048  # threads of an SM
+_ALIVE = 16  # registers of a thread beside the elements of a row
 _NVVM, _TRITON = 6, 3  # candidates at most
 
 
 @dataclass(frozen=True)
 class Nvvm:
-    """A kernel of ours, spread over threads by lamina-distribute.
+    """Lamina's kernel, distributed over threads by lamina-distribute.
 
     threads   of one CTA and row, a power of two
-    chunks    accesses of a thread at a time; 0: as many as hold the whole row. Rows that are not held are read again
+    chunks    accesses of a thread per iteration; 0: as many as hold the whole row. Rows that are not held are read again
     cluster   CTAs that share a row, a power of two
     resident  CTAs that an SM should hold at a time, which bounds registers (0: the assembler's choice)
     """
@@ -43,7 +43,7 @@ class Nvvm:
         return text.write(self)
 
     def config(self, lanes: int, vec: int) -> nvvm.Config:
-        """Of rows of `lanes` elements that threads read `vec` at a time."""
+        """Returns the Config for rows of `lanes` elements that threads read `vec` at a time."""
         chunks = self.chunks or -(-lanes // (self.threads * vec * self.cluster))
         pack = max(128 // self.threads, 1) if self.threads <= WARP and self.cluster == 1 else 1
         return nvvm.Config(self.threads, vec, chunks, pack, cluster=self.cluster, resident=self.resident)
@@ -51,10 +51,10 @@ class Nvvm:
 
 @dataclass(frozen=True)
 class Triton:
-    """The same program as a Triton kernel.
+    """The same program, compiled by Triton.
 
-    n       elements of a row at a time, a power of two; 0: the whole row
-    warps   of one program
+    n       elements of a row per iteration, a power of two; 0: the whole row
+    warps   warps of one program
     stages  blocks of a row in flight, where it is read in several
     """
 
@@ -68,7 +68,7 @@ class Triton:
         return text.write(self)
 
     def config(self, lanes: int, vec: int) -> nvvm.Config:
-        """Of rows of `lanes` elements: what the emitter asks of blocks."""
+        """Returns the Config for rows of `lanes` elements, from which the tile program is emitted."""
         wide = self.n or power_of_two(lanes)
         threads = max(min(self.warps * WARP, wide // vec), 1)
         return nvvm.Config(threads, vec, max(wide // (threads * vec), 1))
@@ -78,14 +78,14 @@ Rows = Nvvm | Triton
 
 
 def read(written: str) -> Rows:
-    """From text such as "nvvm{threads=256 cluster=2}"; CompileError where it is none."""
+    """Parses text such as "nvvm{threads=256 cluster=2}"; raises CompileError for anything else."""
     rows: Rows = text.read(written, (Nvvm, Triton), "rows")
     _check(rows)
     return rows
 
 
 def _check(rows: Rows) -> None:
-    """CompileError for what no CTA can be."""
+    """Raises CompileError for shapes that no CTA can have."""
     for key, most in (("threads", 1024), ("cluster", LARGEST), ("n", 1 << 20), ("warps", 32)):
         number = getattr(rows, key, 1)
         if (number or key != "n") and (number < 1 or number > most or number & (number - 1)):
@@ -96,13 +96,13 @@ def _check(rows: Rows) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """A row program as the cost model would have it.
+    """A row program with the cost model's schedule.
 
-    config  its schedule
+    config  the cost model's schedule
     lanes   elements of a row, with those that fill its first and last access
-    rows    how many there are
-    walks   nothing of a row is needed again once it is read
-    whole   rows are one run of memory, which CTAs of a cluster may share
+    rows    number of rows
+    walks   the program reads each row only once
+    whole   rows are contiguous in memory, so that CTAs of a cluster may share them
     moved   bytes that are read and written at least
     """
 
@@ -115,7 +115,7 @@ class Work:
 
 
 def candidates(work: Work, gpu: Gpu) -> tuple[str, ...]:
-    """The schedules worth measuring: first the cost model's, then of each kind the most promising first."""
+    """Returns the schedules worth measuring: the cost model's, then those of each kind, the most promising first."""
     if work.moved < LEAST_BYTES:
         return ()
     kept = {key: getattr(work.config, key) for key in ("threads", "vec", "chunks", "cluster", "resident", "pack")}
@@ -131,7 +131,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[str, ...]:
 
 
 def _walking(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
-    """Rows that are read piece by piece: how many bytes a thread asks for at a time, and how evenly the rows fill the machine."""
+    """Schedules that read rows in pieces. They vary the bytes in flight per thread, and how evenly rows fill the GPU."""
     base = Nvvm(work.config.threads, work.config.chunks)
     fewer = replace(base, chunks=max(base.chunks // 2, 1))
     uneven = work.whole and work.lanes >= 8 * work.config.lanes and work.rows < _WAVES * gpu.sm_count * _THREADS // base.threads
@@ -146,8 +146,8 @@ def _walking(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
 
 
 def _holding(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
-    """Rows that are needed twice: held by more threads or fewer, by more and smaller CTAs, of which some read while others wait, or
-    read again, from the second-level cache."""
+    """Schedules for rows that are needed twice: held by more or fewer threads, held by more and smaller CTAs, of which some read
+    while others wait, or read again from L2."""
     config, cluster = work.config, work.config.cluster
     held = Nvvm(config.threads, cluster=cluster)
     if cluster > 1:
@@ -171,12 +171,12 @@ def _holding(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
 
 
 def _full(rows: Nvvm) -> Nvvm:
-    """With as many CTAs as an SM has threads for."""
+    """Sets `resident` to as many CTAs as an SM has threads for."""
     return replace(rows, resident=max(_THREADS // rows.threads, 1))
 
 
 def _fits(rows: Nvvm, made: nvvm.Config, work: Work, gpu: Gpu) -> bool:
-    """Whether a schedule is one that this GPU can run, without threads that have nothing to do or too much."""
+    """Whether this GPU can run a schedule, and no thread has nothing or too much to do."""
     if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
         return False
     if rows.cluster > 1 and (gpu.capability < 90 or not work.whole or rows.cluster > LARGEST):
@@ -185,7 +185,7 @@ def _fits(rows: Nvvm, made: nvvm.Config, work: Work, gpu: Gpu) -> bool:
 
 
 def _by_triton(work: Work) -> Iterator[Triton]:
-    """Where a program holds a row, 16 or 32 elements to a thread; else blocks that leave registers to have several in flight."""
+    """Triton schedules: 16 or 32 elements per thread where a program holds a row, else blocks of which several are in flight."""
     block = power_of_two(work.lanes)
     if block <= (_WALK if work.walks else _BLOCK):
         warps = min(max(block // (16 * WARP), 1), 32)

@@ -1,4 +1,4 @@
-"""Schedules as text: "forward{m=128 n=64}"."""
+"""Reads and writes schedules as text, such as "forward{m=128 n=64}"."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ _TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
 
 
 def write(schedule: Any) -> str:
-    """The text of a dataclass of numbers that has a `kind`."""
+    """Returns the text of a dataclass with integer fields and a `kind`."""
     return f"{schedule.kind}{{{' '.join(f'{key}={value}' for key, value in asdict(schedule).items())}}}"
 
 
 def read(text: str, kinds: Sequence[type], of: str) -> Any:
-    """A schedule of one of these kinds, with defaults for numbers that the text leaves out. of: what it is for, in words.
-    CompileError where the text is none."""
+    """Parses a schedule of one of these kinds; fields that the text leaves out have their defaults. of: what the schedule is for,
+    named in errors. Raises CompileError for malformed text."""
     whole = _TEXT.fullmatch(text.strip())
     made: Any = {kind.kind: kind for kind in kinds}.get(whole[1] if whole else "")  # type: ignore[attr-defined]
     if whole is None or made is None:
