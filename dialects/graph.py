@@ -18,14 +18,14 @@ from torch_mlir import ir
 from .variadic import Op
 
 
-class Yield(Op):
+class YieldOp(Op):
     """Terminates a group's region; its operands are the group's results."""
 
     OPERATION_NAME = "graph.yield"
     RESULTS = 0
 
 
-class Group(Op):
+class GroupOp(Op):
     """linalg and tensor ops that become one kernel. Block arguments are the operands, in order; the body uses nothing else from
     outside, except constants that canonicalization may have hoisted.
     """
@@ -45,11 +45,11 @@ class Group(Op):
         if [a.type for a in blocks[0].arguments] != [v.type for v in op.operands]:
             yield "expects a block argument of the same type for each operand"
         end = list(blocks[0].operations)[-1].operation
-        if end.name != Yield.OPERATION_NAME or [v.type for v in end.operands] != [r.type for r in op.results]:
+        if end.name != YieldOp.OPERATION_NAME or [v.type for v in end.operands] != [r.type for r in op.results]:
             yield "expects to end in a graph.yield of its results' types"
 
 
-class Extern(Op):
+class ExternOp(Op):
     """A call of a routine outside the graph: the library's, a user's, or a kernel of Lamina's.
 
     callee  the overload's name, e.g. "aten.addmm.default"
@@ -111,4 +111,4 @@ def captured(op: ir.Operation) -> ir.Value | None:
     return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (Yield, Group, Extern)}
+OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp)}

@@ -19,7 +19,7 @@ from torch_mlir import ir
 from .variadic import Op
 
 
-class Program(Op):
+class ProgramOp(Op):
     """One compiled FX graph; its single block ends in `plan.return`. Besides `arena_bytes` it has `sum_bytes`, the size of its
     values without reuse, and `lower_bound`, the most bytes alive at one step.
     """
@@ -29,7 +29,7 @@ class Program(Op):
     OPERANDS, RESULTS, REGIONS = 0, 0, 1
 
 
-class Input(Op):
+class InputOp(Op):
     """The memory of argument `index` of the call, aligned to `align` bytes (default 16)."""
 
     OPERATION_NAME = "plan.input"
@@ -37,7 +37,7 @@ class Input(Op):
     OPERANDS, RESULTS = 0, 1
 
 
-class Alloc(Op):
+class AllocOp(Op):
     """`bytes` of the arena at `offset` (64-byte aligned)."""
 
     OPERATION_NAME = "plan.alloc"
@@ -45,7 +45,7 @@ class Alloc(Op):
     OPERANDS, RESULTS = 0, 1
 
 
-class Output(Op):
+class OutputOp(Op):
     """Newly allocated memory for result `index` of the call."""
 
     OPERATION_NAME = "plan.output"
@@ -53,7 +53,7 @@ class Output(Op):
     OPERANDS, RESULTS = 0, 1
 
 
-class Constant(Op):
+class ConstantOp(Op):
     """Read-only data of the program; `value` is a dense elements attribute."""
 
     OPERATION_NAME = "plan.constant"
@@ -61,7 +61,7 @@ class Constant(Op):
     OPERANDS, RESULTS = 0, 1
 
 
-class View(Op):
+class ViewOp(Op):
     """The same memory with another shape, strides (in the result type) and start: `offset` elements past the source's start."""
 
     OPERATION_NAME = "plan.view"
@@ -69,7 +69,7 @@ class View(Op):
     OPERANDS, RESULTS = 1, 1
 
 
-class Launch(Op):
+class LaunchOp(Op):
     """Runs a kernel over its grid. Operands: inputs, then `n_out` outputs. `label` names the computation (kernels are shared);
     `inplace = [[i, o], ...]`: operand o aliases operand i.
     """
@@ -79,7 +79,7 @@ class Launch(Op):
     RESULTS = 0
 
 
-class Call(Op):
+class CallOp(Op):
     """Calls an external routine (see graph.extern). The last `n_out` operands are written in place. A call with n_out = 0 returns
     memory of its own instead, freed after its last use; `tensors` then says which results are tensors, when not all are.
     """
@@ -91,11 +91,13 @@ class Call(Op):
     }  # fmt: skip
 
 
-class Return(Op):
+class ReturnOp(Op):
     """Returns the call's results, in order: outputs, views of outputs, inputs, or memory owned by a plan.call."""
 
     OPERATION_NAME = "plan.return"
     RESULTS = 0
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (Program, Input, Alloc, Output, Constant, View, Launch, Call, Return)}
+OPS: dict[str, type[Op]] = {
+    op.OPERATION_NAME: op for op in (ProgramOp, InputOp, AllocOp, OutputOp, ConstantOp, ViewOp, LaunchOp, CallOp, ReturnOp)
+}

@@ -20,13 +20,13 @@ class Tile(ext.Dialect, name="tile"):
     """Program ids, gathers, scans and the like; everything else is upstream `vector`, `arith`, `math`, `scf` and `memref`."""
 
 
-class ProgramId(Tile.Operation, name="program_id", traits=[ext.Pure]):
+class ProgramIdOp(Tile.Operation, name="program_id", traits=[ext.Pure]):
     """The id of this program in the grid, from 0."""
 
     out: ext.Result[ir.IndexType]
 
 
-class Part(Tile.Operation, name="part", traits=[ir.NoTerminatorTrait]):
+class PartOp(Tile.Operation, name="part", traits=[ir.NoTerminatorTrait]):
     """A subset of the programs of a horizontally fused GPU function, which then holds nothing but parts (see lamina-horizontal). A
     part has the attributes of a function (tile.grid, tile.threads, tile.pack, ...) and its own program ids, from 0; its CTAs follow
     those of the parts before it. All parts have the same number of threads per CTA. The function's tile.grid counts CTAs.
@@ -35,7 +35,7 @@ class Part(Tile.Operation, name="part", traits=[ir.NoTerminatorTrait]):
     body: ext.Region
 
 
-class Check(Tile.Operation, name="check"):
+class CheckOp(Tile.Operation, name="check"):
     """Records a failed bounds check of a user's indices: where `ok` (i1 or a vector of i1) is false anywhere, the call raises
     IndexError with `message` after the kernel.
     """
@@ -44,7 +44,7 @@ class Check(Tile.Operation, name="check"):
     message: ir.StringAttr
 
 
-class Gather(Tile.Operation, name="gather"):
+class GatherOp(Tile.Operation, name="gather"):
     """Gathers lanes from a flat memref: out[i] = mem[index[i]] where mask[i], else pass_through[i]. index: a vector of index."""
 
     out: ext.Result[Any]
@@ -54,7 +54,7 @@ class Gather(Tile.Operation, name="gather"):
     pass_through: ext.Operand[Any]
 
 
-class ReadRuns(Tile.Operation, name="read_runs"):
+class ReadRunsOp(Tile.Operation, name="read_runs"):
     """Reads lanes from a flat memref, in runs: out[i] = mem[first + along * i + sum of jumps[k] * ((start + i) // lengths[k])]
     where mask[i]. along: 1 for adjacent lanes, 0 for lanes that differ only from run to run.
     """
@@ -69,7 +69,7 @@ class ReadRuns(Tile.Operation, name="read_runs"):
     jumps: ir.ArrayAttr
 
 
-class ReadShared(Tile.Operation, name="read_shared"):
+class ReadSharedOp(Tile.Operation, name="read_shared"):
     """Reads adjacent elements of a flat memref that all lanes of a run share, as f32: out[k][i] = mem[first + k + jump * ((start
     + i) // length)] where `inside` (i1), else 0. All lanes of a thread belong to one run.
     """
@@ -83,7 +83,7 @@ class ReadShared(Tile.Operation, name="read_shared"):
     jump: ir.IntegerAttr
 
 
-class WriteRuns(Tile.Operation, name="write_runs"):
+class WriteRunsOp(Tile.Operation, name="write_runs"):
     """Stores lanes in runs, at the addresses that tile.read_runs reads with `along` = 1."""
 
     value: ext.Operand[Any]
@@ -95,7 +95,7 @@ class WriteRuns(Tile.Operation, name="write_runs"):
     jumps: ir.ArrayAttr
 
 
-class Scan(Tile.Operation, name="scan", traits=[ext.Pure]):
+class ScanOp(Tile.Operation, name="scan", traits=[ext.Pure]):
     """Inclusive scan over the lanes of `x`, starting from `carry`, by the op that `combine` names. `next` is the value after the
     last lane: the carry of the next block.
     """
@@ -107,7 +107,7 @@ class Scan(Tile.Operation, name="scan", traits=[ext.Pure]):
     combine: ir.StringAttr
 
 
-class Window(Tile.Operation, name="window", traits=[ext.Pure]):
+class WindowOp(Tile.Operation, name="window", traits=[ext.Pure]):
     """A mask of lanes `low` to `high` - 1, which may cut accesses. most: upper bound of `low`; least: lower bound of `high`."""
 
     out: ext.Result[Any]
@@ -117,7 +117,7 @@ class Window(Tile.Operation, name="window", traits=[ext.Pure]):
     least: ir.IntegerAttr
 
 
-class Transpose(Tile.Operation, name="transpose"):
+class TransposeOp(Tile.Operation, name="transpose"):
     """Fills a transpose tile in scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i <
     rows and j < columns (index operands). The rest of the tile is undefined.
     """
@@ -130,7 +130,7 @@ class Transpose(Tile.Operation, name="transpose"):
     stride: ir.IntegerAttr
 
 
-class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
+class CombineOp(Tile.Operation, name="combine", traits=[ext.Pure]):
     """Combines the partial reductions of a program's teams, in team order, by the op that `combine` names. It follows a loop
     marked tile.shared, whose iterations the teams have divided among themselves.
     """
@@ -140,7 +140,7 @@ class Combine(Tile.Operation, name="combine", traits=[ext.Pure]):
     combine: ir.StringAttr
 
 
-class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
+class ExpSumOp(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
     """One step of an online sum of exp(x - max x). `largest` and `total` have one element per thread of the program: the largest x
     that its lanes have met, and the sum of exp(x - largest) over them; initially -inf and 0. `powers` are the block's
     exponentials, relative to the new largest x of each lane's thread.
@@ -154,7 +154,7 @@ class ExpSum(Tile.Operation, name="exp_sum", traits=[ext.Pure]):
     total: ext.Operand[Any]
 
 
-class ExpTotal(Tile.Operation, name="exp_total", traits=[ext.Pure]):
+class ExpTotalOp(Tile.Operation, name="exp_total", traits=[ext.Pure]):
     """Combines the state of tile.exp_sum over all threads: the largest x, the sum of exp(x - largest) over all lanes, and per
     thread the factor that rescales its powers to the overall largest x.
     """
@@ -166,7 +166,7 @@ class ExpTotal(Tile.Operation, name="exp_total", traits=[ext.Pure]):
     total: ext.Operand[Any]
 
 
-class Lanes(Tile.Operation, name="lanes", traits=[ext.Pure]):
+class LanesOp(Tile.Operation, name="lanes", traits=[ext.Pure]):
     """Broadcasts per-thread values to lanes: each lane of the block gets its thread's element of `threads`."""
 
     out: ext.Result[Any]

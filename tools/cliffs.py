@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lamina.tools.cliff_finder.classes import classes
 from lamina.tools.cliff_finder.findings import Finding, append, by_operation, compile_table, load, markdown, memory, summary
-from lamina.tools.cliff_finder.graph import Graph
+from lamina.tools.cliff_finder.graph import DrawnGraph
 from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.pool import Worker, answers
 from lamina.tools.cliff_finder.regret import regret_table
@@ -164,11 +164,11 @@ def _shrink(arguments: argparse.Namespace, found: dict[str, Finding], console: C
     worker = Worker(arguments.folder / "lock", arguments.seconds, arguments.folder / "workers.log")
     for f in [f for f in _slow(found, arguments.above) if not f.smaller][: arguments.worst]:
 
-        def is_slow(graph: Graph, seed: str = f.seed) -> bool:
+        def is_slow(graph: DrawnGraph, seed: str = f.seed) -> bool:
             answer = worker.ask({"seed": seed, "graph": graph.to_json(), "device": arguments.device})
             return "failed" not in answer and arguments.above < Finding(seed, **answer).first < math.inf
 
-        least = shrink(Graph.from_json(f.graph), is_slow)
+        least = shrink(DrawnGraph.from_json(f.graph), is_slow)
         f.smaller = {"graph": least.to_json(), "text": str(least)}
         append(_file(arguments), f)
         console.print(f"{f.seed}: {f.ratio:.2f} {least}", highlight=False, markup=False, soft_wrap=True)
@@ -206,7 +206,7 @@ def _slow(found: dict[str, Finding], above: float) -> list[Finding]:
 def _show(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
     source = getattr(arguments, "source", None)
     if source:
-        console.print(Graph.from_json(found[source].graph).source, highlight=False, markup=False, soft_wrap=True)
+        console.print(DrawnGraph.from_json(found[source].graph).source, highlight=False, markup=False, soft_wrap=True)
         return 0
     findings = list(found.values())
     console.print(markdown(findings), highlight=False, markup=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lamina.core.errors import CompileError
 
-from .driver.cli import Arguments, parse
+from .driver.cli import DriverArguments, parse
 from .driver.files import replace_closed, write_output
 from .driver.supervise import Board, supervise
 
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         return complain(error, arguments)
 
 
-def read_input(arguments: Arguments) -> bytes:
+def read_input(arguments: DriverArguments) -> bytes:
     try:
         return sys.stdin.buffer.read() if arguments.input == "-" else Path(arguments.input).read_bytes()
     except (OSError, ValueError) as error:
@@ -47,7 +47,7 @@ def read_input(arguments: Arguments) -> bytes:
         raise CompileError(text, where=f"{arguments.shown}:1:1") from error
 
 
-def guarded(arguments: Arguments, data: bytes) -> int:
+def guarded(arguments: DriverArguments, data: bytes) -> int:
     """The work in a child process; in one of ours when asked. A child that dies is reported with what it was doing."""
     board = Board()
 
@@ -75,7 +75,7 @@ def guarded(arguments: Arguments, data: bytes) -> int:
     return complain(CompileError(message, remedy=f"repeat with: {board.read()}"), arguments)
 
 
-def complain(error: Exception, arguments: Arguments | None) -> int:
+def complain(error: Exception, arguments: DriverArguments | None) -> int:
     """Prints an error as one line; what is not a CompileError is a fault of ours and says so."""
     if isinstance(error, RecursionError):
         error = CompileError("the input is nested too deeply for Python's stack").with_traceback(None)

@@ -64,7 +64,7 @@ def _work(given: argparse.Namespace) -> None:
     module, inputs = on_gpu(*build(found["file"], found["factory"]))
     store = Store(given.store)
     kept = f"kept in {store.path}" if store.takes() else f"not kept, as {store.path} cannot be written"
-    board = Board(Console(stderr=True))
+    board = ProgressDisplay(Console(stderr=True))
     try:
         built = _tune(module, inputs, options, given.target, store, given.again, board)
     except KeyboardInterrupt:
@@ -107,7 +107,7 @@ def on_gpu(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _tune(
-    module: Any, inputs: tuple[Any, ...], options: Options, target: str | None, store: Store, again: bool, board: "Board"
+    module: Any, inputs: tuple[Any, ...], options: Options, target: str | None, store: Store, again: bool, board: "ProgressDisplay"
 ) -> "Built":
     """Compiles the model for inference, without gradients, and tunes it in a session on `store`."""
     from lamina.frontend.compiling.stages import build as compiled
@@ -119,7 +119,7 @@ def _tune(
         return compiled(inference_graph(module, inputs), options=options, target=target, session=session)
 
 
-class Board:
+class ProgressDisplay:
     """Shows tuning's progress: a bar for all ops, one for the current op, and the choices so far.
 
     of        how many ops there are

@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ..ir.extern_calls import kernel_call
 
 GROUPED = "lamina.grouped_product"
 _CALLEE = "aten._grouped_mm.default"
 _TYPES = ("f16", "bf16")
-SCHEDULES = (Config(128, 128, 64, 8, 3), Config(64, 128, 64, 4, 4), Config(64, 64, 64, 4, 4), Config(16, 64, 128, 4, 4))
+SCHEDULES = (
+    GemmConfig(128, 128, 64, 8, 3),
+    GemmConfig(64, 128, 64, 4, 4),
+    GemmConfig(64, 64, 64, 4, 4),
+    GemmConfig(16, 64, 128, 4, 4),
+)
 _WIDE = 1 << 31  # elements of a matrix from which on offsets in it need 64 bits
 _SMALL = 2  # rows of a tile, relative to the rows of a group on average, at most
 
@@ -46,12 +51,12 @@ class Grouped:
         return Grouped(x, w, ends) if known and same and not op.attributes["kwargs"] else None
 
     @property
-    def candidates(self) -> tuple[Config, ...]:
+    def candidates(self) -> tuple[GemmConfig, ...]:
         """The schedules whose tiles are not too tall for the average group."""
         rows, groups = ir.RankedTensorType(self.x.type).shape[0], ir.RankedTensorType(self.w.type).shape[0]
         return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
 
-    def take(self, op: ir.Operation, config: Config, gpu: Gpu) -> None:
+    def take(self, op: ir.Operation, config: GemmConfig, gpu: Gpu) -> None:
         """Replaces the call by one of Lamina's kernel, which has a hook for epilogues (lamina-custom-epilogue)."""
         said = {
             "of": op.attributes["callee"],

@@ -14,7 +14,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 from lamina.schedules import convolution_cost, product_cost
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ..infra.base import Pass
 from ..ir.locations import where
@@ -27,7 +27,7 @@ from .gemm.prologues import feeding
 from .gemm.split_k import split_inner
 from .gemm.work import work_of
 from .grouped_products import Grouped
-from .surroundings import CHOICE, Bundle, bundles, calls, joined
+from .surroundings import CHOICE, Problem, bundles, calls, joined
 
 LIBRARY = "library"
 HALF = "half "  # before a schedule: Lamina's kernel computes the first of two products that meet in a group, the library the other
@@ -98,9 +98,9 @@ class SelectKernels(Pass):
             if self.target is None:
                 remedy = "give lamina-select-kernels a GPU as its target, such as nvvm:sm_90a"
                 raise CompileError("products of groups are kernels of a GPU", where=where(op.location), remedy=remedy)
-            grouped.take(op, Config.read(choice), self.target.gpu)
+            grouped.take(op, GemmConfig.read(choice), self.target.gpu)
 
-    def _default(self, bundle: Bundle, unmeasured: dict[str, str]) -> str:
+    def _default(self, bundle: Problem, unmeasured: dict[str, str]) -> str:
         """Returns the cost model's choice for calls without graph.choice. unmeasured: a cache of choices for like bundles."""
         groups = [g for g in (*feeding(bundle.ops), bundle.group) if g is not None and g.name == "graph.group"]
         if self.target is None or not groups or Product.read(bundle.ops[0]) is None:  # convolutions were never measured
@@ -113,7 +113,7 @@ class SelectKernels(Pass):
         return unmeasured[alike]
 
 
-def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
+def kernels_of(bundle: Problem, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     """Returns the candidates for Lamina's kernel, the most promising first, and the default where nothing was tuned, "" for none.
     There are no candidates where tiles cannot compute the product."""
     if (found := Convolution.read(bundle.ops[0])) is not None:
@@ -140,7 +140,7 @@ def kernels_of(bundle: Bundle, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     return tuple(ours), default
 
 
-def _of_convolution(bundle: Bundle, convolution: Convolution, gpu: Gpu) -> tuple[str, ...]:
+def _of_convolution(bundle: Problem, convolution: Convolution, gpu: Gpu) -> tuple[str, ...]:
     """Returns the candidates for a convolution; none is a default without tuning."""
     strips = (STRIPS,) if fits_strips(bundle.ops[0]) else ()
     work = work_of(bundle) if convolution.feeds_blocks else None
@@ -151,7 +151,7 @@ def _of_convolution(bundle: Bundle, convolution: Convolution, gpu: Gpu) -> tuple
     return (str(first), *strips, *map(str, rest))
 
 
-def _has_float8(bundle: Bundle) -> bool:
+def _has_float8(bundle: Problem) -> bool:
     ops = [op for op in (*bundle.ops, bundle.group) if op is not None]
     return any("f8E" in str(v.type) for op in ops for v in (*op.operands, *op.results))
 
@@ -164,7 +164,7 @@ def _text(op: ir.Operation) -> str:
 def _known(choice: str) -> str:
     """Returns a choice in its canonical text; raises CompileError for unknown ones."""
     word = next((word for word in (HALF, PROLOGUE) if choice.startswith(word)), "")
-    return choice if choice in (LIBRARY, CUBLASLT, STRIPS) else word + str(Config.read(choice.removeprefix(word)))
+    return choice if choice in (LIBRARY, CUBLASLT, STRIPS) else word + str(GemmConfig.read(choice.removeprefix(word)))
 
 
 def _check(op: ir.Operation) -> None:
@@ -180,7 +180,7 @@ def _check(op: ir.Operation) -> None:
         raise CompileError(f"{choice} on {callee}, {what}", where=where(op.location))
 
 
-def _must_take(bundle: Bundle) -> None:
+def _must_take(bundle: Problem) -> None:
     """Applies `graph.choice`; raises CompileError where the schedule cannot compute the bundle."""
     op = bundle.ops[0]
     choice, place = ir.StringAttr(op.attributes[CHOICE]).value, where(op.location)
@@ -190,7 +190,7 @@ def _must_take(bundle: Bundle) -> None:
         raise CompileError(f"{choice} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
 
 
-def _take(bundle: Bundle, choice: str) -> None:
+def _take(bundle: Problem, choice: str) -> None:
     """Applies a choice to a bundle. Raises Unfit, with nothing changed, where it cannot compute the bundle."""
     if choice == CUBLASLT:
         if not _went_before(bundle):
@@ -202,7 +202,7 @@ def _take(bundle: Bundle, choice: str) -> None:
         op.attributes[CHOICE] = ir.StringAttr.get(STRIPS, op.context)
     elif choice != LIBRARY:
         schedule = choice.removeprefix(HALF).removeprefix(PROLOGUE)
-        config = Config.read(schedule)
+        config = GemmConfig.read(schedule)
         if config.fast and not all(product.fast for op in bundle.ops if (product := Product.read(op))):
             raise Unfit("fast=1 of a product whose sums must have the digits of f32")
         if choice.startswith(HALF):
@@ -215,7 +215,7 @@ def _take(bundle: Bundle, choice: str) -> None:
         group.attributes[CHOICE] = ir.StringAttr.get(schedule, group.context)
 
 
-def _went_before(bundle: Bundle) -> bool:
+def _went_before(bundle: Problem) -> bool:
     """Whether the group that reads a call is already part of another product's kernel. Tuning chooses for each product with the
     group that reads both; the first takes the group, and the library computes the other product alone."""
     users = [use.owner.operation for use in bundle.ops[0].results[0].uses]

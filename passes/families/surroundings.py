@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ..ir.affine import row_major
 from ..ir.copying import copy_ops
@@ -28,11 +28,11 @@ from .gemm.split_glu import in_halves, may_meet
 from .gemm.split_groups import Pieces, split_at_sums
 
 CHOICE = "graph.choice"
-BLOCK = Config()  # the tile for sums of rows and columns where there is no schedule yet
+BLOCK = GemmConfig()  # the tile for sums of rows and columns where there is no schedule yet
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Problem:
     """Calls that are decided on together: one product, or several that share their left operand and meet in one group.
 
     group   the only user of their results, if that is a group: the epilogue
@@ -48,15 +48,15 @@ class Bundle:
         """The op whose results are those of the bundle."""
         return self.group or self.ops[-1]
 
-    def alone(self) -> "Bundle":
+    def alone(self) -> "Problem":
         """Returns the first call without its epilogue."""
-        return Bundle(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
+        return Problem(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
 
-    def half(self) -> "Bundle":
+    def half(self) -> "Problem":
         """Returns the first call with the epilogue."""
-        return Bundle(self.ops[:1], self.group)
+        return Problem(self.ops[:1], self.group)
 
-    def fed(self) -> "Bundle":
+    def fed(self) -> "Problem":
         """Returns the same calls with their prologue."""
         return replace(self, before=feeding(self.ops))
 
@@ -67,7 +67,7 @@ def calls(module: ir.Module) -> list[ir.Operation]:
     return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
 
 
-def bundles(module: ir.Module) -> Iterator[Bundle]:
+def bundles(module: ir.Module) -> Iterator[Problem]:
     """Yields the bundles of all calls that Lamina's kernels may compute, in order, each call once. Each is looked up only when it
     is asked for, since rewriting earlier ones changes the surroundings."""
     ops = calls(module)
@@ -80,16 +80,16 @@ def bundles(module: ir.Module) -> Iterator[Bundle]:
             yield bundle
 
 
-def bundle_of(op: ir.Operation) -> Bundle:
+def bundle_of(op: ir.Operation) -> Problem:
     """Returns the bundle of a product's call."""
     group = reader(op)
     if group is not None:
-        together = Bundle(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
+        together = Problem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
         if 1 < len(together.ops) <= MOST:
             with suppress(Unfit), op.context:
                 _made(together, BLOCK).erase()
                 return together
-    return Bundle((op,), group)
+    return Problem((op,), group)
 
 
 def reader(op: ir.Operation) -> ir.Operation | None:
@@ -110,7 +110,7 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeProgram:
     """A candidate group, built beside the bundle that it would replace, and its contraction.
 
     pieces  the split epilogue, where the candidate holds only the first piece
@@ -126,7 +126,7 @@ class Made:
         if self.pieces is not None:
             self.pieces.erase()
 
-    def replace(self, bundle: Bundle) -> None:
+    def replace(self, bundle: Problem) -> None:
         """Replaces the bundle by the candidate."""
         results = list(self.group.results)
         if self.pieces is not None:
@@ -143,7 +143,7 @@ class Made:
         erase_before(bundle.before)
 
 
-def joined(bundle: Bundle, config: Config = BLOCK) -> ir.Operation:
+def joined(bundle: Problem, config: GemmConfig = BLOCK) -> ir.Operation:
     """Replaces a bundle, or its first call alone where tiles cannot compute both, by one group, and returns it. If the epilogue
     has row sums, the group yields the sums of blocks of columns, and another group goes on. Raises Unfit, with nothing changed,
     where tiles cannot compute the product either."""
@@ -152,7 +152,7 @@ def joined(bundle: Bundle, config: Config = BLOCK) -> ir.Operation:
     return made.group
 
 
-def best_of(bundle: Bundle, config: Config) -> tuple[Bundle, Made]:
+def best_of(bundle: Problem, config: GemmConfig) -> tuple[Problem, MadeProgram]:
     """Builds the candidate for a bundle, or for its first call alone where tiles cannot compute both, and returns which.
     Raises Unfit where tiles cannot compute the product either."""
     if bundle.group is not None:
@@ -162,7 +162,7 @@ def best_of(bundle: Bundle, config: Config) -> tuple[Bundle, Made]:
     return bundle.alone(), _made(bundle.alone(), config)
 
 
-def _made_first(bundle: Bundle, config: Config) -> Made:
+def _made_first(bundle: Problem, config: GemmConfig) -> MadeProgram:
     """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit where there are none, or tiles cannot."""
     assert bundle.group is not None
     if Product.read(bundle.ops[0]) is None:
@@ -175,7 +175,7 @@ def _made_first(bundle: Bundle, config: Config) -> Made:
         raise
 
 
-def _made_of_halves(bundle: Bundle, config: Config) -> Made:
+def _made_of_halves(bundle: Problem, config: GemmConfig) -> MadeProgram:
     """Builds the candidate for gate and up as column halves of one product. Raises Unfit where there are none, or tiles cannot."""
     products = [Product.read(op) for op in bundle.ops]
     if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
@@ -183,7 +183,9 @@ def _made_of_halves(bundle: Bundle, config: Config) -> Made:
     return _made(bundle, config, in_halves)
 
 
-def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)) -> Made:
+def _made(
+    bundle: Problem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
+) -> MadeProgram:
     """Builds the candidate for a bundle, beside it. emit: writes a product on the block's arguments. Raises Unfit where tiles
     cannot compute it."""
     products = [p for op in bundle.ops if (p := computed(op)) is not None]
@@ -216,7 +218,7 @@ def _made(bundle: Bundle, config: Config, emit: Callable[..., ir.Value] = lambda
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
-    return Made(new, product)
+    return MadeProgram(new, product)
 
 
 def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:

@@ -21,7 +21,7 @@ from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import Generic, Untraceable, producer, shape_of
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
-from ..trace.grouping import Group, Grouping, Node, trace_node
+from ..trace.grouping import Group, Grouping, GroupNode, trace_node
 from ..trace.materialize import OUTSIDE, Materialized, _reads, given_strides, memory_strides
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
@@ -78,7 +78,7 @@ def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tup
     generics: dict[ir.Operation, Generic] = {}
     real = Materialized(block, generics, given.balance, apart)
     position = {op: i for i, op in enumerate(real.ops)}
-    nodes: dict[ir.Value, Node] = {}
+    nodes: dict[ir.Value, GroupNode] = {}
     pending = list(real.values)
     while pending:
         value = pending.pop(0)
@@ -198,7 +198,7 @@ class _Rewrite:
         outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
         made = fused(o.location for o in body if o.name not in _NOTHING)
         op = ir.Operation.create(
-            graph.Group.OPERATION_NAME,
+            graph.GroupOp.OPERATION_NAME,
             results=[v.type for v in outs],
             operands=[self._value(v) for v in ins],
             attributes={"sym_name": ir.StringAttr.get("")},
@@ -211,7 +211,7 @@ class _Rewrite:
             for v in unread:
                 local[v] = tensor.empty(shape_of(v), ir.ShapedType(v.type).element_type)
             copy_ops(body, local)
-            ir.Operation.create(graph.Yield.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
+            ir.Operation.create(graph.YieldOp.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
         return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:

@@ -7,8 +7,8 @@ from torch_mlir import ir
 
 from ..plan.arena import place
 from ..plan.lifetimes import live_bytes
-from ..plan.model import ALIGN, Slot
-from .steps import Steps
+from ..plan.model import ALIGN, ArenaSlot
+from .steps import PlannedSteps
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Packed:
     """
 
     program: ir.Operation
-    slots: dict[ir.Value, Slot]
+    slots: dict[ir.Value, ArenaSlot]
     bytes: int
     bound: int
 
@@ -33,14 +33,14 @@ class Packed:
         self.program.attributes["lower_bound"] = _i64(self.bound)
 
 
-def pack(steps: Steps, bundles: Sequence[Sequence[int]]) -> Packed:
+def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
     """Places the buffers for this order of bundles. The steps of one bundle run at the same time."""
-    homes: dict[ir.Value, Slot] = {}
-    slots: dict[ir.Value, Slot] = {}
+    homes: dict[ir.Value, ArenaSlot] = {}
+    slots: dict[ir.Value, ArenaSlot] = {}
     for time, bundle in enumerate(bundles):
         for number in bundle:
             for buffer in (*steps.all[number].reads, *steps.all[number].writes):
-                slot = homes.setdefault(steps.home(buffer), Slot(time, time, 0))
+                slot = homes.setdefault(steps.home(buffer), ArenaSlot(time, time, 0))
                 slot.last = time
                 if buffer.owner.name == "plan.alloc":
                     slots[buffer] = slot

@@ -24,7 +24,7 @@ EXCHANGES = ("vector.reduction", "tile.exp_total", "tile.combine", "tile.transpo
 SHARED = 40 << 10  # bytes, of the 48 KB that need no opt-in
 
 
-class Kernel:
+class SmallKernel:
     """A tile program as a candidate.
 
     cta      threads of a CTA, at least
@@ -94,13 +94,13 @@ class Kernel:
         return max(min(THREADS // cta, self.gpu.registers // (registers * cta)), 1) * cta
 
 
-def kernels_of(module: ir.Module, target: Target) -> dict[str, Kernel]:
+def kernels_of(module: ir.Module, target: Target) -> dict[str, SmallKernel]:
     """Returns the tile programs of a module, by name."""
     found = [op.operation for op in module.body.operations if "tile.grid" in op.operation.attributes]
-    return {k.name: k for k in (Kernel(f, target.gpu, target.lanes) for f in found)}
+    return {k.name: k for k in (SmallKernel(f, target.gpu, target.lanes) for f in found)}
 
 
-class Bundle:
+class LaunchBundle:
     """Launches that become one.
 
     steps    their numbers
@@ -112,11 +112,11 @@ class Bundle:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self.steps: list[int] = []
-        self.kernels: dict[Kernel, int] = {}
+        self.kernels: dict[SmallKernel, int] = {}
         self.buffers: set[ir.Value] = set()
         self.cta = 0
 
-    def add(self, step: int, kernel: Kernel, buffers: Iterable[ir.Value]) -> bool:
+    def add(self, step: int, kernel: SmallKernel, buffers: Iterable[ir.Value]) -> bool:
         """Adds a launch if nothing is lost by that, and returns whether it did."""
         fresh = {v for v in buffers if v not in self.buffers}
         if len(self.buffers) + len(fresh) > BUFFERS:
@@ -130,7 +130,7 @@ class Bundle:
         self.kernels, self.cta = kernels, cta
         return True
 
-    def _agree(self, kernels: Mapping[Kernel, int], cta: int) -> bool:
+    def _agree(self, kernels: Mapping[SmallKernel, int], cta: int) -> bool:
         """Returns whether the kernels fit into one, and either each has about as many threads on an SM as it had alone, or all
         run at once."""
         if len(kernels) > KERNELS or not all(k.cta == cta or k.packs for k in kernels):

@@ -10,9 +10,9 @@ from lamina.core.target import Target
 
 from ..infra.base import Pass
 from .arena import pack
-from .cost import Kernel, kernels_of
+from .cost import SmallKernel, kernels_of
 from .order import ordered
-from .steps import Step, Steps
+from .steps import PlannedStep, PlannedSteps
 from .write import Writer, drop_unused
 
 GROWTH = 1.05  # of the arena's bytes, at most
@@ -50,7 +50,7 @@ class Horizontal(Pass):
         program = next((op.operation for op in module.body.operations if op.operation.name == "plan.program"), None)
         if program is None:
             return
-        steps, kernels = Steps.of(program), kernels_of(module, self.target)
+        steps, kernels = PlannedSteps.of(program), kernels_of(module, self.target)
         before = ir.IntegerAttr(program.attributes["arena_bytes"]).value
         for window in WINDOWS:
             bundles = ordered(steps.all, kernels, gpu, window)
@@ -64,7 +64,11 @@ class Horizontal(Pass):
 
 
 def _rewrite(
-    module: ir.Module, program: ir.Operation, steps: Sequence[Step], bundles: Sequence[Sequence[int]], kernels: Mapping[str, Kernel]
+    module: ir.Module,
+    program: ir.Operation,
+    steps: Sequence[PlannedStep],
+    bundles: Sequence[Sequence[int]],
+    kernels: Mapping[str, SmallKernel],
 ) -> None:
     """Joins the launches of each bundle, and puts all steps into their order."""
     writer = Writer(module)

@@ -7,11 +7,11 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 
-from .cost import LAUNCH, Bundle, Kernel
-from .steps import Step
+from .cost import LAUNCH, LaunchBundle, SmallKernel
+from .steps import PlannedStep
 
 
-def ordered(steps: Sequence[Step], kernels: Mapping[str, Kernel], gpu: Gpu, window: int) -> list[list[int]]:
+def ordered(steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKernel], gpu: Gpu, window: int) -> list[list[int]]:
     """Returns every step once, after those that it needs; the steps of one list are launched together. window: how many steps a
     launch may move over."""
     return _Order(steps, kernels, gpu, window).run()
@@ -21,7 +21,7 @@ class _Order:
     """The scheduler's state. waiting: launches that could run, with the number of bundles and bytes issued when each began to
     wait. Their dependences are done, so no two of them depend on each other."""
 
-    def __init__(self, steps: Sequence[Step], kernels: Mapping[str, Kernel], gpu: Gpu, window: int) -> None:
+    def __init__(self, steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKernel], gpu: Gpu, window: int) -> None:
         self.steps, self.gpu, self.window = steps, gpu, window
         self.kernels = [_candidate(step.op, kernels) for step in steps]
         self.done: set[int] = set()
@@ -78,19 +78,19 @@ class _Order:
         """Returns whether all its bytes are read and written again in less time than a launch takes."""
         return self.steps[n].bytes / self.gpu.bandwidth < LAUNCH
 
-    def _split(self, some: Sequence[int]) -> list[Bundle]:
+    def _split(self, some: Sequence[int]) -> list[LaunchBundle]:
         """Bundles launches that lose nothing by running together: first those of one kernel, which never lose."""
-        same: dict[Kernel, list[int]] = {}
+        same: dict[SmallKernel, list[int]] = {}
         for n in some:
             kernel = self.kernels[n]
             assert kernel is not None
             same.setdefault(kernel, []).append(n)
-        bundles: list[Bundle] = []
+        bundles: list[LaunchBundle] = []
         for kernel, numbers in same.items():
             for n in numbers:
                 buffers = self.steps[n].op.operands
                 if not any(b.add(n, kernel, buffers) for b in bundles):
-                    bundles.append(Bundle(self.gpu))
+                    bundles.append(LaunchBundle(self.gpu))
                     bundles[-1].add(n, kernel, buffers)
         return bundles
 
@@ -102,7 +102,7 @@ class _Order:
             self.waiting.pop(n, None)
 
 
-def _candidate(op: ir.Operation, kernels: Mapping[str, Kernel]) -> Kernel | None:
+def _candidate(op: ir.Operation, kernels: Mapping[str, SmallKernel]) -> SmallKernel | None:
     if op.name != "plan.launch":
         return None
     kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is not a tile program any more

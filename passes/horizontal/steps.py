@@ -15,7 +15,7 @@ STEPS = ("plan.launch", "plan.call")
 
 
 @dataclass(eq=False)
-class Step:
+class PlannedStep:
     """reads, writes: buffers (the ops that allocate them, seen through views). needs: numbers of the steps that must come
     before."""
 
@@ -32,21 +32,21 @@ class Step:
 
 
 @dataclass
-class Steps:
+class PlannedSteps:
     """The steps of a program, by number.
 
     memory  for each buffer written over another, the first buffer in that memory
     """
 
     program: ir.Operation
-    all: list[Step]
+    all: list[PlannedStep]
     memory: dict[ir.Value, ir.Value]
 
     @staticmethod
-    def of(program: ir.Operation) -> "Steps":
+    def of(program: ir.Operation) -> "PlannedSteps":
         """Reads the steps of a plan.program, and their dependences."""
         roots: dict[ir.Value, ir.Value] = {}
-        steps: list[Step] = []
+        steps: list[PlannedStep] = []
         memory: dict[ir.Value, ir.Value] = {}
         keeps: dict[ir.Value, list[ir.Value]] = {}
         for op in (o.operation for o in program.regions[0].blocks[0].operations):
@@ -57,12 +57,12 @@ class Steps:
                 made = ir.IntegerAttr(op.attributes["n_out"]).value
                 cut = len(operands) - made
                 reads = [b for v in operands[:cut] for b in (v, *keeps.get(v, ()))]
-                steps.append(Step(op, reads, operands[cut:] + list(op.results)))
+                steps.append(PlannedStep(op, reads, operands[cut:] + list(op.results)))
                 for i, o in op.attributes.get("inplace", ()):
                     memory[operands[o]] = memory.get(operands[i], operands[i])
                 if op.results and may_alias(ir.StringAttr(op.attributes["callee"]).value):
                     keeps.update((v, reads) for v in op.results)
-        found = Steps(program, steps, memory)
+        found = PlannedSteps(program, steps, memory)
         found._order()
         return found
 

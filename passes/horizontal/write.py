@@ -11,8 +11,8 @@ from torch_mlir.dialects import arith, func
 from ..ir.locations import fused
 from ..lower.simt.parts import PART
 from ..plan.outline import pairs_attribute
-from .cost import Kernel
-from .steps import Step
+from .cost import SmallKernel
+from .steps import PlannedStep
 
 NAMED = 2  # kernels that the name of a joined function lists
 
@@ -20,7 +20,7 @@ NAMED = 2  # kernels that the name of a joined function lists
 @dataclass(frozen=True)
 class _Launch:
     op: ir.Operation
-    kernel: Kernel
+    kernel: SmallKernel
 
     @property
     def outputs(self) -> int:
@@ -35,7 +35,7 @@ class Writer:
         self.names = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes}
         self.made: dict[tuple[object, ...], str] = {}
 
-    def join(self, steps: Sequence[Step], kernels: Sequence[Kernel]) -> ir.Operation:
+    def join(self, steps: Sequence[PlannedStep], kernels: Sequence[SmallKernel]) -> ir.Operation:
         """Returns one launch for all of these, in front of the first."""
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
         # the CTAs that take longest start first
@@ -44,7 +44,7 @@ class Writer:
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
         buffers = [*ins, *outs]
         at = {v: i for i, v in enumerate(buffers)}
-        parts: dict[Kernel, list[list[int]]] = {}
+        parts: dict[SmallKernel, list[list[int]]] = {}
         for x in launches:
             parts.setdefault(x.kernel, []).append([at[v] for v in x.op.operands])
         location = fused(x.op.location for x in launches)
@@ -63,7 +63,7 @@ class Writer:
         ip = ir.InsertionPoint(launches[0].op)
         return ir.Operation.create("plan.launch", operands=buffers, attributes=attributes, loc=location, ip=ip)
 
-    def _name(self, parts: dict[Kernel, list[list[int]]]) -> str:
+    def _name(self, parts: dict[SmallKernel, list[list[int]]]) -> str:
         words = [k.name if len(uses) == 1 else f"{k.name}_x{len(uses)}" for k, uses in parts.items()]
         more = [f"{len(words) - NAMED}_more"] if len(words) > NAMED else []
         name = base = "_and_".join(words[:NAMED] + more)
@@ -74,7 +74,7 @@ class Writer:
         return name
 
 
-def drop_unused(module: ir.Module, kernels: Sequence[Kernel], program: ir.Operation) -> None:
+def drop_unused(module: ir.Module, kernels: Sequence[SmallKernel], program: ir.Operation) -> None:
     """Erases the functions of `kernels` that the program does not launch any more."""
     launched = {
         ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
@@ -92,7 +92,7 @@ def _label(labels: Sequence[str]) -> str:
     return ", ".join(label if n == 1 else f"{n} x {label}" for label, n in Counter(labels).items())
 
 
-def _function(name: str, parts: dict[Kernel, list[list[int]]], types: list[ir.Type], outputs: int) -> None:
+def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[ir.Type], outputs: int) -> None:
     first = next(iter(parts))
     cta = max(k.cta for k in parts)
     launches = [(k, use) for k, uses in parts.items() for use in uses]
@@ -124,7 +124,7 @@ def _function(name: str, parts: dict[Kernel, list[list[int]]], types: list[ir.Ty
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(alias))
 
 
-def _part(kernel: Kernel, cta: int, uses: list[list[ir.Value]]) -> None:
+def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
     """Writes the programs of a kernel at the insertion point, once for each list of buffers."""
     copy = kernel.function.clone()
     kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
@@ -144,7 +144,7 @@ def _part(kernel: Kernel, cta: int, uses: list[list[ir.Value]]) -> None:
         block.erase_argument(0)
 
 
-def _chosen(kernel: Kernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]]) -> list[ir.Value]:
+def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]]) -> list[ir.Value]:
     """Returns the buffers of a program, chosen by its number among all launches, and replaces that number by the one within its
     launch."""
     with ir.InsertionPoint.at_block_begin(block):

@@ -77,7 +77,7 @@ def verify_input(module: ir.Module) -> None:
     wrong: list[Diagnostic] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == graph.Group.OPERATION_NAME and graph.captured(op) is not None:
+        if op.name == graph.GroupOp.OPERATION_NAME and graph.captured(op) is not None:
             wrong.append(Diagnostic("error", "graph.group uses a value from outside that is no operand of it", *place(op.location)))
         for block in op.regions[0].blocks if op.name == "func.func" else ():
             end = block.operations[len(block.operations) - 1].operation

@@ -26,7 +26,7 @@ from .diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops
 from .diagnostics import verify as check
 from .instrumentation import Instrumentation, PassTiming
 from .pipeline_options import build as build_options
-from .pipeline_text import Nest, PassCall, error_at, parse
+from .pipeline_text import PassCall, PipelineNest, error_at, parse
 from .registry import PASSES, load
 from .upstream import explain_rejection, refuse_if_fatal
 
@@ -78,14 +78,14 @@ class Step:
                 check(module)
 
 
-def prepare(pipeline: str | Nest, context: ir.Context) -> list[Step]:
+def prepare(pipeline: str | PipelineNest, context: ir.Context) -> list[Step]:
     """Returns the steps of a pipeline. Raises CompileError for an unknown name or option, naming the nearest."""
     tree = parse(pipeline) if isinstance(pipeline, str) else pipeline
     return [_step(nests, call, context) for nests, call in tree.calls()]
 
 
 def run(
-    pipeline: str | Nest | Sequence[Step],
+    pipeline: str | PipelineNest | Sequence[Step],
     module: ir.Module,
     *,
     instrumentation: Instrumentation | None = None,
@@ -96,7 +96,7 @@ def run(
     Raises PassFailure when a pass fails, after writing its input to a reproducer file; the module is then unusable.
     """
     watch = instrumentation or Instrumentation()
-    steps = prepare(pipeline, module.context) if isinstance(pipeline, str | Nest) else pipeline
+    steps = prepare(pipeline, module.context) if isinstance(pipeline, str | PipelineNest) else pipeline
     steps = steps[:stop]
     original = clone(module) if watch.reproducer is not False else None
     timings: list[PassTiming] = []
@@ -151,7 +151,7 @@ def write_reproducer(module: ir.Module, path: str, target: Path | None) -> tuple
     return str(target), command
 
 
-def _step(nests: tuple[Nest, ...], call: PassCall, context: ir.Context) -> Step:
+def _step(nests: tuple[PipelineNest, ...], call: PassCall, context: ir.Context) -> Step:
     for nest in nests[1:]:
         if nest.anchor != "any" and not context.is_registered_operation(nest.anchor):
             raise error_at(nest.column, f"no op is called {nest.anchor!r}", "passes nest in ops such as func.func(...)")

@@ -34,33 +34,33 @@ class PassCall:
 
 
 @dataclass(frozen=True)
-class Nest:
+class PipelineNest:
     """Passes to run on every op called `anchor` below the enclosing one."""
 
     anchor: str
-    items: "tuple[PassCall | Nest, ...]"
+    items: "tuple[PassCall | PipelineNest, ...]"
     column: int = field(default=1, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.anchor}({','.join(map(str, self.items))})"
 
-    def calls(self, anchors: "tuple[Nest, ...]" = ()) -> "Iterator[tuple[tuple[Nest, ...], PassCall]]":
+    def calls(self, anchors: "tuple[PipelineNest, ...]" = ()) -> "Iterator[tuple[tuple[PipelineNest, ...], PassCall]]":
         """Yields every pass in order with its enclosing nests, outermost (this one) first."""
         here = (*anchors, self)
         for item in self.items:
-            if isinstance(item, Nest):
+            if isinstance(item, PipelineNest):
                 yield from item.calls(here)
             else:
                 yield here, item
 
 
-def parse(text: str) -> Nest:
+def parse(text: str) -> PipelineNest:
     """Parses a pipeline; the root is always builtin.module. Raises CompileError that points at the wrong column."""
     parser = _Parser(text)
     items = parser.items(end="")
-    if len(items) == 1 and isinstance(items[0], Nest) and items[0].anchor == "builtin.module":
+    if len(items) == 1 and isinstance(items[0], PipelineNest) and items[0].anchor == "builtin.module":
         return items[0]
-    return Nest("builtin.module", items)
+    return PipelineNest("builtin.module", items)
 
 
 def options_of(text: str) -> tuple[tuple[str, str | None], ...]:
@@ -88,9 +88,9 @@ class _Parser:
     def fail(self, message: str) -> CompileError:
         return error_at(self.at + 1, message)
 
-    def items(self, end: str) -> tuple[PassCall | Nest, ...]:
+    def items(self, end: str) -> tuple[PassCall | PipelineNest, ...]:
         """Parses items up to `end`, which stays unread; no items at all is an empty pipeline."""
-        found: list[PassCall | Nest] = []
+        found: list[PassCall | PipelineNest] = []
         if self.peek() == end:
             return ()
         while True:
@@ -103,7 +103,7 @@ class _Parser:
                 raise self.fail(f"expected {expected}, not {token!r}" if token else "the text ends inside '(...)'")
             self.at += 1
 
-    def item(self) -> PassCall | Nest:
+    def item(self) -> PassCall | PipelineNest:
         token = self.peek()
         column, name = self.at + 1, _NAME.match(self.text, self.at)
         if not name:
@@ -118,7 +118,7 @@ class _Parser:
             items = self.items(end=")")
             self.depth -= 1
             self.at += 1
-            return Nest(name[0], items, column)
+            return PipelineNest(name[0], items, column)
         return PassCall(name[0], self.options() if token == "{" else (), column)
 
     def options(self) -> tuple[tuple[str, str | None], ...]:

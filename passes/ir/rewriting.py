@@ -109,7 +109,7 @@ def upstream(module: ir.Module, passes: str) -> None:
 
 
 @dataclass
-class Generic:
+class LoopGeneric:
     """A parsed linalg.generic on tensors. `args` are the block arguments: inputs, then outs."""
 
     op: ir.Operation
@@ -148,9 +148,9 @@ class Reader:
 
     _maps: dict[ir.Attribute, Map | None] = field(default_factory=dict)
     _kinds: dict[ir.Attribute, tuple[bool, ...]] = field(default_factory=dict)
-    _generics: dict[ir.Operation, Generic] = field(default_factory=dict)
+    _generics: dict[ir.Operation, LoopGeneric] = field(default_factory=dict)
 
-    def generic(self, op: ir.Operation) -> Generic:
+    def generic(self, op: ir.Operation) -> LoopGeneric:
         """Parses a linalg.generic, or returns the cached result."""
         known = self._generics.get(op)
         if known is None:
@@ -168,7 +168,7 @@ class Reader:
             self._maps[attribute] = None if None in results else tuple(r for r in results if r is not None)
         return self._maps[attribute]
 
-    def _read(self, op: ir.Operation) -> Generic:
+    def _read(self, op: ir.Operation) -> LoopGeneric:
         attributes, operands = op.attributes, list(op.operands)
         inputs = len(operands) - len(op.results)
         kinds = attributes["iterator_types"]
@@ -176,7 +176,7 @@ class Reader:
             self._kinds[kinds] = tuple("parallel" not in str(kind) for kind in kinds)
         block = op.regions[0].blocks[0]
         last = block.operations[len(block.operations) - 1].operation
-        return Generic(
+        return LoopGeneric(
             op,
             operands[:inputs],
             operands[inputs:],
@@ -209,7 +209,7 @@ def covers(maps: Sequence[Map | None], loops: int) -> bool:
 
 def rebuild(
     reader: Reader,
-    generic: Generic,
+    generic: LoopGeneric,
     inputs: Sequence[int],
     added: Sequence[tuple[ir.Value, Map, ir.Value]] = (),
     results: Sequence[int] | None = None,

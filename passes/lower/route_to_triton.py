@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ..infra.base import Pass
 from . import gpu_math
@@ -57,7 +57,7 @@ def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
     parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
     ctas = sum(_int(p, "tile.grid") for p in parts or [function])
     warps = warps or max(1, _int((parts or [function])[0], "tile.threads") // WARP)
-    Config(warps=warps).check()
+    GemmConfig(warps=warps).check()
     _expand(function)
     for name in _THREADS_ALONE:
         if name in function.attributes:

@@ -7,9 +7,9 @@ bound on networks; a few orders are tried, until one reaches the bound.
 from bisect import insort
 from collections.abc import Callable
 
-from .model import Slot
+from .model import ArenaSlot
 
-_ORDERS: tuple[Callable[[Slot], tuple[int, ...]], ...] = (
+_ORDERS: tuple[Callable[[ArenaSlot], tuple[int, ...]], ...] = (
     lambda s: (-s.bytes, s.first),
     lambda s: (-s.bytes * (s.last - s.first + 1), s.first),
     lambda s: (-(s.last - s.first), -s.bytes),
@@ -17,7 +17,7 @@ _ORDERS: tuple[Callable[[Slot], tuple[int, ...]], ...] = (
 )
 
 
-def place(slots: list[Slot], bound: int) -> int:
+def place(slots: list[ArenaSlot], bound: int) -> int:
     """Sets every slot's offset; returns the arena's bytes. `bound`: the most bytes live at once, where the search ends."""
     best: tuple[int, list[int]] | None = None
     for order in _ORDERS:
@@ -32,7 +32,7 @@ def place(slots: list[Slot], bound: int) -> int:
     return best[0]
 
 
-def _greedy(slots: list[Slot]) -> int:
+def _greedy(slots: list[ArenaSlot]) -> int:
     """Places slots in the order given; returns the bytes that they take."""
     placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last), sorted
     peak = 0
@@ -47,7 +47,7 @@ def _greedy(slots: list[Slot]) -> int:
     return peak
 
 
-def _best_gap(slot: Slot, placed: list[tuple[int, int, int, int]]) -> int:
+def _best_gap(slot: ArenaSlot, placed: list[tuple[int, int, int, int]]) -> int:
     """Returns the start of the smallest gap that holds the slot between those live at the same time, else the end of the last."""
     size, first, last = slot.bytes, slot.first, slot.last
     best, best_gap, top = -1, 0, 0

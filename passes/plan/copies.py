@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from lamina.dialects.graph import Extern, Group, Yield
+from lamina.dialects.graph import ExternOp, GroupOp, YieldOp
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
@@ -14,7 +14,7 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     tensor = ir.RankedTensorType(source.type)
     rank = len(tensor.shape)
     group = ir.Operation.create(
-        Group.OPERATION_NAME,
+        GroupOp.OPERATION_NAME,
         results=[tensor],
         operands=[source],
         attributes={"sym_name": ir.StringAttr.get("copy")},
@@ -42,14 +42,14 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
         body = ir.Block.create_at_start(generic.regions[0], [element, element], [loc] * 2)
         with ir.InsertionPoint(body):
             ir.Operation.create("linalg.yield", operands=[body.arguments[0]])
-        ir.Operation.create(Yield.OPERATION_NAME, operands=[generic.results[0]])
+        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[generic.results[0]])
     return group
 
 
 def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[int]) -> ir.Operation:
     """Creates a call of aten.clone on `source` in front of `before`, located as in `copy_group`, with a result of these strides."""
     return ir.Operation.create(
-        Extern.OPERATION_NAME,
+        ExternOp.OPERATION_NAME,
         results=[source.type],
         operands=[source],
         attributes={

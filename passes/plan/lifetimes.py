@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 
-from .model import ALIGN, GroupStep, Model, Root, Slot
+from .model import ALIGN, ArenaSlot, GroupStep, Model, Root
 
 Pairs = Callable[[GroupStep], set[tuple[int, int]]]
 
 
-def lifetimes(model: Model, pairs: Pairs) -> list[Slot]:
+def lifetimes(model: Model, pairs: Pairs) -> list[ArenaSlot]:
     """Sets first, last and slot of every root; returns the arena's slots. A step's inputs and outputs are live together, except
     where the step writes in place: `pairs` says which inputs each output may be written over."""
     roots = _uses(model)
-    slots: list[Slot] = []
+    slots: list[ArenaSlot] = []
     written: dict[int, GroupStep] = {n: step for n, step in enumerate(model.steps) if isinstance(step, GroupStep)}
     for root in sorted((r for r in roots if r.kind == "arena"), key=lambda r: r.first):
         slot = _in_place(root, written[root.first], root.first, pairs) if root.first in written and root.bytes else None
         if slot is None:
-            slot = Slot(root.first, root.last, -(-root.bytes // ALIGN) * ALIGN)
+            slot = ArenaSlot(root.first, root.last, -(-root.bytes // ALIGN) * ALIGN)
             slots.append(slot)
         slot.last = root.last
         root.slot = slot
@@ -35,7 +35,7 @@ def _uses(model: Model) -> list[Root]:
     return list(roots)
 
 
-def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> Slot | None:
+def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> ArenaSlot | None:
     """Returns the slot of a dying input that `root`, an output of the step, may be written over; None where there is none."""
     if root not in step.outs:
         return None
@@ -62,7 +62,7 @@ def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> Slot | 
     return None
 
 
-def live_bytes(slots: list[Slot]) -> int:
+def live_bytes(slots: list[ArenaSlot]) -> int:
     """Returns the most bytes live at one step: a lower bound of the arena."""
     changes: dict[int, int] = {}
     for slot in slots:

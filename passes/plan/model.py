@@ -44,17 +44,17 @@ class Root:
     keeps: list["Root"] = field(default_factory=list)
     kept: bool = False
     data: ir.Attribute | None = None
-    slot: "Slot | None" = None
+    slot: "ArenaSlot | None" = None
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePlace:
     """A tensor as a step sees it: a root and a layout whose offset counts from the root's start."""
 
     root: Root
     layout: Layout
 
-    def overlaps(self, other: "Place") -> bool:
+    def overlaps(self, other: "ValuePlace") -> bool:
         """Returns whether the memory ranges that the two span overlap."""
         if self.root is not other.root:
             return False
@@ -67,7 +67,7 @@ class GroupStep:
     """A kernel launch: the group, its operands and its results."""
 
     op: ir.Operation
-    ins: list[Place]
+    ins: list[ValuePlace]
     outs: list[Root]
     inplace: list[tuple[int, int]] = field(default_factory=list)
     """(operand position of the input, operand position of the output) that share memory"""
@@ -78,7 +78,7 @@ class CallStep:
     """A call of a library routine. `in_place`: it writes into the memory of `outs`; otherwise it allocates them."""
 
     op: ir.Operation
-    ins: list[Place]
+    ins: list[ValuePlace]
     outs: list[Root]
     in_place: bool
 
@@ -87,7 +87,7 @@ Step = GroupStep | CallStep
 
 
 @dataclass(eq=False)
-class Slot:
+class ArenaSlot:
     """A live range and a stretch of the arena, of one value, or of several that are written over each other in place."""
 
     first: int
@@ -104,7 +104,7 @@ class Model:
     inputs: list[Root]
     constants: list[Root]
     steps: list[Step]
-    returned: list[Place]
+    returned: list[ValuePlace]
 
     @property
     def arena(self) -> list[Root]:

@@ -15,11 +15,11 @@ from .lifetimes import lifetimes, live_bytes
 from .model import GroupStep
 from .outline import mark_in_place, outline
 from .read import read
-from .write import Emitter, step_types
+from .write import PlanWriter, step_types
 
 
 @dataclass(frozen=True)
-class Plan(Pass):
+class PlanPass(Pass):
     """Give every value between groups a buffer and an offset: @main becomes a plan.program.
 
     Before: @main on tensors at the graph level, only groups, externs, views, constants and the return. Argument attribute
@@ -63,7 +63,7 @@ class Plan(Pass):
             mark_in_place(outlined)
             bound = live_bytes(slots)
             sizes = {"arena_bytes": place(slots, bound), "sum_bytes": sum(r.bytes for r in model.arena), "lower_bound": bound}
-            Emitter(model, main, sizes).emit(outlined, main.location)
+            PlanWriter(model, main, sizes).emit(outlined, main.location)
             main.erase()
 
 

@@ -20,7 +20,7 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group
 from .layout_preferences import Strides, Wants, like_siblings, wants
-from .model import CallStep, GroupStep, Kind, Model, Place, Root, Step
+from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
@@ -38,9 +38,9 @@ class _Reader:
     def __init__(self, main: ir.Operation) -> None:
         self.main = main
         self.block = main.regions[0].blocks[0]
-        self.places: dict[ir.Value, Place] = {}
+        self.places: dict[ir.Value, ValuePlace] = {}
         self.constants: dict[ir.Attribute, Root] = {}
-        self.copies: dict[ir.Value, Place] = {}
+        self.copies: dict[ir.Value, ValuePlace] = {}
         self.steps: list[Step] = []
         self.wants = Wants()
 
@@ -81,7 +81,7 @@ class _Reader:
             dtype = attributes["graph.dtype"].value
         memory = ir.IntegerType.get_signless(8) if dtype == "bool" else element
         root = Root(kind, layout, memory, dtype, layout.span * ITEM_BYTES[dtype])
-        self.places[value] = Place(root, layout)
+        self.places[value] = ValuePlace(root, layout)
         return root
 
     def _op(self, op: ir.Operation) -> None:
@@ -112,7 +112,7 @@ class _Reader:
         value, data = op.results[0], op.attributes["value"]
         if data in self.constants:
             root = self.constants[data]
-            self.places[value] = Place(root, root.layout)
+            self.places[value] = ValuePlace(root, root.layout)
             return
         root = self._root("constant", value, Layout.row_major(shape_of(value)))
         root.index, root.data = len(self.constants), data
@@ -126,26 +126,26 @@ class _Reader:
             layout = view_layout(op, copied.layout)
             assert layout is not None, "a row-major value has every view"
             source = copied
-        self.places[op.results[0]] = Place(source.root, layout)
+        self.places[op.results[0]] = ValuePlace(source.root, layout)
 
-    def _copied(self, value: ir.Value, before: ir.Operation) -> Place:
+    def _copied(self, value: ir.Value, before: ir.Operation) -> ValuePlace:
         """Returns a row-major copy of a value, made once."""
         if value not in self.copies:
             self.copies[value] = self._copy(value, before, Layout.row_major(shape_of(value)))
         return self.copies[value]
 
-    def _copy(self, value: ir.Value, before: ir.Operation, layout: Layout) -> Place:
+    def _copy(self, value: ir.Value, before: ir.Operation, layout: Layout) -> ValuePlace:
         source = self.places[value]
         if source.root.dtype in ("c64", "c128"):
             call = copy_call(value, before, layout.strides)
             root = self._root("owned", call.results[0], layout)
             self._step(CallStep(call, [source], [root], False))
-            return Place(root, layout)
+            return ValuePlace(root, layout)
         group = copy_group(value, before)
         root = self._root("arena", group.results[0], layout)
         root.dtype = source.root.dtype
         self._step(GroupStep(group, [source], [root]))
-        return Place(root, layout)
+        return ValuePlace(root, layout)
 
     def _group(self, op: ir.Operation) -> None:
         ins = [self._place(value, op) for value in op.operands]
@@ -161,7 +161,7 @@ class _Reader:
         outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
         self._step(GroupStep(op, ins, outs))
 
-    def _for_product(self, op: ir.Operation, ins: list[Place], outs: list[Layout]) -> tuple[list[Place], list[Layout]]:
+    def _for_product(self, op: ir.Operation, ins: list[ValuePlace], outs: list[Layout]) -> tuple[list[ValuePlace], list[Layout]]:
         """Returns the layouts of the operands and results of a product with its epilogue. They must leave its rows one axis, and
         its columns, as the ones that lamina-select-kernels assumed do; other operands are copied."""
         plain = [Layout.row_major(layout.shape) for layout in outs]
@@ -192,7 +192,7 @@ class _Reader:
                 root.keeps = [place.root for place in ins]
         self._step(CallStep(op, ins, outs, layouts is not None))
 
-    def _with_strides(self, value: ir.Value, strides: Sequence[int], user: ir.Operation) -> Place:
+    def _with_strides(self, value: ir.Value, strides: Sequence[int], user: ir.Operation) -> ValuePlace:
         """Returns a value in a layout that its user requires, copied if it is in another."""
         place = self._place(value, user)
         needed = Layout.of(place.layout.shape, tuple(strides))
@@ -202,7 +202,7 @@ class _Reader:
             raise CompileError(f"{user.name} needs strides {needed.strides}, whose elements overlap", where=where(user.location))
         return self._copy(value, user, needed)
 
-    def _place(self, value: ir.Value, user: ir.Operation) -> Place:
+    def _place(self, value: ir.Value, user: ir.Operation) -> ValuePlace:
         if value not in self.places:
             raise CompileError(f"{user.name} uses a value that is not a tensor", where=where(user.location))
         return self.places[value]
@@ -212,10 +212,10 @@ class _Reader:
             root.first = len(self.steps)
         self.steps.append(step)
 
-    def _returns(self, op: ir.Operation, attributes: Sequence[dict[str, ir.Attribute]]) -> list[Place]:
+    def _returns(self, op: ir.Operation, attributes: Sequence[dict[str, ir.Attribute]]) -> list[ValuePlace]:
         """Returns the results, each in memory that may leave the call: an argument's unless it has to be fresh (`graph.fresh`),
         another result's if it may be (`graph.shares`), else its own."""
-        returned: list[Place] = []
+        returned: list[ValuePlace] = []
         groups: list[int] = []  # for each result: the first result whose memory it may share
         for number, (value, wishes) in enumerate(zip(op.operands, attributes, strict=True)):
             place = self._place(value, op)

@@ -4,9 +4,9 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.dialects.plan import Alloc, Call, Constant, Input, Launch, Output, Program, Return, View
+from lamina.dialects.plan import AllocOp, CallOp, ConstantOp, InputOp, LaunchOp, OutputOp, ProgramOp, ReturnOp, ViewOp
 
-from .model import CallStep, GroupStep, Model, Place, Root
+from .model import CallStep, GroupStep, Model, Root, ValuePlace
 from .outline import Outlined, pairs_attribute
 
 
@@ -21,16 +21,16 @@ def step_types(step: GroupStep) -> list[ir.Type]:
     return [memref(place.root, place.layout) for place in step.ins] + [memref(root, root.layout) for root in step.outs]
 
 
-class Emitter:
+class PlanWriter:
     """Writes the ops of a plan.program. Buffers and views appear in front of their first use."""
 
     def __init__(self, model: Model, before: ir.Operation, sizes: dict[str, int]) -> None:
         self.model = model
         self.roots: dict[Root, ir.Value] = {}
-        self.views: dict[Place, ir.Value] = {}
+        self.views: dict[ValuePlace, ir.Value] = {}
         self.outputs = 0
         program = ir.Operation.create(
-            Program.OPERATION_NAME,
+            ProgramOp.OPERATION_NAME,
             attributes={"sym_name": ir.StringAttr.get(model.name), **{k: _i64(v) for k, v in sizes.items()}},
             regions=1,
             loc=before.location,
@@ -47,7 +47,7 @@ class Emitter:
                 self._launch(step, outlined[step])
             else:
                 self._call(step)
-        self._create(Return.OPERATION_NAME, [], [self._place(p, end) for p in self.model.returned], {}, end)
+        self._create(ReturnOp.OPERATION_NAME, [], [self._place(p, end) for p in self.model.returned], {}, end)
 
     def _create(
         self, name: str, results: list[ir.Type], operands: list[ir.Value], attributes: dict[str, ir.Attribute], loc: ir.Location
@@ -61,29 +61,29 @@ class Emitter:
         if _is_named(root):
             attributes["dtype"] = ir.StringAttr.get(root.dtype)
         if root.kind == "input":
-            name, attributes["index"] = Input.OPERATION_NAME, _i64(root.index)
+            name, attributes["index"] = InputOp.OPERATION_NAME, _i64(root.index)
             if root.align < ALIGNED:
                 attributes["align"] = _i64(root.align)
         elif root.kind == "constant":
             assert root.data is not None
-            name, attributes["value"] = Constant.OPERATION_NAME, root.data
+            name, attributes["value"] = ConstantOp.OPERATION_NAME, root.data
         elif root.kind == "output":
-            name, attributes["index"] = Output.OPERATION_NAME, _i64(self.outputs)
+            name, attributes["index"] = OutputOp.OPERATION_NAME, _i64(self.outputs)
             self.outputs += 1
         else:
             assert root.slot is not None, "an owned root is the result of its call"
-            name = Alloc.OPERATION_NAME
+            name = AllocOp.OPERATION_NAME
             attributes |= {"offset": _i64(root.slot.offset), "bytes": _i64(root.bytes)}
         self.roots[root] = self._create(name, [memref(root, root.layout)], [], attributes, loc).result
         return self.roots[root]
 
-    def _place(self, place: Place, loc: ir.Location) -> ir.Value:
+    def _place(self, place: ValuePlace, loc: ir.Location) -> ir.Value:
         if place.layout == place.root.layout:
             return self._root(place.root, loc)
         if place not in self.views:
             source, view = self._root(place.root, loc), memref(place.root, place.layout)
             attributes = {"offset": _i64(place.layout.offset)}
-            self.views[place] = self._create(View.OPERATION_NAME, [view], [source], attributes, loc).result
+            self.views[place] = self._create(ViewOp.OPERATION_NAME, [view], [source], attributes, loc).result
         return self.views[place]
 
     def _launch(self, step: GroupStep, how: Outlined) -> None:
@@ -96,7 +96,7 @@ class Emitter:
         }
         if step.inplace:
             attributes["inplace"] = pairs_attribute(step.inplace)
-        self._create(Launch.OPERATION_NAME, [], operands, attributes, loc)
+        self._create(LaunchOp.OPERATION_NAME, [], operands, attributes, loc)
 
     def _call(self, step: CallStep) -> None:
         loc = step.op.location
@@ -113,7 +113,7 @@ class Emitter:
         tensors = [not isinstance(s, ir.TypeAttr) for s in step.op.attributes["strides"]]
         if not all(tensors):
             attributes["tensors"] = ir.DenseBoolArrayAttr.get(tensors)
-        call = self._create(Call.OPERATION_NAME, results, operands, attributes, loc)
+        call = self._create(CallOp.OPERATION_NAME, results, operands, attributes, loc)
         if not step.in_place:
             self.roots.update(zip(step.outs, call.results, strict=True))
 

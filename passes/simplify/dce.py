@@ -8,7 +8,7 @@ from torch_mlir.passmanager import PassManager
 
 from ..infra.base import Pass
 from ..ir.rewriting import (
-    Generic,
+    LoopGeneric,
     Reader,
     covers,
     empty,
@@ -86,7 +86,7 @@ def _trim(reader: Reader, op: ir.Operation) -> None:
     _trim_operands(reader, generic)
 
 
-def _needed_results(generic: Generic) -> list[int]:
+def _needed_results(generic: LoopGeneric) -> list[int]:
     """Returns the positions of used results, and of results whose accumulator a used one reads."""
     accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
     used = [i for i, result in enumerate(generic.op.results) if next(iter(result.uses), None) is not None]
@@ -109,7 +109,7 @@ def _needed_results(generic: Generic) -> list[int]:
     return sorted(kept)
 
 
-def _trim_operands(reader: Reader, generic: Generic) -> None:
+def _trim_operands(reader: Reader, generic: LoopGeneric) -> None:
     n_in = len(generic.ins)
     used = [next(iter(arg.uses), None) is not None for arg in generic.args]
     keep = [i for i in range(n_in) if used[i]]

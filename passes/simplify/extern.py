@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects.graph import Extern
+from lamina.dialects.graph import ExternOp
 
 from ..infra.base import Pass
 from ..ir.locations import where
@@ -71,7 +71,7 @@ class ExternPass(Pass):
             if key.startswith("graph.")
         }
         extern = ir.Operation.create(
-            Extern.OPERATION_NAME,
+            ExternOp.OPERATION_NAME,
             results=[r.type for r in call.results],
             operands=list(call.operands),
             attributes=attributes,

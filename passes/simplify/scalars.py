@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ..ir.rewriting import ZERO, Generic, Map, Reader
+from ..ir.rewriting import ZERO, LoopGeneric, Map, Reader
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class ScalarRef:
     """One scalar inside the loops of a root generic.
 
     value  a scalar of some generic's body (`index[i]` is the root loop, or ZERO, that its loop i runs at), a tensor
@@ -20,12 +20,12 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Node:
+class ScalarNode:
     """The op that computes a scalar, and its operands in the same root loops."""
 
     op: ir.Operation
     name: str
-    args: tuple[Ref, ...]
+    args: tuple[ScalarRef, ...]
 
 
 class Scalars:
@@ -36,7 +36,7 @@ class Scalars:
         self.intervals: dict[ir.Value, tuple[int, int] | None] = {}  # constant integer tensors: cached value ranges
         self.twins: dict[ir.Value, ir.Value] = {}  # constant tensor -> its copy with narrower elements
 
-    def step(self, ref: Ref) -> Ref | None:
+    def step(self, ref: ScalarRef) -> ScalarRef | None:
         """Makes one hop towards the op that computes `ref`; None at a body's op, a constant, an input or a reduction."""
         value, owner = ref.value, ref.value.owner
         if isinstance(owner, ir.Block):
@@ -45,13 +45,13 @@ class Scalars:
         hop = _HOPS.get(owner.operation.name)
         return None if hop is None else hop(self, owner.operation, ref)
 
-    def resolve(self, ref: Ref) -> Ref:
+    def resolve(self, ref: ScalarRef) -> ScalarRef:
         """Follows `ref` as far as `step` goes."""
         while (further := self.step(ref)) is not None:
             ref = further
         return ref
 
-    def node(self, ref: Ref) -> Node | None:
+    def node(self, ref: ScalarRef) -> ScalarNode | None:
         """Returns the body op that computes `ref`, through all hops; None for constants, inputs and reductions."""
         ref = self.resolve(ref)
         op = ref.value.owner
@@ -59,18 +59,18 @@ class Scalars:
             return None
         op = op.operation
         if op.name == "linalg.index" or (op.name.startswith(("arith.", "math.")) and op.name != "arith.constant"):
-            return Node(op, op.name, tuple(Ref(v, ref.index) for v in op.operands))
+            return ScalarNode(op, op.name, tuple(ScalarRef(v, ref.index) for v in op.operands))
         return None
 
-    def number(self, ref: Ref) -> float | int | None:
+    def number(self, ref: ScalarRef) -> float | int | None:
         """Returns the value of `ref` when it is a constant: a scalar, a splat or a fill."""
         return _number(self.resolve(ref).value)
 
-    def same(self, a: Ref, b: Ref) -> bool:
+    def same(self, a: ScalarRef, b: ScalarRef) -> bool:
         """Whether two refs are the same scalar."""
         return a == b or self.resolve(a) == self.resolve(b)
 
-    def _operand(self, generic: Generic, position: int, ref: Ref) -> Ref | None:
+    def _operand(self, generic: LoopGeneric, position: int, ref: ScalarRef) -> ScalarRef | None:
         n_in = len(generic.ins)
         if position >= len(generic.args):
             tensor, map_, _ = generic.added[position - len(generic.args)]
@@ -81,7 +81,7 @@ class Scalars:
             if found is None:
                 return None
             map_ = found
-        return Ref(tensor, tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
+        return ScalarRef(tensor, tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
 
 
 def _number(value: ir.Value) -> float | int | None:
@@ -99,7 +99,7 @@ def _number(value: ir.Value) -> float | int | None:
     return None
 
 
-def _through_generic(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None:
+def _through_generic(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
     generic = scalars.reader.generic(op)
     if not generic.parallel:
         return None
@@ -111,22 +111,22 @@ def _through_generic(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None
             loops[d] = at
     if map_ is None or None in loops:
         return None
-    return Ref(generic.yielded[number], tuple(at for at in loops if at is not None))
+    return ScalarRef(generic.yielded[number], tuple(at for at in loops if at is not None))
 
 
-def _through_transpose(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref:
+def _through_transpose(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
     index = [ZERO] * len(ref.index)
     for at, d in zip(ref.index, op.attributes["permutation"], strict=True):
         index[d] = at
-    return Ref(op.operands[0], tuple(index))
+    return ScalarRef(op.operands[0], tuple(index))
 
 
-def _through_broadcast(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref:
+def _through_broadcast(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
     added = set(op.attributes["dimensions"])
-    return Ref(op.operands[0], tuple(at for d, at in enumerate(ref.index) if d not in added))
+    return ScalarRef(op.operands[0], tuple(at for d, at in enumerate(ref.index) if d not in added))
 
 
-def _through_reshape(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None:
+def _through_reshape(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
     """expand_shape and collapse_shape that only add or drop dimensions of extent 1."""
     source, to = op.operands[0].type.shape, op.results[0].type.shape
     if [n for n in source if n != 1] != [n for n in to if n != 1]:
@@ -134,15 +134,15 @@ def _through_reshape(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None
     index, kept = [], [at for at, n in zip(ref.index, to, strict=True) if n != 1]
     for n in source:
         index.append(ZERO if n == 1 else kept.pop(0))
-    return Ref(op.operands[0], tuple(index))
+    return ScalarRef(op.operands[0], tuple(index))
 
 
-def _through_fill(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref:
-    return Ref(op.operands[0], ())
+def _through_fill(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
+    return ScalarRef(op.operands[0], ())
 
 
-def _at_constant(scalars: Scalars, op: ir.Operation, ref: Ref) -> Ref | None:
-    return Ref(ref.value, ()) if ref.index and not isinstance(ref.value.type, ir.RankedTensorType) else None
+def _at_constant(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
+    return ScalarRef(ref.value, ()) if ref.index and not isinstance(ref.value.type, ir.RankedTensorType) else None
 
 
 _HOPS = {

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from ..ir.rewriting import ZERO, Generic, Map, constant, covers, erase_dead, rebuild
-from .scalars import Node, Ref, Scalars
+from ..ir.rewriting import ZERO, LoopGeneric, Map, constant, covers, erase_dead, rebuild
+from .scalars import ScalarNode, ScalarRef, Scalars
 
 _CHEAP = ("arith.", "linalg.index", "math.absf", "math.copysign")
 _DEAR = ("arith.div", "arith.rem", "arith.floordiv", "arith.ceildiv")
 
 
 @dataclass
-class Scope:
+class RewriteScope:
     """The body of `generic` while it is rewritten. Rules read `Ref`s and return values of this body."""
 
     scalars: Scalars
-    generic: Generic
+    generic: LoopGeneric
     fast_math: frozenset[str]
     present: set[str]  # names of ops in the module's bodies, to skip lookups of absent ones
     loops: Map = field(init=False)
@@ -26,26 +26,26 @@ class Scope:
         self.loops = self.generic.loops
         self.context = self.generic.op.context
 
-    def args(self, op: ir.Operation) -> list[Ref]:
+    def args(self, op: ir.Operation) -> list[ScalarRef]:
         """Returns the operands of a body op as refs."""
-        return [Ref(v, self.loops) for v in op.operands]
+        return [ScalarRef(v, self.loops) for v in op.operands]
 
-    def node(self, ref: Ref, *names: str) -> Node | None:
+    def node(self, ref: ScalarRef, *names: str) -> ScalarNode | None:
         """Returns the op that computes `ref`, if it is one of `names` (default: any)."""
         if names and self.present.isdisjoint(names):
             return None
         found = self.scalars.node(ref)
         return found if found is not None and (not names or found.name in names) else None
 
-    def number(self, ref: Ref) -> float | int | None:
+    def number(self, ref: ScalarRef) -> float | int | None:
         """Returns the value of a constant. simplify._forward has moved constants into the bodies before any rule runs."""
         return None if isinstance(ref.value.owner, ir.Block) else self.scalars.number(ref)
 
-    def same(self, a: Ref, b: Ref) -> bool:
+    def same(self, a: ScalarRef, b: ScalarRef) -> bool:
         """Whether two refs are the same scalar."""
         return self.scalars.same(a, b)
 
-    def use(self, ref: Ref, at: ir.Operation, budget: int = 3) -> ir.Value | None:
+    def use(self, ref: ScalarRef, at: ir.Operation, budget: int = 3) -> ir.Value | None:
         """Returns `ref` as a value in front of `at`: as it is, read from a tensor, or recomputed when that is cheap.
 
         None when it would take more than `budget` cheap ops.
@@ -67,7 +67,7 @@ class Scope:
         held = self.yielded(ref)
         return self.read(held) if held is not None else self._again(op, ref.index, at, budget)
 
-    def yielded(self, ref: Ref) -> Ref | None:
+    def yielded(self, ref: ScalarRef) -> ScalarRef | None:
         """Returns the tensor that holds `ref`, a value of a parallel generic's body, when the generic yields it."""
         for use in ref.value.uses:
             user = use.owner.operation
@@ -78,7 +78,7 @@ class Scope:
                 generic = self.scalars.reader.generic(op)
                 map_ = generic.maps[len(generic.ins) + use.operand_number]
                 if generic.parallel and map_ is not None:
-                    return Ref(op.results[use.operand_number], tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
+                    return ScalarRef(op.results[use.operand_number], tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
         return None
 
     def _again(self, op: ir.Operation, index: Map, at: ir.Operation, budget: int) -> ir.Value | None:
@@ -87,7 +87,7 @@ class Scope:
         if op.name == "linalg.index":
             loop = index[op.attributes["dim"].value]
             return self.constant(0, op.results[0].type, at) if loop < 0 else self.position(loop, at)
-        values = [self.use(Ref(v, index), at, budget - 1) for v in op.operands]
+        values = [self.use(ScalarRef(v, index), at, budget - 1) for v in op.operands]
         if any(v is None for v in values):
             return None
         new = op.clone(ip=ir.InsertionPoint(at)).operation
@@ -101,7 +101,7 @@ class Scope:
         dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, self.context), loop)
         return self.build("linalg.index", index, [], at, dim=dim)
 
-    def read(self, ref: Ref | None) -> ir.Value | None:
+    def read(self, ref: ScalarRef | None) -> ir.Value | None:
         """Returns the block argument that reads a tensor at these loops, an existing one or a new input."""
         if ref is None:
             return None

@@ -11,8 +11,8 @@ from ..infra.base import Pass
 from ..ir.rewriting import ZERO, Map, Reader, erase_dead, fill, producer, tensor_blocks, unused, upstream
 from .rules import RULES
 from .rules.intervals import mark_checked
-from .scalars import Ref, Scalars
-from .scope import Scope
+from .scalars import ScalarRef, Scalars
+from .scope import RewriteScope
 
 _VIEWS = {"linalg.transpose", "linalg.broadcast", "tensor.expand_shape", "tensor.collapse_shape"}
 _SEEN_THROUGH = _VIEWS | {"linalg.generic", "linalg.fill", "arith.constant"}
@@ -83,7 +83,7 @@ class _Sweep:
         for op in generics:
             if unused(op):
                 continue
-            s = Scope(scalars, reader.generic(op), self.fast_math, self.present)
+            s = RewriteScope(scalars, reader.generic(op), self.fast_math, self.present)
             if _forward(s) | _apply_rules(s):
                 s.generic.yielded = list(s.generic.block.operations[len(s.generic.block.operations) - 1].operands)
                 op = s.close()
@@ -100,7 +100,7 @@ def _adds_zero(op: ir.Operation) -> bool:
     return False
 
 
-def _apply_rules(s: Scope) -> bool:
+def _apply_rules(s: RewriteScope) -> bool:
     """Applies the rules to the body until none fires, at most _ROUNDS times; returns whether any fired."""
     for count in range(_ROUNDS):
         fired = False
@@ -131,7 +131,7 @@ def _idle(check: ir.Operation) -> bool:
     return holds or check.attributes["msg"].value == _NO_ZERO
 
 
-def _forward(s: Scope) -> bool:
+def _forward(s: RewriteScope) -> bool:
     """Reads inputs from behind views and copies, and moves constants and positions into the body."""
     generic, changed = s.generic, False
     read: dict[tuple[ir.Value, Map], ir.Value] = {}
@@ -145,7 +145,7 @@ def _forward(s: Scope) -> bool:
             continue
         if next(iter(arg.uses), None) is None:
             continue
-        here, first = Ref(arg, s.loops), s.generic.block.operations[0].operation
+        here, first = ScalarRef(arg, s.loops), s.generic.block.operations[0].operation
         source = s.scalars.resolve(here)
         number = s.scalars.number(source)
         if number is not None:
@@ -160,7 +160,7 @@ def _forward(s: Scope) -> bool:
     return changed
 
 
-def _worth(s: Scope, maker: ir.Operation, tensor: ir.Value) -> bool:
+def _worth(s: RewriteScope, maker: ir.Operation, tensor: ir.Value) -> bool:
     """Whether there may be something behind this producer: most are generics that compute."""
     if maker.name != "linalg.generic":
         return True
@@ -168,14 +168,14 @@ def _worth(s: Scope, maker: ir.Operation, tensor: ir.Value) -> bool:
     return isinstance(owner, ir.Block) or owner.operation.name in _PLAIN
 
 
-def _is_position(s: Scope, ref: Ref) -> bool:
+def _is_position(s: RewriteScope, ref: ScalarRef) -> bool:
     node = s.scalars.node(ref)
     while node is not None and node.name == "arith.index_cast":
         node = s.scalars.node(node.args[0])
     return node is not None and node.name == "linalg.index"
 
 
-def _behind_views(s: Scope, ref: Ref) -> Ref:
+def _behind_views(s: RewriteScope, ref: ScalarRef) -> ScalarRef:
     """Returns the tensor, behind views and copies, that `ref` (a block argument) reads."""
     found = s.scalars.step(ref)
     assert found is not None
@@ -194,7 +194,7 @@ def _behind_views(s: Scope, ref: Ref) -> Ref:
         found = further
 
 
-def _copies(s: Scope, op: ir.Operation) -> bool:
+def _copies(s: RewriteScope, op: ir.Operation) -> bool:
     """Replaces results of a parallel generic that are an unchanged input, or one constant everywhere."""
     generic = s.scalars.reader.generic(op)
     if not generic.parallel:

@@ -20,7 +20,7 @@ from .vector_width import Aligned
 WINDOW = "graph.window"  # on a convolution's group: computed directly, or, with graph.choice, as implicit GEMM
 
 
-class Unfit(Exception):
+class NoDirectConvolution(Exception):
     """Raised where a space is no convolution that this scheme can compute; the message says why."""
 
 
@@ -44,7 +44,7 @@ class Strips:
     chunk                        how many of the image's channels are read together
     """
 
-    config: nvvm.Config
+    config: nvvm.NvvmConfig
     merged: Merged
     batch: Axis
     channel: Axis
@@ -87,10 +87,10 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
     aligned, results  bytes that the memory of arguments, and of results, is aligned to
     """
     if len(space.reductions) != 1:
-        raise Unfit("not one sum over a window of images")
+        raise NoDirectConvolution("not one sum over a window of images")
     (product,) = space.reductions
     if product.op != "arith.addf" or any(r.full for r in space.results):
-        raise Unfit("not one sum over a window of images")
+        raise NoDirectConvolution("not one sum over a window of images")
     batch, *images, down, across, depth = axes_of_windows(space, next(iter(aligned)).owner)
     merged, features = Merged(space.rows, space.columns, {}, {}), 0
     channel, row, column = images[-3:]
@@ -99,22 +99,22 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
         merged, channel = flatten(merged, (images[0], images[1]))
     _check(space, merged, channel)
     if 1 in (channel.extent, column.extent):
-        raise Unfit("a dimension of 1")
+        raise NoDirectConvolution("a dimension of 1")
     length = nvvm.strip(column.extent)
     if length is None:
-        raise Unfit(f"rows of {column.extent} columns are no strips")
+        raise NoDirectConvolution(f"rows of {column.extent} columns are no strips")
     most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
     vec = _width(space, merged, channel, aligned, results, most)
     products = down.extent * across.extent * depth.extent
     config, inner = nvvm.strips(channel.extent, vec, products, *([nvvm.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
-        raise Unfit(f"{channel.extent} channels are no whole blocks")
+        raise NoDirectConvolution(f"{channel.extent} channels are no whole blocks")
     strips = Axis(-(-column.extent // length), "strip")
     first = Axis(column.extent - length + 1, "first") if column.extent % length else None
     step, spread = _steps(product, column, across)
     pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
     if pixels > nvvm.STRIP_PIXELS:
-        raise Unfit(f"{pixels} pixels of a row for {length} windows")
+        raise NoDirectConvolution(f"{pixels} pixels of a row for {length} windows")
     height = _height(product, down)
     chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
     return Strips(
@@ -132,7 +132,7 @@ def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
     axes = []
     for n in extents:
         if n != 1 and (not left or left[0].extent != n):
-            raise Unfit("what follows the sum divides one of its dimensions")
+            raise NoDirectConvolution("what follows the sum divides one of its dimensions")
         axes.append(Axis(1, "one") if n == 1 else left.pop(0))
     return axes if len(axes) == 8 else [*axes, Axis(1, "depth")]
 
@@ -143,18 +143,18 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
     def along(at: Affine) -> int:
         at = at.rename(merged.rename)
         if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
-            raise Unfit("a load whose place other values say")
+            raise NoDirectConvolution("a load whose place other values say")
         return at.coefficient(channel)
 
     for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)):
         if isinstance(e, Position | Scan):
-            raise Unfit("a result that tells where it is, or a scan")
+            raise NoDirectConvolution("a result that tells where it is, or a scan")
         if isinstance(e, Load) and along(e.at) not in (0, 1):
-            raise Unfit("a load whose neighbours in memory are no channels")
+            raise NoDirectConvolution("a load whose neighbours in memory are no channels")
         if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
-            raise Unfit("a bound on channels, or one that is the user's error")
+            raise NoDirectConvolution("a bound on channels, or one that is the user's error")
     if any(along(r.at) != 1 for r in space.results):
-        raise Unfit("a result whose neighbours in memory are no channels")
+        raise NoDirectConvolution("a result whose neighbours in memory are no channels")
 
 
 def _by_group(at: Affine, merged: Merged) -> bool:
@@ -171,7 +171,7 @@ def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, result
     while width > 1 and not (all(n % width == 0 for n in groups) and all(_whole(*place, channel, width) for place in places)):
         width //= 2
     if width < 2:
-        raise Unfit("channels that are not read by pairs")
+        raise NoDirectConvolution("channels that are not read by pairs")
     return width
 
 
@@ -197,7 +197,7 @@ def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
             spread = e.at.coefficient(across)
             unit = math.gcd(step, spread)
             return step // unit, spread // unit
-    raise Unfit("a sum over a window of what has none")
+    raise NoDirectConvolution("a sum over a window of what has none")
 
 
 def _height(product: Reduce, down: Axis) -> Bound | None:
@@ -209,9 +209,9 @@ def _height(product: Reduce, down: Axis) -> Bound | None:
     if not found:
         return None
     if len(found) > 1:
-        raise Unfit("rows of the window with bounds of several kinds")
+        raise NoDirectConvolution("rows of the window with bounds of several kinds")
     if not _is_zero_outside(product):
-        raise Unfit("windows that count what is outside of the image")
+        raise NoDirectConvolution("windows that count what is outside of the image")
     return next(iter(found))
 
 
@@ -221,4 +221,4 @@ def _is_zero_outside(product: Reduce) -> bool:
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
 
 
-__all__ = ["WINDOW", "Strips", "Unfit", "axes_of_windows", "strips_of"]
+__all__ = ["WINDOW", "NoDirectConvolution", "Strips", "axes_of_windows", "strips_of"]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from lamina.schedules.base import SQUARE, BlockConfig
-from lamina.schedules.cpu import SCAN_LANES, Config, choose, side
+from lamina.schedules.cpu import SCAN_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, Load, Reduce, Scan
@@ -181,7 +181,7 @@ def crosses(e: Load, at: Affine, vector: Axis) -> bool:
     return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque
 
 
-def schedule(space: Space, config: Config | None = None) -> Schedule:
+def schedule(space: Space, config: CpuConfig | None = None) -> Schedule:
     """Returns the schedule of a space; `config` overrides the cost model's choice."""
     merged = coalesce(*by_stride(space), space.places())
     scanned = scanned_axis(space, merged)
@@ -191,7 +191,7 @@ def schedule(space: Space, config: Config | None = None) -> Schedule:
     crossed = crossed_axis(space, merged, vector) if config is None else None
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-        return Schedule(Config(lanes=side(vector.extent)), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+        return Schedule(CpuConfig(lanes=side(vector.extent)), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
     if config is None:
         extent = vector.extent if vector else 1
         config = choose(operations(space), widest, extent, 0 if column_vector else accumulators(space, merged))

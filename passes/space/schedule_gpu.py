@@ -115,7 +115,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
 
 def _pointwise(
     space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, vec: int, device: Gpu, apart: int = 0
-) -> tuple[nvvm.Config, float]:
+) -> tuple[nvvm.NvvmConfig, float]:
     """Returns the schedule along `vector` of a space that reduces nothing, by accesses of `vec` elements or those of `split_width`;
     and, if accesses are narrow, the cost of an element, else 0. apart: see flat_width."""
     vec = max(vec, split_width(space, accesses, vector, merged.quotients))
@@ -132,7 +132,9 @@ def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
     return of.item if of.narrow(vec) else 0
 
 
-def _along_rows(space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int) -> nvvm.Config:
+def _along_rows(
+    space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int
+) -> nvvm.NvvmConfig:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         return nvvm.row_walk(lanes, vec)

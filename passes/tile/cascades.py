@@ -20,7 +20,7 @@ PLAIN_RUN = 32  # likewise, where they are not
 
 
 @dataclass(frozen=True)
-class Cut:
+class CascadeCut:
     """Where a loop nest is cut into runs.
 
     axis   the loop that is cut: it and the loops inside it make a run
@@ -31,7 +31,7 @@ class Cut:
     count: int
 
 
-def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> Cut | None:
+def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> CascadeCut | None:
     """Returns where the loops of a nest, given outermost first, are cut into runs; None where they are one run. shared: the loop
     that teams of threads share, which is not cut: each team starts sums of its own in it."""
     config, vector = loops.plan.config, loops.b.vector
@@ -42,12 +42,12 @@ def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> 
     for a in reversed(axes):
         trips = a.extent // config.lanes if a is vector else a.extent
         if a is not shared and inner * trips >= 2 * run and (config.wide_sums or a is not vector):
-            return Cut(a, max(run // inner, 1))
+            return CascadeCut(a, max(run // inner, 1))
         inner *= max(trips, 1)
     return None
 
 
-def cascade(loops: Loops, at: Cut, nest: Nest, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], body: Body) -> list[ir.Value]:
     """Emits the loop of `at` as a loop over runs. inits: sums of the runs so far. The error grows with the length of a run and
     with the number of runs, not with their product; where sums of runs are of a wider type, not with the number of runs either."""
     b, sums, axis = loops.b, loops.sums, at.axis

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ..families.surroundings import product_of
 from ..ir.expressions import Load
@@ -33,7 +33,7 @@ class Lowered:
     flops: int
 
 
-def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config: Config, round_half: bool) -> Lowered:
+def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config: GemmConfig, round_half: bool) -> Lowered:
     """Emits the GEMM program of the kernel function `f` by the schedule `config`. types: of its arguments, inputs then outputs.
     Raises Unfit where blocks cannot compute it."""
     block = f.regions[0].blocks[0]

@@ -5,7 +5,7 @@ import math
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
-from lamina.schedules.rows import LEAST_BYTES, Work
+from lamina.schedules.rows import LEAST_BYTES, RowWork
 
 from ..families.gemm.row_sums import is_reduction
 from ..ir.reading import Untraceable
@@ -18,7 +18,7 @@ from ..space.space import Space, find_space
 from .tile import ALIGNED, CHOICE, traffic
 
 
-def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> Work | None:
+def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> RowWork | None:
     """Returns the work of a kernel function that is launched on memrefs of `types`. None where it is no row program, is too small
     to matter, or has a schedule already."""
     block = kernel.regions[0].blocks[0]
@@ -41,9 +41,9 @@ def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_ha
     return _work(space, plan, traffic(space, results)[0]) if plan.column_vector else None
 
 
-def _work(space: Space, plan: Schedule, moved: int) -> Work:
+def _work(space: Space, plan: Schedule, moved: int) -> RowWork:
     assert plan.vector is not None
     walks = len(nests_of(space, plan.merged.columns, [(r, None) for r in space.results], online=True)) == 1
     lanes = plan.vector.extent + (plan.shift.width - 1 if plan.shift is not None else 0)
     rows = math.prod(a.extent for a in plan.merged.rows)
-    return Work(plan.config, lanes, rows, walks, len(plan.merged.columns) == 1, moved)  # type: ignore[arg-type]
+    return RowWork(plan.config, lanes, rows, walks, len(plan.merged.columns) == 1, moved)  # type: ignore[arg-type]

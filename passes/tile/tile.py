@@ -15,7 +15,7 @@ from torch_mlir.dialects import func, memref
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.schedules import nvvm
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.rows import Rows, Triton
 
 from ..fusion.fuse import where
@@ -26,8 +26,8 @@ from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, Strips, strips_of
-from ..space.direct_convolution import Unfit as NoStrips
-from ..space.planes import PLANES, Planes, Window, planes_of
+from ..space.direct_convolution import NoDirectConvolution as NoStrips
+from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import chosen_rows, schedule_gpu
 from ..space.space import Space, find_space
@@ -46,7 +46,7 @@ Scheduler = Callable[[Space, dict[ir.Value, int], list[int], Rows | None], Sched
 
 
 @dataclass(frozen=True)
-class Tile(Pass):
+class TilePass(Pass):
     """Turn every kernel function into a block program on memrefs.
 
     Before: `func.func private @k(tensors) -> tensors` with `graph.kernel`, launched by plan.launch, whose operand types give the
@@ -155,7 +155,7 @@ def _lower(
         raise CompileError(f"kernel @{name} cannot be tiled: {e}", where=where(f.location)) from None
     new = _program(f, name, types, space, plan, Loops)
     moved, flops = traffic(space, outs)
-    spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.Config) else {}
+    spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
     made = _describe(new, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
     if isinstance(chosen, Triton):
         send(made, chosen.warps, chosen.stages)
@@ -169,7 +169,7 @@ def _lower_product(
     if not target.is_gpu:
         remedy = "they are for GPUs: nvvm:sm_90a"
         raise CompileError(f"{target} has no schedules of products", where=where(f.location), remedy=remedy)
-    config = Config.read(ir.StringAttr(f.attributes[CHOICE]).value)
+    config = GemmConfig.read(ir.StringAttr(f.attributes[CHOICE]).value)
     try:
         made = lower_product(f, name, types, config, round_half)
     except Unfit as e:
@@ -223,7 +223,7 @@ def _lower_strips(
 def _lower_planes(f: ir.Operation, name: str, types: list[ir.MemRefType], space: Space) -> ir.Operation | None:
     """Emits the program of a depthwise convolution on a CPU and its epilogue; None where the memory layout does not suit planes."""
     try:
-        plan = planes_of(space, Window.read(f.attributes[PLANES]), f.regions[0].blocks[0])
+        plan = planes_of(space, PlaneWindow.read(f.attributes[PLANES]), f.regions[0].blocks[0])
     except NoStrips:
         return None
     return _describe_windows(_program(f, name, types, space, plan, PlaneProgram), f, space, plan, {})

@@ -20,7 +20,7 @@ Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbors of a kind me
 
 
 @dataclass(eq=False)
-class Node:
+class GroupNode:
     """One materialized value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
     computed in its expression. `cost`: operations per element."""
 
@@ -45,7 +45,7 @@ class Node:
 class Group:
     """Nodes that one kernel computes, in program order."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[GroupNode] = field(default_factory=list)
 
     @property
     def runs(self) -> Runs | None:
@@ -66,7 +66,7 @@ def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
     return tuple(out)
 
 
-def trace_node(real: Materialized, value: ir.Value, position: int) -> Node:
+def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
     """Traces one materialized value. Raises Untraceable with a value that has to be materialized first."""
     op = producer(value)
     assert op is not None
@@ -95,7 +95,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> Node:
             if e.at not in places:
                 places.append(e.at)
     runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
-    return Node(
+    return GroupNode(
         value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))
     )
 
@@ -144,7 +144,7 @@ def _linear(axes: list[Axis]) -> Affine:
 class Grouping:
     """Merges nodes in program order, each with the group that saves most bytes first."""
 
-    def __init__(self, real: Materialized, nodes: list[Node], max_ops: int, max_cost: int) -> None:
+    def __init__(self, real: Materialized, nodes: list[GroupNode], max_ops: int, max_cost: int) -> None:
         self.max_ops, self.max_cost = max_ops, max_cost
         self.mixed = real.mixed
         self.of: dict[ir.Value, Group] = {}
@@ -153,7 +153,7 @@ class Grouping:
         self.position = {op: i for i, op in enumerate(real.ops)}
         for n in nodes:
             self.of[n.value] = Group([n])
-        readers: dict[ir.Value, list[Node]] = {}
+        readers: dict[ir.Value, list[GroupNode]] = {}
         for n in nodes:
             self._place(n, readers)
             for v in n.reads:
@@ -163,7 +163,7 @@ class Grouping:
         """Returns the groups, in the order of their first values."""
         return list(dict.fromkeys(self.of.values()))
 
-    def _place(self, n: Node, readers: dict[ir.Value, list[Node]]) -> None:
+    def _place(self, n: GroupNode, readers: dict[ir.Value, list[GroupNode]]) -> None:
         saved: dict[Group, float] = {}
         for v in n.reads:
             made_by = self.of.get(v)
@@ -232,7 +232,7 @@ class Grouping:
         return op is not None and self.position[op] > earliest
 
 
-def _dependencies(real: Materialized, nodes: list[Node]) -> dict[ir.Value, list[ir.Value]]:
+def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, list[ir.Value]]:
     """Returns the memory values that each memory value is computed from."""
     before: dict[ir.Value, list[ir.Value]] = {n.value: list(n.reads) for n in nodes}
     for op in real.ops:
@@ -243,7 +243,7 @@ def _dependencies(real: Materialized, nodes: list[Node]) -> dict[ir.Value, list[
     return before
 
 
-def _fits(n: Node, nodes: list[Node], runs: Runs | None) -> bool:
+def _fits(n: GroupNode, nodes: list[GroupNode], runs: Runs | None) -> bool:
     """Returns whether `n` runs over the rows and columns of the group, or over its rows alone."""
     if runs is None:
         return math.prod(n.extents) == math.prod(nodes[0].extents) and refine([n.extents, nodes[0].extents]) is not None
@@ -252,7 +252,7 @@ def _fits(n: Node, nodes: list[Node], runs: Runs | None) -> bool:
     return _role(n, runs) is not None
 
 
-def _role(n: Node, runs: Runs) -> str | None:
+def _role(n: GroupNode, runs: Runs) -> str | None:
     """Returns "full" or "row": whether `n` runs over the whole space or over its rows; None where neither."""
     full, rows = tuple(e for _, e in runs), tuple(e for r, e in runs if not r)
     size = math.prod(n.extents)
@@ -263,7 +263,7 @@ def _role(n: Node, runs: Runs) -> str | None:
     return None
 
 
-def _row_axes(n: Node, runs: Runs) -> list[Axis] | None:
+def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
     """Returns the row axes among a full node's axes; None where an axis spans rows and columns."""
     if n.runs is not None:
         return [a for a, r in zip(n.axes, n.reduced, strict=True) if not r]
@@ -282,7 +282,7 @@ def _row_axes(n: Node, runs: Runs) -> list[Axis] | None:
     return out
 
 
-def _at_hand(reader: Node, made: Node, at: Affine, runs: Runs | None) -> bool:
+def _at_hand(reader: GroupNode, made: GroupNode, at: Affine, runs: Runs | None) -> bool:
     """Returns whether the element of `made` that `reader` loads is the one computed in the same iteration (or row)."""
     if runs is None:
         return at == _linear(reader.axes)

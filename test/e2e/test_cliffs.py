@@ -13,7 +13,7 @@ from lamina.tools.cliff_finder.blocks import BLOCKS, draw_block
 from lamina.tools.cliff_finder.classes import classes
 from lamina.tools.cliff_finder.findings import Finding, by_operation, markdown, memory, summary
 from lamina.tools.cliff_finder.grammar import Bounds, draw, result_shape
-from lamina.tools.cliff_finder.graph import Graph, Input, Node
+from lamina.tools.cliff_finder.graph import DrawnGraph, DrawnInput, DrawnNode
 from lamina.tools.cliff_finder.models import models
 from lamina.tools.cliff_finder.shrink import shrink, smaller_graphs
 from lamina.tools.cliff_finder.worker import error_of, exact_results, runner
@@ -42,14 +42,14 @@ def test_a_sample_is_right(seed: str) -> None:
 @pytest.mark.parametrize("seed", SAMPLE[:4])
 def test_the_same_seed_draws_the_same_graph(seed: str) -> None:
     graph = draw(seed, "cpu", SMALL)
-    assert graph == draw(seed, "cpu", SMALL) == Graph.from_json(graph.to_json())
+    assert graph == draw(seed, "cpu", SMALL) == DrawnGraph.from_json(graph.to_json())
     assert len({str(draw(f"{seed} {i}", "cpu", SMALL)) for i in range(5)}) > 1
 
 
 def test_inputs_have_their_layouts() -> None:
     generator = torch.Generator().manual_seed(0)
     shape = (2, 3, 4, 5)
-    made = {layout: Input(shape, layout=layout).make(generator, "cpu") for layout in ("channels_last", "transposed", "sliced")}
+    made = {layout: DrawnInput(shape, layout=layout).make(generator, "cpu") for layout in ("channels_last", "transposed", "sliced")}
     assert all(t.shape == shape for t in made.values())
     assert made["channels_last"].stride() == (60, 1, 15, 3)
     assert made["transposed"].stride() == (60, 20, 1, 4)
@@ -58,11 +58,11 @@ def test_inputs_have_their_layouts() -> None:
 
 def test_shrinking_finds_what_is_slow() -> None:
     names = ["relu", "tanh", "cumsum", "sigmoid", "square"]
-    nodes = tuple(Node("{0}.cumsum(1)" if n == "cumsum" else f"torch.{n}({{0}})", (i,)) for i, n in enumerate(names))
-    graph = Graph((Input((3, 5), layout="transposed"),), (*nodes, Node("{0} + {1}", (5, 1))), "gradients")
+    nodes = tuple(DrawnNode("{0}.cumsum(1)" if n == "cumsum" else f"torch.{n}({{0}})", (i,)) for i, n in enumerate(names))
+    graph = DrawnGraph((DrawnInput((3, 5), layout="transposed"),), (*nodes, DrawnNode("{0} + {1}", (5, 1))), "gradients")
     least = shrink(graph, lambda g: any("cumsum" in n.expression for n in g.nodes))
     assert [n.expression for n in least.nodes] == ["{0}.cumsum(1)"]
-    assert (least.inputs, least.mode) == ((Input((3, 5)),), "inference")
+    assert (least.inputs, least.mode) == ((DrawnInput((3, 5)),), "inference")
     assert all(result_shape(smaller) is not None for smaller in smaller_graphs(graph))
 
 
@@ -112,7 +112,7 @@ def test_models_are_written_as_python(device: str) -> None:
     assert {graph.mode for graph in listed.values()} == {"inference", "gradients"}
     for graph in listed.values():
         compile(graph.source, "<model>", "exec")
-        assert Graph.from_json(graph.to_json()) == graph
+        assert DrawnGraph.from_json(graph.to_json()) == graph
 
 
 def test_failures_and_wrong_results_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

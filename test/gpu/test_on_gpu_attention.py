@@ -17,7 +17,7 @@ from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.passes.families.select import LIBRARY
 from lamina.runtime.executable import Executable
-from lamina.schedules.attention_cost import Work, candidates
+from lamina.schedules.attention_cost import AttentionWork, candidates
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 
@@ -54,14 +54,14 @@ def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
 @pytest.mark.parametrize(("size", "dtype"), [(64, BF16), (64, F16), (80, BF16), (128, BF16), (256, BF16)])
 def test_each_schedule_of_many_queries(size: int, dtype: torch.dtype) -> None:
     q, k, v = (random(2, n, 333, size, dtype=dtype) for n in (4, 2, 2))
-    for config in candidates(Work(2, 4, 2, 333, 333, size, size, causal=True), gpu()):
+    for config in candidates(AttentionWork(2, 4, 2, 333, 333, size, size, causal=True), gpu()):
         near(computed(lambda q, k, v: flash(q, k, v, True), (q, k, v), str(config)), exact(q, k, v, causal=True))
 
 
 @pytest.mark.parametrize("size", [64, 96, 128, 256])
 def test_each_schedule_of_few_queries(size: int) -> None:
     q, k, v = random(3, 8, 1, size), random(3, 2, 1000, size), random(3, 2, 1000, size)
-    for config in candidates(Work(3, 8, 2, 1, 1000, size, size), gpu()):
+    for config in candidates(AttentionWork(3, 8, 2, 1, 1000, size, size), gpu()):
         near(computed(flash, (q, k, v), str(config)), exact(q, k, v))
 
 

@@ -20,7 +20,7 @@ from lamina.core.target import Target
 from lamina.passes.families.select import LIBRARY
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_backward_cost import candidates
-from lamina.schedules.attention_cost import Work
+from lamina.schedules.attention_cost import AttentionWork
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.tune.problems import products
@@ -70,7 +70,7 @@ def test_schedules(size: int, dtype: torch.dtype, number: int) -> None:
         seed = torch.zeros((), dtype=torch.int64)
         return backward("flash", grad, q, k, v, (out, sums, seed, seed), None, True)
 
-    config = candidates(Work(2, 4, 2, 333, 333, size, size, causal=True), gpu())[number]
+    config = candidates(AttentionWork(2, 4, 2, 333, 333, size, size, causal=True), gpu())[number]
     inputs = (grad, q, k, v, out, sums.float())
     found, again = (computed(fn, inputs, str(config)) for _ in range(2)) if number else (computed(fn, inputs, str(config)),) * 2
     for one, other, want in zip(found, again, exact_gradients(grad, q, k, v, None, True), strict=True):

@@ -16,7 +16,7 @@ from lamina.frontend.attention.dropped import DROPPED
 from lamina.frontend.capture import dropping
 from lamina.frontend.importing.random_bits import draw_seed, keeps
 from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.schedules.attention_cost import Work
+from lamina.schedules.attention_cost import AttentionWork
 
 BF16, F16 = torch.bfloat16, torch.float16
 P = 0.2
@@ -56,7 +56,7 @@ def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> No
         return out, *back(grad, q, k, v, given, out, sums, seed, P, causal, scale)
 
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability())
-    work = Work(2, 4, 2, length, length, size, size, causal, bool(mask), True, drops=True)
+    work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, drops=True)
     schedules = (attention_cost.unmeasured(work, gpu), attention_backward_cost.unmeasured(work, gpu))
     found = computed(fn, (grad, q, k, v, seed, *mask), "; ".join(map(str, schedules)))
     wide = [t.double().requires_grad_() for t in (q, k, v)]

@@ -17,17 +17,17 @@ from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.select import LIBRARY
-from lamina.passes.families.surroundings import Bundle, calls
+from lamina.passes.families.surroundings import Problem, calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Backward
 from lamina.schedules.attention_backward_cost import candidates
-from lamina.schedules.attention_cost import Work
+from lamina.schedules.attention_cost import AttentionWork
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
 from lamina.tune.problems import products
 from lamina.tune.problems.gradient_inputs import forward_first
-from lamina.tune.problems.subgraph_extraction import Cut, random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
@@ -66,7 +66,7 @@ def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPat
     assert other.what == "attention backward 1x4x100x64 on 1x2x100x64, causal"
     assert all(q.reference == LIBRARY == q.candidates[0] for q in questions)
     assert all(name.startswith("forward{") for name in one.candidates[1:])
-    assert list(other.candidates[1:]) == [str(c) for c in candidates(Work(1, 4, 2, 100, 100, 64, 64, True), HOPPER)]
+    assert list(other.candidates[1:]) == [str(c) for c in candidates(AttentionWork(1, 4, 2, 100, 100, 64, 64, True), HOPPER)]
     program = program_of(module)
     assert [s.callee.rpartition(".")[2] if s.reason == "custom" else "" for s in program.steps if isinstance(s, Call)] == [
         "", "attention_backward_queries", "attention_backward_keys",
@@ -94,7 +94,7 @@ def test_gradients_are_measured_on_what_a_forward_pass_finds(monkeypatch: pytest
     routine._schema = torch.ops.aten._scaled_dot_product_flash_attention.default._schema  # type: ignore[attr-defined]
     library = torch.ops.aten._scaled_dot_product_flash_attention
     monkeypatch.setattr(library, "default", routine)
-    cut = Cut(Bundle((op,), None), kept=gradients.read_results, settle=forward_first(op, gradients))
+    cut = Subgraph(Problem((op,), None), kept=gradients.read_results, settle=forward_first(op, gradients))
     grad, q, k, out, sums, *_ = random_inputs(cut, torch.device("cpu"))
     assert asked == [(0.0, True, {"scale": None})] and not torch.equal(grad, out)
     assert torch.equal(out, q + k) and torch.equal(sums, q.float().sum(-1))
@@ -104,7 +104,7 @@ def test_gradients_are_measured_on_what_a_forward_pass_finds(monkeypatch: pytest
 def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
     """Of the likeliest candidate."""
     tensors = zeros(1, 2, 512, size), zeros(1, 1, 512, size), zeros(1, 2, 512, size)
-    config, *_ = candidates(Work(1, 2, 1, 512, 512, size, size, True), gpu)
+    config, *_ = candidates(AttentionWork(1, 2, 1, 512, 512, size, size, True), gpu)
     module = graph_level(lambda q, k, grad: training("cudnn")(q, k, grad)[1:], tensors)
     program = program_of(module, f"forward{{m=64 n=32}}; {config}")
     program, ready = take(replace(program, steps=program.steps[-2:]), {}, gpu)

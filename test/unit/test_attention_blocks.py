@@ -10,11 +10,11 @@ from torch import Tensor
 from lamina.core.gpu import Gpu
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.mask_operands import Masks
-from lamina.passes.families.surroundings import Bundle, calls
+from lamina.passes.families.surroundings import Problem, calls
 from lamina.schedules.attention import Forward
-from lamina.schedules.attention_cost import Work, candidates, unmeasured
+from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.tune.problems.mask_inputs import SQUARE, squares_hidden
-from lamina.tune.problems.subgraph_extraction import Cut, random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 
 BF16 = torch.bfloat16
 SMALL, FLAT = "forward{m=32 n=16 blocks=1}", "forward{m=16 n=32 blocks=1 descriptors=1}"
@@ -82,7 +82,7 @@ def test_logarithms_of_sums() -> None:
     torch.testing.assert_close(sums[:, :, :70].double(), want, atol=1e-2, rtol=1e-3)
 
 
-WORK = Work(2, 8, 8, 2048, 2048, 64, 64, masked=True, hides=True)
+WORK = AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True, hides=True)
 
 
 def test_lists_are_candidates_of_long_sequences_alone() -> None:
@@ -90,7 +90,10 @@ def test_lists_are_candidates_of_long_sequences_alone() -> None:
     for name in ("sm_90a", "sm_80"):
         found = candidates(WORK, Gpu.named(name))
         assert [getattr(c, "blocks", 0) for c in found][-2:] == [0, 1] and unmeasured(WORK, Gpu.named(name)) is None
-        for other in (Work(2, 8, 8, 2048, 1000, 64, 64, masked=True, hides=True), Work(2, 8, 8, 2048, 2048, 64, 64, masked=True)):
+        for other in (
+            AttentionWork(2, 8, 8, 2048, 1000, 64, 64, masked=True, hides=True),
+            AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True),
+        ):
             assert not any(getattr(c, "blocks", 0) for c in candidates(other, Gpu.named(name)))
 
 
@@ -108,7 +111,7 @@ def test_what_is_measured_hides_half_of_the_squares() -> None:
         module = graph_level(fn, given)
         ((op, found),) = ((op, a) for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
         assert found.work.hides
-        cut = Cut(Bundle((op,), None), before=found.before, settle=squares_hidden(op, found))
+        cut = Subgraph(Problem((op,), None), before=found.before, settle=squares_hidden(op, found))
         (mask,) = (x for x in random_inputs(cut, torch.device("cpu")) if x.shape[-2:] == (1200, 1100))
         shown = mask[0, 0] if mask.dtype is torch.bool else mask[0, 0] == 0
         assert bool(shown.any(1).all()) and not bool(shown.all())
@@ -122,7 +125,7 @@ def test_what_is_measured_hides_half_of_the_squares() -> None:
 def test_code_keeps_all_in_registers(size: int, dtype: torch.dtype) -> None:
     """With masks of bools, and with one that is added, as most libraries take them."""
     gpu = Gpu.named("sm_90a")
-    config = candidates(Work(1, 2, 1, 1024, 1024, size, size, masked=True, hides=True), gpu)[-1]
+    config = candidates(AttentionWork(1, 2, 1, 1024, 1024, size, size, masked=True, hides=True), gpu)[-1]
     assert isinstance(config, Forward) and config.blocks
     q, k, mask = random(1, 2, 1024, size), random(1, 1, 1024, size), torch.zeros(1, 1, 1024, 1024, dtype=dtype)
     _, artifact = compiled(program_of(graph_level(cudnn, (q, k, k, mask)), str(config)), gpu)

@@ -19,21 +19,21 @@ from lamina.frontend.attention.heads import repeated
 from lamina.frontend.compiling.levels import emit
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.select import LIBRARY
-from lamina.passes.families.surroundings import CHOICE, Bundle, calls
+from lamina.passes.families.surroundings import CHOICE, Problem, calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Forward, Specialised, Split
-from lamina.schedules.attention_cost import Work, candidates, unmeasured
+from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
 from lamina.tune.problems import products
-from lamina.tune.problems.subgraph_extraction import Cut
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
 BF16 = torch.bfloat16
 HOPPER, AMPERE = Gpu.named("sm_90a"), Gpu.named("sm_80")
-DECODE = Work(32, 32, 4, 1, 8192, 128, 128)
+DECODE = AttentionWork(32, 32, 4, 1, 8192, 128, 128)
 
 
 def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
@@ -51,7 +51,7 @@ def test_what_is_read_of_a_call() -> None:
     module, (found,) = attention(lambda q, k, m: aten._scaled_dot_product_cudnn_attention(q, k, k, m, False, scale=0.5)[0], q, k, m)
     assert found is not None and found.scale == 0.5 and not found.causal and found.mask is not None
     assert found.what == "attention 2x4x5x16 on 2x2x40x16, mask 2x1x1x40"
-    assert found.work == Work(2, 4, 2, 5, 40, 16, 16, masked=True)
+    assert found.work == AttentionWork(2, 4, 2, 5, 40, 16, 16, masked=True)
     other, (found,) = attention(lambda q: flash(q, q, q, True), q)
     assert found is not None and found.causal and found.scale is None and found.what.endswith("16, causal")
     assert all(len(calls(m)) == 1 for m in (module, other))
@@ -80,10 +80,10 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
     assert isinstance(unmeasured(DECODE, AMPERE), Split)
     for other in (
         DECODE,  # fills the GPU
-        Work(32, 4, 4, 1, 8192, 128, 128),
-        Work(4, 32, 32, 2048, 2048, 64, 64, causal=True),
-        Work(1, 8, 2, 1, 100, 64, 64),
-        Work(16, 12, 12, 512, 512, 64, 64),
+        AttentionWork(32, 4, 4, 1, 8192, 128, 128),
+        AttentionWork(4, 32, 32, 2048, 2048, 64, 64, causal=True),
+        AttentionWork(1, 8, 2, 1, 100, 64, 64),
+        AttentionWork(16, 12, 12, 512, 512, 64, 64),
     ):
         assert unmeasured(other, HOPPER) is None
     q, k = random(2, 8, 1, 64), random(2, 2, 1200, 64)
@@ -94,7 +94,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
 
 
 def test_without_measurements_long_causal_attention_of_large_heads_is_ours() -> None:
-    long = Work(4, 16, 16, 2048, 2048, 128, 128, causal=True)
+    long = AttentionWork(4, 16, 16, 2048, 2048, 128, 128, causal=True)
     for work in (long, replace(long, kv_heads=4), replace(long, batch=2, size=256, values=256)):
         assert isinstance(unmeasured(work, HOPPER), Specialised)
     assert isinstance(unmeasured(replace(long, size=64, values=64, kv_heads=4), HOPPER), Forward)
@@ -124,7 +124,7 @@ def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.Monkey
     module = graph_level(layers, (random(1, 2, 100, 64), random(1, 2, 100, 64)))
     (question,) = asked(module, store, monkeypatch, ours)
     assert question.what == "attention 1x2x100x64 on 1x2x100x64" and question.reference == LIBRARY == question.candidates[0]
-    assert {str(c) for c in candidates(Work(1, 2, 2, 100, 100, 64, 64), HOPPER)} == set(question.candidates[1:])
+    assert {str(c) for c in candidates(AttentionWork(1, 2, 2, 100, 100, 64, 64), HOPPER)} == set(question.candidates[1:])
     with module.context:
         assert [str(op.attributes[CHOICE]) for op in calls(module)] == [f'"{ours}"'] * 2
     steps = [s for s in program_of(module).steps if isinstance(s, Call)]
@@ -146,7 +146,7 @@ def test_heads_repeated_for_the_library_are_part_of_the_question() -> None:
     inputs = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     module, (found,) = attention(lambda q, k: efficient(q, repeated(k, 8), repeated(k, 8), None), *inputs)
     assert found is not None and found.what == "attention 2x8x1x64 on 2x2x1200x64" and len(found.repeats) == 2
-    cut = Cut(Bundle(tuple(calls(module)), None), found.what, before=found.repeats)
+    cut = Subgraph(Problem(tuple(calls(module)), None), found.what, before=found.repeats)
     assert {tuple(type_.shape) for type_, _ in cut.inputs} == {(2, 8, 1, 64), (2, 2, 1200, 64)}
     with module.context:
         (once,) = program_of(ir.Module.parse(cut.text), "forward{m=16 n=16}").steps
@@ -170,8 +170,8 @@ def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
     many = random(1, 2, 512, size), random(1, 1, 512, size), random(1, 1, 512, size)
     few = random(2, 8, 1, size), *(random(2, 2, 4096, size) for _ in range(2))
     works = [
-        (many, Work(1, 2, 1, 512, 512, size, size, True), lambda q, k, v: flash(q, k, v, True)),
-        (few, Work(2, 8, 2, 1, 4096, size, size), flash),
+        (many, AttentionWork(1, 2, 1, 512, 512, size, size, True), lambda q, k, v: flash(q, k, v, True)),
+        (few, AttentionWork(2, 8, 2, 1, 4096, size, size), flash),
     ]
     for inputs, work, fn in works:
         for config in {str(c).replace(f"parts={getattr(c, 'parts', 0)}", "parts=4") for c in candidates(work, gpu)}:
@@ -184,7 +184,10 @@ def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
 @pytest.mark.parametrize("masked", [False, True])
 def test_code_asks_for_no_more_shared_memory_than_there_is(masked: bool) -> None:
     """Of heads of 256 elements the first choice asked for 104 KiB, where many GPUs have 99."""
-    gpu, known = Gpu.named("sm_86"), Work(1, 2, 2, 512, 512, 256, 256, window=0 if masked else 100, masked=masked, known=True)
+    gpu, known = (
+        Gpu.named("sm_86"),
+        AttentionWork(1, 2, 2, 512, 512, 256, 256, window=0 if masked else 100, masked=masked, known=True),
+    )
     inputs = (random(1, 2, 512, 256), torch.zeros(1, 512, dtype=torch.bool))
 
     def fn(q: Tensor, there: Tensor) -> Tensor:

@@ -18,14 +18,14 @@ from lamina.frontend.attention.dropped import DROPPED
 from lamina.frontend.importing.random_bits import keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.mask_operands import Masks
-from lamina.passes.families.surroundings import Bundle, calls
+from lamina.passes.families.surroundings import Problem, calls
 from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
-from lamina.schedules.attention_cost import Work, candidates, unmeasured
+from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets.kernel_calls.user import take
 from lamina.tune.problems.gradient_inputs import forward_first
 from lamina.tune.problems.mask_inputs import hide_squares
-from lamina.tune.problems.subgraph_extraction import Cut, random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 
 BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.dropped_attention_backward.default
@@ -112,7 +112,7 @@ def test_what_tuning_measures() -> None:
     )
     ((op, found),) = ((op, g) for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
     assert found.what == "attention backward 1x1x40x16 on 1x1x40x16, mask 1x1x40x40, dropout 0.5"
-    cut = Cut(Bundle((op,), None), found.what, kept=found.read_results, settle=forward_first(op, found, hide_squares))
+    cut = Subgraph(Problem((op,), None), found.what, kept=found.read_results, settle=forward_first(op, found, hide_squares))
     grad, q, k, v, mask, out, sums, seed = random_inputs(cut, torch.device("cpu"))
     assert mask.all()  # all is one square, which each query sees
     again, logs = DROPPED(q, k, v, mask, seed, 0.5, False, 0.3)
@@ -139,14 +139,14 @@ def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
         (found,) = (g for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
         ours = attention_backward_cost.candidates(found.work, gpu)
         assert [c.blocks for c in ours] == [0] * (len(ours) - is_one) + [1] * is_one
-    assert not any(c.blocks for c in attention_backward_cost.candidates(Work(1, 2, 2, 500, 500, 16, 16, hides=True), gpu))
+    assert not any(c.blocks for c in attention_backward_cost.candidates(AttentionWork(1, 2, 2, 500, 500, 16, 16, hides=True), gpu))
 
 
 @pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True), ("sm_120a", 128, True)])
 def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None:
     """Of what is taken unmeasured; all but two, with Triton 3.9."""
     gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []
-    work = Work(1, 2, 1, 512, 512, size, size, not masked, masked, True, drops=True)
+    work = AttentionWork(1, 2, 1, 512, 512, size, size, not masked, masked, True, drops=True)
     schedules = (unmeasured(work, gpu), attention_backward_cost.unmeasured(work, gpu))
     assert schedules[0] == candidates(work, gpu)[0]
     q, k = zeros(1, 2, 512, size), zeros(1, 1, 512, size)

@@ -16,7 +16,7 @@ from lamina.core.program import Call, Launch
 from lamina.frontend.compiling.destination import destination
 from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.schedules.convolution_cost import candidates
-from lamina.schedules.product_cost import Work
+from lamina.schedules.product_cost import GemmWork
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -128,7 +128,7 @@ def test_programs_for_gpus_depend_on_the_rounding() -> None:
 def test_code(arch: str) -> None:
     """The first schedule is assembled with no spills, for tensor cores that round to tf32."""
     gpu = Gpu.named(arch)
-    schedule = candidates(Work(1, 8 * 28 * 28, 64, 576, item=4), 64, gpu)[0]
+    schedule = candidates(GemmWork(1, 8 * 28 * 28, 64, 576, item=4), 64, gpu)[0]
     with rounding(True):
         module, _ = tiled(
             lambda x, w: F.relu(F.conv2d(x, w, padding=1)), (images(8, 64, 28, 28), images(64, 64, 3, 3)), products=str(schedule)

@@ -82,19 +82,19 @@ def test_what_is_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     """Each config as a program of its own, down to the cubin; here run by torch, the last one wrongly."""
     made: list[tuple[int, int, int]] = []
 
-    def compile_only(self: user_kernels.Built) -> None:
+    def compile_only(self: user_kernels.BuiltKernel) -> None:
         program, artifact = self.program()
         (launch,) = program.steps
         assert isinstance(launch, Launch) and artifact.kernels == ("custom_scaled_add_kernel",) and len(program.outputs) == 1
         made.append((launch.grid, launch.threads, launch.args[0].offset))
 
-    def run(self: user_kernels.Built) -> list[Tensor]:
+    def run(self: user_kernels.BuiltKernel) -> list[Tensor]:
         wrong = dict(self.step.kwargs)["warps"] == 2
         x, y = self.inputs
         return [x[1:] + y + wrong]
 
-    monkeypatch.setattr(user_kernels.Built, "compile", compile_only)
-    monkeypatch.setattr(user_kernels.Built, "run", run)
+    monkeypatch.setattr(user_kernels.BuiltKernel, "compile", compile_only)
+    monkeypatch.setattr(user_kernels.BuiltKernel, "run", run)
     monkeypatch.setattr(user_kernels, "random_inputs", lambda step, device: random_inputs(step, torch.device("cpu")))
     program = steps(lambda x: scaled_add(x[1:1025], x[:1024]), torch.randn(2048))
     heard: list[Answer] = []

@@ -13,7 +13,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend.calls.aliases import View
+from lamina.frontend.calls.aliases import ViewResult
 from lamina.frontend.calls.call import adapt
 from lamina.frontend.calls.interface import Interface
 from lamina.frontend.compiling.destination import check_devices, check_name, destination
@@ -150,7 +150,7 @@ def test_an_adapter_copies_what_the_program_wants_on_its_gpu() -> None:
     class OnGpu(Given):
         is_cuda, device = True, torch.device("cuda:1")
 
-    view = View("result", 0, 0, torch.float32, (4,), (1,))
+    view = ViewResult("result", 0, 0, torch.float32, (4,), (1,))
     seen: list[Any] = []
     adapt(lambda args: (seen.extend(args),), Interface(2, (0, 1), (), (view,), (1,)), ())(OnGpu(), Given())
     assert seen[1] == "copied to cuda:1" and isinstance(seen[0], OnGpu)

@@ -25,13 +25,13 @@ from lamina.passes.families.surroundings import bundles
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.schedules.convolution_cost import candidates
-from lamina.schedules.product_cost import Work
+from lamina.schedules.product_cost import GemmWork
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
-from lamina.tune.problems.subgraph_extraction import Cut
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
@@ -160,7 +160,7 @@ def test_an_answer_makes_it_ours(store: Store, here: Identity) -> None:
 
     module = graph_level(random(2, 32, 6, 7), random(32, 4, 3, 3), random(32), fn=net)
     (bundle,) = bundles(module)
-    cut = Cut(bundle)
+    cut = Subgraph(bundle)
     assert cut.what.startswith("convolution 2x32x6x7 by 32x4x3x3 and ")
     cut_module = ir.Module.parse(cut.text, module.context)
     with module.context, ir.Location.unknown():
@@ -193,7 +193,7 @@ def test_code_of_strips(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, 
 def test_code_of_products(group: int, size: int, arch: str) -> None:
     """The first schedule is assembled with no spills; the image comes by cp.async, 16 bytes at a time."""
     gpu = Gpu.named(arch)
-    work = Work(8, 8 * size * size, group, 9 * group)
+    work = GemmWork(8, 8 * size * size, group, 9 * group)
     inputs = random(8, 8 * group, size, size), random(8 * group, group, 3, 3)
     schedule = str(candidates(work, group, gpu)[0])
     module, _ = tiled(lambda x, w: F.relu(F.conv2d(x, w, padding=1, groups=8)), inputs, products=schedule)

@@ -27,7 +27,7 @@ from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton.compiler import join
 from lamina.tune.problems import products
-from lamina.tune.problems.subgraph_extraction import Built, Cut, random_inputs
+from lamina.tune.problems.subgraph_extraction import BuiltCandidate, Subgraph, random_inputs
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
@@ -112,10 +112,12 @@ def test_what_is_left_to_the_library() -> None:
 def test_tuning_asks_with_what_follows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Question] = []
 
-    def ours(question: Question, identity: object, store: object, tune: str, make: Callable[[str], Built], **_: object) -> Answer:
+    def ours(
+        question: Question, identity: object, store: object, tune: str, make: Callable[[str], BuiltCandidate], **_: object
+    ) -> Answer:
         asked.append(question)
         assert make.__defaults__ is not None
-        (cut,) = (value for value in make.__defaults__ if isinstance(value, Cut))
+        (cut,) = (value for value in make.__defaults__ if isinstance(value, Subgraph))
         *_, ends = (x for x in random_inputs(cut, torch.device("cpu")) if x.dtype is torch.int32)
         assert ends.tolist() == [1024, 2048, 3072, 4096]
         return Answer(question.candidates[1])

@@ -11,7 +11,7 @@ from lamina.dialects import context
 from lamina.passes.horizontal.arena import Packed, pack
 from lamina.passes.horizontal.cost import kernels_of
 from lamina.passes.horizontal.order import ordered
-from lamina.passes.horizontal.steps import Steps
+from lamina.passes.horizontal.steps import PlannedSteps
 
 BLOCK = 64
 GPU = Gpu.named("sm_90a")
@@ -55,7 +55,7 @@ def module(body: str) -> str:
     return f'"plan.program"() ({{\n{body}\n"plan.return"() : () -> ()\n}}) {{sym_name = "main", arena_bytes = 0 : i64}} : () -> ()\n{functions}'
 
 
-def runs_as_before(steps: Steps, bundles: list[list[int]], packed: Packed) -> None:
+def runs_as_before(steps: PlannedSteps, bundles: list[list[int]], packed: Packed) -> None:
     """Memory by cache lines: whose value lies there."""
     memory: dict[int, ir.Value] = {}
 
@@ -80,8 +80,8 @@ def runs_as_before(steps: Steps, bundles: list[list[int]], packed: Packed) -> No
                     memory[i] = buffer
 
 
-def order(parsed: ir.Module, window: int) -> tuple[Steps, list[list[int]]]:
-    steps = Steps.of(next(op.operation for op in parsed.body.operations if op.operation.name == "plan.program"))
+def order(parsed: ir.Module, window: int) -> tuple[PlannedSteps, list[list[int]]]:
+    steps = PlannedSteps.of(next(op.operation for op in parsed.body.operations if op.operation.name == "plan.program"))
     kernels = kernels_of(parsed, Target("nvvm", GPU))
     for kernel in kernels.values():  # their bodies are not here
         kernel.size, kernel.registers = (10, 0, kernel.name != "small"), 32

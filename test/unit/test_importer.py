@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.frontend.calls.aliases import Constant, Empty, View
+from lamina.frontend.calls.aliases import ConstantResult, Empty, ViewResult
 from lamina.frontend.calls.interface import Interface
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.importing.importer import import_graph
@@ -215,19 +215,19 @@ def test_outputs_that_share_memory_are_views_of_one_result() -> None:
 
     outputs = capture(fn, [x(3, 4)]).interface.outputs
     assert outputs == (
-        View("result", 0, 0, torch.float32, (3, 4), (4, 1)),
-        View("result", 0, 0, torch.float32, (4, 3), (1, 4)),
-        View("result", 0, 4, torch.float32, (4,), (1,)),
-        View("result", 0, 0, torch.float32, (3, 4), (4, 1)),
-        View("input", 0, 0, torch.float32, (12,), (1,)),
-        View("input", 0, 1, torch.float32, (3, 3), (4, 1)),
-        *[Constant(None), Constant(3)][: len(outputs) - 6],
+        ViewResult("result", 0, 0, torch.float32, (3, 4), (4, 1)),
+        ViewResult("result", 0, 0, torch.float32, (4, 3), (1, 4)),
+        ViewResult("result", 0, 4, torch.float32, (4,), (1,)),
+        ViewResult("result", 0, 0, torch.float32, (3, 4), (4, 1)),
+        ViewResult("input", 0, 0, torch.float32, (12,), (1,)),
+        ViewResult("input", 0, 1, torch.float32, (3, 3), (4, 1)),
+        *[ConstantResult(None), ConstantResult(3)][: len(outputs) - 6],
     )
 
 
 def test_a_lone_slice_of_a_result_with_gaps_keeps_its_strides() -> None:
     (output,) = capture(lambda a: (a + 1)[:, ::2], [x(3, 8)]).interface.outputs
-    assert output == View("result", 0, 0, torch.float32, (3, 4), (8, 2))
+    assert output == ViewResult("result", 0, 0, torch.float32, (3, 4), (8, 2))
 
 
 def test_large_constants_become_arguments() -> None:
@@ -290,8 +290,10 @@ def test_aliases_are_part_of_the_fingerprint() -> None:
 
 
 def test_an_interface_comes_back_from_json() -> None:
-    views = (View("result", 0, 3, torch.bfloat16, (2, 3), (3, 1)), Empty(torch.float32, (0, 2), (2, 1), "cpu"))
-    interface = Interface(3, (0, 2), ("_tensor_constant0",), (*views, Constant(None), Constant(2.5), Constant(True)))
+    views = (ViewResult("result", 0, 3, torch.bfloat16, (2, 3), (3, 1)), Empty(torch.float32, (0, 2), (2, 1), "cpu"))
+    interface = Interface(
+        3, (0, 2), ("_tensor_constant0",), (*views, ConstantResult(None), ConstantResult(2.5), ConstantResult(True))
+    )
     found = Interface.from_json(json.loads(json.dumps(interface.to_json())))
     assert found == interface and found.is_storable()
-    assert not Interface(0, (), (), (Constant(1j),)).is_storable()
+    assert not Interface(0, (), (), (ConstantResult(1j),)).is_storable()

@@ -17,7 +17,7 @@ from lamina.passes.infra.base import Pass
 from lamina.passes.infra.instrumentation import Instrumentation, PassTiming
 from lamina.passes.infra.pipeline import PassFailure, clone, prepare, run
 from lamina.passes.infra.pipeline_options import build, describe
-from lamina.passes.infra.pipeline_text import Nest, PassCall, parse
+from lamina.passes.infra.pipeline_text import PassCall, PipelineNest, parse
 from lamina.passes.infra.upstream import upstream_passes
 from lamina.targets.levels import LEVELS, pipeline
 
@@ -105,7 +105,7 @@ def test_round_trip(text: str, canonical: str) -> None:
 
 def test_tree() -> None:
     cse = PassCall("cse", (("x", "1"), ("y", None)))
-    assert parse("any(cse{x=1 y})") == Nest("builtin.module", (Nest("any", (cse,)),))
+    assert parse("any(cse{x=1 y})") == PipelineNest("builtin.module", (PipelineNest("any", (cse,)),))
 
 
 @pytest.mark.parametrize(

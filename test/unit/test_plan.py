@@ -17,8 +17,8 @@ from lamina.dialects import context
 from lamina.passes.ir.dense_bytes import dense_bytes
 from lamina.passes.plan.arena import place
 from lamina.passes.plan.lifetimes import live_bytes
-from lamina.passes.plan.model import Slot
-from lamina.passes.plan.plan import Plan
+from lamina.passes.plan.model import ArenaSlot
+from lamina.passes.plan.plan import PlanPass
 from lamina.passes.plan.program import program_from
 
 
@@ -26,7 +26,7 @@ def planned(text: str, device: Device = "cpu", **geometry: int) -> Program:
     """The program of a graph-level module, its kernels marked as tiled."""
     with context(), ir.Location.unknown():
         module = ir.Module.parse(text)
-        Plan().run(module)
+        PlanPass().run(module)
         assert module.operation.verify()
         values = {"grid": 1, "bytes": 1, "flops": 1, **geometry}
         for op in module.body.operations:
@@ -89,7 +89,7 @@ def test_arena_is_near_the_lower_bound(seed: int) -> None:
     for first in range(rng.randrange(5, 200)):
         for _ in range(rng.randrange(1, 3)):
             reach = rng.choice([1, 1, 1, 2, 3, 5, 20])
-            slots.append(Slot(first, first + rng.randrange(0, reach + 1), 64 * rng.choice([0, 1, 2, 4, 8, 16, 24, 64, 100])))
+            slots.append(ArenaSlot(first, first + rng.randrange(0, reach + 1), 64 * rng.choice([0, 1, 2, 4, 8, 16, 24, 64, 100])))
     bound = live_bytes(slots)
     arena = place(slots, bound)
     assert bound <= arena <= 1.1 * bound
@@ -130,7 +130,7 @@ def test_untiled_kernels_are_named() -> None:
     graph = random_graph(0, 3)
     with context(), ir.Location.unknown():
         module = ir.Module.parse(graph.text)
-        Plan().run(module)
+        PlanPass().run(module)
         with pytest.raises(CompileError, match="run lamina-tile first"):
             program_from(module)
 

@@ -15,8 +15,8 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.core.target import Target
-from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import SCHEDULES, Work, candidates, library_seconds, our_seconds, unmeasured
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import SCHEDULES, GemmWork, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets.nvvm.backend import NvvmBackend
 from lamina.targets.nvvm.ptx import assemble, ptxas
 from lamina.targets.triton import text as triton_text
@@ -109,7 +109,7 @@ def test_activations_as_functions(activation: Callable[[Tensor], Tensor], called
 @pytest.mark.parametrize("arch", ["sm_86", "sm_120a"])
 def test_no_more_shared_memory_than_there_is(arch: str) -> None:
     """What a GELU after 8192 x 768 by 768 x 3072 got unmeasured asked an RTX 5090 for 5 KiB more than it has."""
-    gpu, work = Gpu.named(arch), Work(1, 8192, 3072, 768, ops=40, writes=8192 * 3072 * 2)
+    gpu, work = Gpu.named(arch), GemmWork(1, 8192, 3072, 768, ops=40, writes=8192 * 3072 * 2)
     chosen = candidates(work, gpu)[0]
     module, _ = tiled(lambda x, w: F.gelu(x @ w), (torch.empty(512, 768).bfloat16(), random(768, 768)), products=str(chosen))
     (printed,) = triton_text.take(module, gpu.capability >= 90)
@@ -180,7 +180,7 @@ def test_products_of_f32_stay_calls() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("config", [list(SCHEDULES)[i] for i in (0, 1, 8, 14)], ids=str)
-def test_code(config: Config, arch: str) -> None:
+def test_code(config: GemmConfig, arch: str) -> None:
     """Schedules are assembled with no spills, for tensor cores that descriptors feed where the chip has them."""
     gpu = Gpu.named(arch)
     inputs = random(512, 256), random(512, 256), random(512)
@@ -222,7 +222,7 @@ def test_a_newer_assembler_of_triton(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_schedules_as_text() -> None:
     for config in SCHEDULES:
         config.check()
-        assert Config.read(str(config)) == config
+        assert GemmConfig.read(str(config)) == config
     for wrong in (
         "triton{m=100}",
         "triton{size=3}",
@@ -233,31 +233,31 @@ def test_schedules_as_text() -> None:
         "triton{split=3}",
     ):
         with pytest.raises(CompileError):
-            Config.read(wrong)
+            GemmConfig.read(wrong)
 
 
 def test_candidates_fit() -> None:
     gpu = Gpu.named("sm_90a")
-    assert candidates(Work(1, 8192, 4096, 4096), gpu)[0].m == 128
-    assert max(c.m for c in candidates(Work(1, 16, 3072, 768), gpu)) <= 16
-    assert all(candidates(Work(1, m, n, k), gpu) for m in (1, 17, 4096) for n in (1, 300) for k in (2, 64))
+    assert candidates(GemmWork(1, 8192, 4096, 4096), gpu)[0].m == 128
+    assert max(c.m for c in candidates(GemmWork(1, 16, 3072, 768), gpu)) <= 16
+    assert all(candidates(GemmWork(1, m, n, k), gpu) for m in (1, 17, 4096) for n in (1, 300) for k in (2, 64))
 
 
 GELU = 21  # operations
 MEASURED = [  # us on an H200: what follows, the library with a pass of ours, the best of our schedules
-    (Work(1, 8192, 3072, 768, GELU, 6144, 8192 * 3072 * 2), 90.6, 79.8),
-    (Work(1, 6304, 3072, 768, GELU, 6144, 6304 * 3072 * 2), 72.7, 65.5),
-    (Work(1, 128, 3072, 768, GELU, 6144, 128 * 3072 * 2), 10.4, 9.2),
-    (Work(1, 32, 3072, 768, GELU, 6144, 32 * 3072 * 2), 9.8, 8.4),
-    (Work(1, 8192, 4096, 4096, GELU, 8192, 8192 * 4096 * 2), 380.0, 413.8),
-    (Work(1, 8192, 16384, 4096, 2, 32768, 8192 * 16384 * 2), 1546.5, 1620.1),
-    (Work(1, 8192, 768, 768, 2, 8192 * 768 * 2, 8192 * 768 * 2), 30.8, 30.6),
-    (Work(1, 8192, 4096, 4096, 2, 8192 * 4096 * 2, 8192 * 4096 * 2), 391.1, 383.2),
+    (GemmWork(1, 8192, 3072, 768, GELU, 6144, 8192 * 3072 * 2), 90.6, 79.8),
+    (GemmWork(1, 6304, 3072, 768, GELU, 6144, 6304 * 3072 * 2), 72.7, 65.5),
+    (GemmWork(1, 128, 3072, 768, GELU, 6144, 128 * 3072 * 2), 10.4, 9.2),
+    (GemmWork(1, 32, 3072, 768, GELU, 6144, 32 * 3072 * 2), 9.8, 8.4),
+    (GemmWork(1, 8192, 4096, 4096, GELU, 8192, 8192 * 4096 * 2), 380.0, 413.8),
+    (GemmWork(1, 8192, 16384, 4096, 2, 32768, 8192 * 16384 * 2), 1546.5, 1620.1),
+    (GemmWork(1, 8192, 768, 768, 2, 8192 * 768 * 2, 8192 * 768 * 2), 30.8, 30.6),
+    (GemmWork(1, 8192, 4096, 4096, 2, 8192 * 4096 * 2, 8192 * 4096 * 2), 391.1, 383.2),
 ]
 
 
 @pytest.mark.parametrize(("work", "library", "ours"), MEASURED)
-def test_cost_model(work: Work, library: float, ours: float) -> None:
+def test_cost_model(work: GemmWork, library: float, ours: float) -> None:
     """Within a fifth of what was measured, and with the right choice where ours is slower, or faster by a tenth."""
     gpu = Gpu.named("sm_90a")
     best = next(c for c in candidates(work, gpu) if not c.ping_pong)

@@ -18,8 +18,8 @@ from lamina.core.program import Launch
 from lamina.passes.families.select import kernels_of
 from lamina.passes.families.surroundings import bundles, joined
 from lamina.passes.ir.reading import shape_of
-from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import Work, candidates
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -102,7 +102,7 @@ def test_what_stays_a_kernel_of_its_own(name: str) -> None:
 @pytest.mark.parametrize("config", range(2))
 def test_code(config: int) -> None:
     gpu = Gpu.named("sm_90a")
-    chosen = candidates(Work(1, 8192, 4096, 4096, 20, 0, 8192 * 16 * 4), gpu)[config]
+    chosen = candidates(GemmWork(1, 8192, 4096, 4096, 20, 0, 8192 * 16 * 4), gpu)[config]
     module, _ = tiled(gradients, (random(512, 256), random(256, 512), random(512, 512)), products=str(chosen))
     (printed,) = triton_text.take(module, True)
     (needs,) = assemble(join([compile_kernel(printed, gpu).ptx]), "sm_90a").resources
@@ -117,6 +117,6 @@ def test_tuning_alone_takes_it(rows: int) -> None:
         (bundle,) = bundles(module)
         found, default = kernels_of(bundle, Gpu.named("sm_90a"))
         assert found and not default
-        config = Config.read(found[0])
+        config = GemmConfig.read(found[0])
         (sums,) = joined(bundle, config).results
     assert shape_of(sums) == (-(-rows // config.m), 4096)

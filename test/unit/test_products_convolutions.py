@@ -14,7 +14,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.schedules.convolution_cost import SCHEDULES, candidates
-from lamina.schedules.product_cost import Work
+from lamina.schedules.product_cost import GemmWork
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -149,10 +149,10 @@ def test_code(channels: int, number: int, arch: str) -> None:
 
 def test_candidates() -> None:
     gpu = Gpu.named("sm_90a")
-    assert candidates(Work(1, 200704, 64, 576), 64, gpu)[0].n == 64
-    assert candidates(Work(1, 3136, 512, 4608), 512, gpu)[0].n >= 128
-    assert max(c.m for c in candidates(Work(1, 49, 512, 4608), 512, gpu)) <= 64
-    assert {c.parts for c in candidates(Work(1, 49, 512, 4608), 512, gpu)} == {1, 8}
-    assert {c.parts for c in candidates(Work(1, 50176, 512, 4608), 512, gpu)} == {1}
-    assert {c.k for c in candidates(Work(1, 50176, 96, 864), 96, gpu)} == {32}
-    assert all(candidates(Work(1, m, n, 144), 16, gpu) for m in (1, 17, 4096) for n in (8, 300))
+    assert candidates(GemmWork(1, 200704, 64, 576), 64, gpu)[0].n == 64
+    assert candidates(GemmWork(1, 3136, 512, 4608), 512, gpu)[0].n >= 128
+    assert max(c.m for c in candidates(GemmWork(1, 49, 512, 4608), 512, gpu)) <= 64
+    assert {c.parts for c in candidates(GemmWork(1, 49, 512, 4608), 512, gpu)} == {1, 8}
+    assert {c.parts for c in candidates(GemmWork(1, 50176, 512, 4608), 512, gpu)} == {1}
+    assert {c.k for c in candidates(GemmWork(1, 50176, 96, 864), 96, gpu)} == {32}
+    assert all(candidates(GemmWork(1, m, n, 144), 16, gpu) for m in (1, 17, 4096) for n in (8, 300))

@@ -15,8 +15,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.passes.families.select import kernels_of
 from lamina.passes.families.surroundings import bundles
-from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import Work, candidates
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -102,7 +102,7 @@ def test_digits_of_sums() -> None:
 @pytest.mark.parametrize("fast", [0, 1])
 def test_code(fast: int) -> None:
     gpu = Gpu.named("sm_90a")
-    work = Work(1, 4096, 4096, 4096, 4, 0, 2 * 4096 * 4096, item=1, doubled=not fast)
+    work = GemmWork(1, 4096, 4096, 4096, 4, 0, 2 * 4096 * 4096, item=1, doubled=not fast)
     schedule = str(candidates(work, gpu)[0]).replace("fast=0", f"fast={fast}")
     module, _ = tiled(lambda *t: torch.relu(product(*t, use_fast_accum=True)), operands(512, 512, 256, True), products=schedule)
     (printed,) = triton_text.take(module, True)
@@ -117,4 +117,4 @@ def test_candidates(name: str, fast: bool, schedules: int | None) -> None:
     with module.context, ir.Location.unknown():
         (bundle,) = bundles(module)
         found, default = kernels_of(bundle, Gpu.named(name))
-    assert not default and {Config.read(c).fast for c in found} == (set() if schedules is None else {schedules})
+    assert not default and {GemmConfig.read(c).fast for c in found} == (set() if schedules is None else {schedules})

@@ -7,7 +7,7 @@ from test_products import SMALL_BLOCKS, check, random, run
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.schedules.product_cost import Work, library_seconds
+from lamina.schedules.product_cost import GemmWork, library_seconds
 from lamina.targets.triton import text as triton_text
 
 TWO_PARTS = "triton{m=32 n=64 k=32 warps=4 stages=2 split=2}"
@@ -79,4 +79,4 @@ def test_descriptors_have_five_dimensions_at_most() -> None:
 
 
 def test_nothing_to_sum() -> None:
-    assert library_seconds(Work(1, 40, 48, 0), Gpu.named("sm_90a")) > 0
+    assert library_seconds(GemmWork(1, 40, 48, 0), Gpu.named("sm_90a")) > 0

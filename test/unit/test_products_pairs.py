@@ -11,8 +11,8 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
-from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import PAIRS, Work, candidates
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import PAIRS, GemmWork, candidates
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import pairs as triton_pairs
 from lamina.targets.triton import text as triton_text
@@ -130,7 +130,7 @@ def test_what_is_no_pair(name: str) -> None:
 
 
 @pytest.mark.parametrize("config", list(PAIRS)[:8], ids=str)
-def test_code(config: Config) -> None:
+def test_code(config: GemmConfig) -> None:
     """Pairs of sums fit into the registers, and tensor cores are fed by descriptors."""
     gpu = Gpu.named("sm_90a")
     module, _ = tiled(swiglu, (random(256, 512), random(384, 512), random(384, 512)), products=str(config))
@@ -142,7 +142,7 @@ def test_code(config: Config) -> None:
 
 
 @pytest.mark.parametrize("config", list(PAIRS)[2:5], ids=str)
-def test_code_of_halves(config: Config) -> None:
+def test_code_of_halves(config: GemmConfig) -> None:
     gpu = Gpu.named("sm_90a")
     module, _ = tiled(chunked, (random(256, 512), random(768, 512), random(768)), products=str(config))
     (printed,) = triton_text.take(module, True)
@@ -156,9 +156,9 @@ def test_schedules_fit() -> None:
     gpu = Gpu.named("sm_90a")
     for config in PAIRS:
         config.check()
-        assert Config.read(str(config)) == config
-    assert max(c.m for c in candidates(Work(1, 16, 8192, 2048, products=2), gpu)) == 16
-    assert all(candidates(Work(1, m, n, k, products=2), gpu) for m in (1, 17, 4096) for n in (1, 300) for k in (2, 64))
+        assert GemmConfig.read(str(config)) == config
+    assert max(c.m for c in candidates(GemmWork(1, 16, 8192, 2048, products=2), gpu)) == 16
+    assert all(candidates(GemmWork(1, m, n, k, products=2), gpu) for m in (1, 17, 4096) for n in (1, 300) for k in (2, 64))
 
 
 def test_the_library_computes_both() -> None:

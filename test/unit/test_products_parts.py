@@ -11,8 +11,8 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds, unmeasured
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import GemmWork, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -73,7 +73,7 @@ def test_an_inner_dimension_that_has_no_such_parts() -> None:
 def test_candidates_compile(name: str, m: int, n: int, k: int) -> None:
     """The most promising, which has parts: nothing is spilled."""
     gpu = Gpu.named(name)
-    best = candidates(Work(1, m, n, k), gpu)[0]
+    best = candidates(GemmWork(1, m, n, k), gpu)[0]
     assert best.parts > 1
     module, _ = tiled(torch.mm, (random(m, k), random(k, n)), products=str(best))
     (printed,) = triton_text.take(module, gpu.capability >= 90)
@@ -84,12 +84,12 @@ def test_candidates_compile(name: str, m: int, n: int, k: int) -> None:
 def test_cost_model() -> None:
     gpu = Gpu.named("sm_90a")
     for m, n, k in ((16, 4096, 4096), (128, 128, 16384)):
-        work = Work(1, m, n, k, 4, 0, 2 * m * n)
+        work = GemmWork(1, m, n, k, 4, 0, 2 * m * n)
         found = candidates(work, gpu)
         best = next(c for c in found if c.parts == 1)
         assert our_seconds(found[0], work, gpu) < our_seconds(best, work, gpu)
         assert our_seconds(found[0], work, gpu) > work.factors / gpu.bandwidth
         assert unmeasured(work, gpu) is None, "what was not measured is the library's"
-    assert all(c.parts == 1 for c in candidates(Work(1, 8192, 4096, 4096), gpu)), "blocks enough"
-    assert all(c.parts == 1 for c in candidates(Work(1, 128, 128, 16383), gpu)), "no parts of one size"
-    assert Config.read("triton{m=16 parts=8}").parts == 8 and library_seconds(work, gpu)
+    assert all(c.parts == 1 for c in candidates(GemmWork(1, 8192, 4096, 4096), gpu)), "blocks enough"
+    assert all(c.parts == 1 for c in candidates(GemmWork(1, 128, 128, 16383), gpu)), "no parts of one size"
+    assert GemmConfig.read("triton{m=16 parts=8}").parts == 8 and library_seconds(work, gpu)

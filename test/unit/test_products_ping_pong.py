@@ -16,14 +16,14 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
-from lamina.schedules.contraction import Config
-from lamina.schedules.product_cost import Work, candidates, our_seconds
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import GemmWork, candidates, our_seconds
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, for_gpu, join
 from lamina.targets.triton.printer import Printed
 
-TURNS = Config(128, 128, 64, 4, 5, 8, 1, ping_pong=1)
+TURNS = GemmConfig(128, 128, 64, 4, 5, 8, 1, ping_pong=1)
 PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 ping_pong=1}"
 
 
@@ -156,15 +156,15 @@ def test_what_gluon_refuses(caplog: pytest.LogCaptureFixture) -> None:
 
 GELU, ROWS = 21, 8192  # operations, rows
 MEASURED = [  # us on an H200 whose power held the library's product of 8192 x 4096 by 4096 x 4096 to 657 TFLOP/s
-    (Work(1, ROWS, 3072, 768, GELU, 6144, ROWS * 3072 * 2), 68.9),
-    (Work(1, ROWS, 4096, 4096, GELU, 8192, ROWS * 4096 * 2), 429.1),
-    (Work(1, ROWS, 768, 3072, 2, ROWS * 768 * 2, ROWS * 768 * 2), 65.4),
-    (Work(1, ROWS, 8192, 2048, 8, 0, ROWS * 8192 * 2, products=2), 796.4),
+    (GemmWork(1, ROWS, 3072, 768, GELU, 6144, ROWS * 3072 * 2), 68.9),
+    (GemmWork(1, ROWS, 4096, 4096, GELU, 8192, ROWS * 4096 * 2), 429.1),
+    (GemmWork(1, ROWS, 768, 3072, 2, ROWS * 768 * 2, ROWS * 768 * 2), 65.4),
+    (GemmWork(1, ROWS, 8192, 2048, 8, 0, ROWS * 8192 * 2, products=2), 796.4),
 ]
 
 
 @pytest.mark.parametrize(("work", "measured"), MEASURED)
-def test_cost_model(work: Work, measured: float) -> None:
+def test_cost_model(work: GemmWork, measured: float) -> None:
     best, *others = candidates(work, Gpu.named("sm_90a"))
     assert best.ping_pong and not any(c.ping_pong for c in others)
     assert our_seconds(best, work, Gpu.named("sm_90a")) * 1e6 == pytest.approx(measured, rel=0.15)
@@ -176,5 +176,5 @@ def test_cost_model(work: Work, measured: float) -> None:
 def test_schedules() -> None:
     for wrong in ("warps=8", "m=32", "stages=1", "descriptors=0"):
         with pytest.raises(CompileError, match="ping_pong=1"):
-            Config.read(f"triton{{{wrong} ping_pong=1}}")
+            GemmConfig.read(f"triton{{{wrong} ping_pong=1}}")
     assert TURNS.threads == 384 and TURNS.plain.threads == 128

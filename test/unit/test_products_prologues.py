@@ -18,7 +18,7 @@ from lamina.passes.families.surroundings import bundles
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
-from lamina.tune.problems.subgraph_extraction import Cut
+from lamina.tune.problems.subgraph_extraction import Subgraph
 
 PROLOGUE = f"prologue {SMALL_BLOCKS}"
 PARTS = f"{PROLOGUE.removesuffix('}')} parts=2}}"
@@ -137,7 +137,7 @@ def test_activations_of_many_rows_are_not() -> None:
 def test_asked_with_what_makes_the_factor() -> None:
     module = graph_level(random(8, 64), int8(96, 64), random(96), random(96), fn=quantised)
     (bundle,) = bundles(module)
-    cut = Cut(bundle, before=feeding(bundle.ops))
+    cut = Subgraph(bundle, before=feeding(bundle.ops))
     assert cut.what.startswith("to_copy_mul, then addmm 8x64 by 64x96 and ")
     assert cut.text.count('"graph.group"') == 2 and "96x64xi8" in cut.text
     with module.context:

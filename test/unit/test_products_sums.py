@@ -13,7 +13,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.dialects import context
 from lamina.passes.families.gemm.row_sums import BlockSums
-from lamina.schedules.product_cost import Work, candidates, library_seconds, our_seconds, unmeasured
+from lamina.schedules.product_cost import GemmWork, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -88,7 +88,7 @@ def test_the_product_is_not_stored() -> None:
 @pytest.mark.parametrize("config", range(4))
 def test_code(config: int) -> None:
     gpu = Gpu.named("sm_90a")
-    chosen = candidates(Work(1, 8192, 4096, 4096, 4, 0, 8192 * 16 * 4), gpu)[config]
+    chosen = candidates(GemmWork(1, 8192, 4096, 4096, 4, 0, 8192 * 16 * 4), gpu)[config]
     module, _ = tiled(SUMS["rows"], (random(512, 256), random(256, 512)), products=str(chosen))
     (printed,) = triton_text.take(module, True)
     (needs,) = assemble(join([compile_kernel(printed, gpu).ptx]), "sm_90a").resources
@@ -98,7 +98,7 @@ def test_code(config: int) -> None:
 def test_cost_model() -> None:
     """Nothing of the product's size is written."""
     gpu = Gpu.named("sm_90a")
-    work = Work(1, 8192, 4096, 1024, 4, 0, 8192 * 32 * 4)
+    work = GemmWork(1, 8192, 4096, 1024, 4, 0, 8192 * 32 * 4)
     assert our_seconds(candidates(work, gpu)[0], work, gpu) < library_seconds(work, gpu) and unmeasured(work, gpu)
 
 

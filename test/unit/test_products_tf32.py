@@ -13,7 +13,7 @@ from torch import Tensor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.frontend.compiling.destination import destination
-from lamina.schedules.product_cost import Work, candidates, unmeasured
+from lamina.schedules.product_cost import GemmWork, candidates, unmeasured
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -77,7 +77,7 @@ def test_programs_for_gpus_depend_on_the_precision() -> None:
 def test_code(tf32: None, across: bool) -> None:
     """Blocks of f32 fit; tensor cores are used."""
     gpu = Gpu.named("sm_90a")
-    work = Work(1, 8192, 4096, 4096, item=4)
+    work = GemmWork(1, 8192, 4096, 4096, item=4)
     config = candidates(work, gpu)[0]
     weight = torch.randn(256, 512)
     module, _ = tiled(
@@ -92,4 +92,4 @@ def test_code(tf32: None, across: bool) -> None:
 
 
 def test_unmeasured_it_is_the_librarys() -> None:
-    assert unmeasured(Work(1, 8192, 3072, 256, 10, 0, 8192 * 3072 * 4, item=4), Gpu.named("sm_90a")) is None
+    assert unmeasured(GemmWork(1, 8192, 3072, 256, 10, 0, 8192 * 3072 * 4, item=4), Gpu.named("sm_90a")) is None

@@ -141,7 +141,7 @@ def test_models_go_where_their_tensors_are(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_terminals_have_bars() -> None:
     out = io.StringIO()
-    board = tune_model.Board(Console(file=out, force_terminal=True, width=100, color_system=None))
+    board = tune_model.ProgressDisplay(Console(file=out, force_terminal=True, width=100, color_system=None))
     with board.progress:
         board.asking("addmm [8x8] by 8x8", 1, 3)
         board.watch("compiling", 0.25)

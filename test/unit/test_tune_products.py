@@ -31,16 +31,16 @@ from lamina.passes.families.select import LIBRARY, kernels_of
 from lamina.passes.families.surroundings import CHOICE, bundle_of, bundles, calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
-from lamina.schedules.product_cost import Work, candidates
+from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 from lamina.tune.choice import Choice
 from lamina.tune.problems import products
-from lamina.tune.problems.subgraph_extraction import Built, Cut, random_inputs
+from lamina.tune.problems.subgraph_extraction import BuiltCandidate, Subgraph, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
-OURS = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
+OURS = str(candidates(GemmWork(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
 FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
 
 
@@ -74,7 +74,7 @@ def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tup
 def test_an_answer_makes_the_product_ours(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
     first, second = calls(module)
-    cut = Cut(bundle_of(first))
+    cut = Subgraph(bundle_of(first))
     assert cut.what.startswith("addmm 80x64 by 64x96 and ")
     store.put(Question(cut.key, cut.what, (LIBRARY, OURS), LIBRARY), here, Answer(OURS, ((OURS, 1e-5), (LIBRARY, 2e-5))))
     heard = annotated(module, store)
@@ -147,16 +147,16 @@ def test_equal_surroundings_are_one_question(store: Store) -> None:
         graph_level(*inputs()),
         graph_level(*(torch.cat([x, x]) for x in inputs()[:1]), *inputs()[1:]),
     )
-    keys = [[Cut(b).key for b in bundles(m)] for m in (one, other, bigger)]
+    keys = [[Subgraph(b).key for b in bundles(m)] for m in (one, other, bigger)]
     assert keys[0] == keys[1] and keys[0][0] != keys[0][1] and not set(keys[0]) & set(keys[2])
 
 
 def test_answers_hold_for_these_kernels_of_ours(store: Store, here: Identity) -> None:
     """Not for those that round elsewhere."""
     bundle = bundle_of(calls(module := graph_level(*inputs()))[0])
-    cut, rounded = Cut(bundle), Cut(bundle, rounds=True)
-    assert cut.key != rounded.key and Cut(bundle).key == cut.key
-    other = str(candidates(Work(1, 80, 96, 64), Gpu.named("sm_90a"))[1])
+    cut, rounded = Subgraph(bundle), Subgraph(bundle, rounds=True)
+    assert cut.key != rounded.key and Subgraph(bundle).key == cut.key
+    other = str(candidates(GemmWork(1, 80, 96, 64), Gpu.named("sm_90a"))[1])
     store.put(Question(rounded.key, cut.what, (LIBRARY, other), LIBRARY), here, Answer(other))
     assert other not in {answer.winner for _, answer in annotated(module, store)}
 
@@ -170,10 +170,10 @@ def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
     given = tuple(torch.randn(*shape).bfloat16() for shape in ((80, 64), (64, 96), (64, 96)))
     module = graph_level(*given, fn=swiglu)
     (bundle,) = bundles(module)
-    cut = Cut(bundle)
+    cut = Subgraph(bundle)
     assert len(bundle.ops) == 2 and cut.what.startswith("2 x mm 80x64 by 64x96 and silu")
-    assert [len(random_inputs(Cut(b), torch.device("cpu"))) for b in bundles(module)] == [3]
-    ours = str(candidates(Work(1, 80, 96, 64, products=2), Gpu.named("sm_90a"))[0])
+    assert [len(random_inputs(Subgraph(b), torch.device("cpu"))) for b in bundles(module)] == [3]
+    ours = str(candidates(GemmWork(1, 80, 96, 64, products=2), Gpu.named("sm_90a"))[0])
     store.put(Question(cut.key, cut.what, (LIBRARY, ours), LIBRARY), here, Answer(ours, ((ours, 1e-5), (LIBRARY, 2e-5))))
     assert [answer.winner for _, answer in annotated(module, store)] == [ours]
     run(pipeline("graph", "tile", target=TARGET), module)
@@ -210,7 +210,7 @@ def test_layers_are_asked_about_once() -> None:
     """Groups that compute the same have names that differ by a number. What the first holds, such as an empty tensor, later ones
     may find outside."""
     module = graph_level(*inputs(), layers=3)
-    _, down, up, *last = map(Cut, bundles(module))
+    _, down, up, *last = map(Subgraph, bundles(module))
     assert up.key.startswith("addmm 80x64 by 64x96 and ") and down.key.startswith("mm ")
     assert [cut.key for cut in last] == [down.key, up.key, down.key]
 
@@ -232,7 +232,7 @@ def test_state_follows_the_answers(store: Store, here: Identity) -> None:
 
 def test_off_does_not_look(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
-    cut = Cut(next(bundles(module)))
+    cut = Subgraph(next(bundles(module)))
     store.put(Question(cut.key, cut.what, (LIBRARY, OURS)), here, Answer(OURS))
     assert annotated(module, store, "off") == []
 
@@ -244,7 +244,7 @@ def test_products_of_f32_are_not_asked_about(store: Store, here: Identity) -> No
 
 def test_inputs_lie_as_they_will(store: Store) -> None:
     module = graph_level(*inputs())
-    cut = Cut(next(bundles(module)))
+    cut = Subgraph(next(bundles(module)))
     made = random_inputs(cut, torch.device("cpu"))
     assert [tuple(x.shape) for x in made] == [(96,), (80, 64), (64, 96)]
     assert [x.stride() for x in made] == [(1,), (64, 1), (1, 64)] and made[1].std() > 0.5
@@ -255,7 +255,7 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[list[str]] = []
 
     def noted(module: ir.Module, *_: object) -> tuple[Choice, ...]:
-        asked.append([Cut(bundle).key for bundle in bundles(module)])
+        asked.append([Subgraph(bundle).key for bundle in bundles(module)])
         return ()
 
     monkeypatch.setattr(stages, "choose_products", noted)
@@ -288,7 +288,7 @@ def test_convolutions_are_asked_about(store: Store, here: Identity) -> None:
     shapes = ((2, 16, 9, 11), (24, 16, 3, 3), (40, 24, 1, 1))
     module = graph_level(*(torch.randn(s).bfloat16().contiguous(memory_format=torch.channels_last) for s in shapes), fn=net)
     one, other = bundles(module)
-    cuts = Cut(one), Cut(other)
+    cuts = Subgraph(one), Subgraph(other)
     assert [c.what.partition(" and ")[0] for c in cuts] == [
         "convolution 2x16x9x11 by 24x16x3x3",
         "convolution 2x24x4x5 by 40x24x1x1",
@@ -319,8 +319,8 @@ def test_a_library_that_loses_nan_is_dropped(keeps: bool, monkeypatch: pytest.Mo
     monkeypatch.setattr("lamina.tune.problems.subgraph_extraction.Executable", Loaded)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     module = graph_level(*inputs(), fn=partial(mlp, activation=F.relu))
-    cut = Cut(next(bundles(module)))
+    cut = Subgraph(next(bundles(module)))
     given = random_inputs(cut, torch.device("cpu"))
     with nullcontext() if keeps else pytest.raises(CompileError, match="loses NaN"):
-        Built(cut, CUBLASLT, backend(Target.parse(TARGET)), Options(), module.context, given).compile()
+        BuiltCandidate(cut, CUBLASLT, backend(Target.parse(TARGET)), Options(), module.context, given).compile()
     assert not any(x.isnan().any() for x in given)

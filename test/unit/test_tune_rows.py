@@ -32,13 +32,13 @@ from lamina.passes.plan.program import program_from
 from lamina.passes.space.schedule_gpu import ROWS
 from lamina.passes.tile.row_programs import work_of
 from lamina.schedules import nvvm
-from lamina.schedules.rows import LEAST_BYTES, MODEL, Work, candidates, read
+from lamina.schedules.rows import LEAST_BYTES, MODEL, RowWork, candidates, read
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 from lamina.targets.triton import text as triton_text
 from lamina.tune.problems import products
 from lamina.tune.problems.row_programs import RowPart, annotate_rows
-from lamina.tune.problems.subgraph_extraction import Built, random_inputs
+from lamina.tune.problems.subgraph_extraction import BuiltCandidate, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
@@ -177,7 +177,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = random_inputs(part, torch.device("cpu"))
     assert sorted(str(x.dtype) for x in inputs) == ["torch.bool", "torch.float32"]
     for name in (MODEL, "nvvm{threads=64}", "triton{warps=1}"):
-        Built(part, name, backend(Target.parse(TARGET)), Options(), module.context, inputs).compile()
+        BuiltCandidate(part, name, backend(Target.parse(TARGET)), Options(), module.context, inputs).compile()
     model, ours, triton = loaded
     assert [len(p.steps) for p in loaded] == [1, 1, 1] and model.inputs == ours.inputs == triton.inputs
     assert model.steps != ours.steps and not any(step.inplace for p in loaded for step in p.steps)  # type: ignore[union-attr]
@@ -219,7 +219,7 @@ SHAPES: dict[str, tuple[Function, list[tuple[int, ...]], torch.dtype]] = {
 }
 
 
-def asked_of(name: str, arch: str) -> tuple[ir.Module, list[tuple[ir.Operation, Work]]]:
+def asked_of(name: str, arch: str) -> tuple[ir.Module, list[tuple[ir.Operation, RowWork]]]:
     """A module, and the programs of it that are asked about."""
     fn, shapes, dtype = SHAPES[name]
     module = fake(fn, *shapes, dtype=dtype, target=f"nvvm:{arch}")
@@ -254,7 +254,7 @@ def alone(kernel: ir.Operation, text: str, arch: str) -> ir.Module:
 
 
 def test_what_the_model_takes_is_no_other_candidate() -> None:
-    work = Work(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
+    work = RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
     assert read("nvvm{threads=128}").config(4096, 8) == work.config
     assert "nvvm{threads=128 chunks=0 cluster=1 resident=0}" not in candidates(work, HOPPER)
     assert candidates(replace(work, moved=LEAST_BYTES - 1), HOPPER) == ()

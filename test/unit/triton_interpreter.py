@@ -15,7 +15,7 @@ from torch import Tensor
 from triton.runtime import interpreter
 from triton.runtime.jit import JITFunction
 
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 from lamina.targets.triton.compiler import defined
 from lamina.targets.triton.printer import Printed
 
@@ -102,5 +102,5 @@ def call_function(name: str, x: Tensor) -> Tensor:
     )
     kernel = f"@triton.jit\ndef kernel(x, y):\n    {body}"
     out = torch.empty_like(x)
-    interpret(Printed("kernel", kernel, (name,), (("f32", 4), ("f32", 4)), Config()), 1, [x, out])
+    interpret(Printed("kernel", kernel, (name,), (("f32", 4), ("f32", 4)), GemmConfig()), 1, [x, out])
     return out

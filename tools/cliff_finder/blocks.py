@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from random import Random
 
-from .graph import MODES, Graph, Input, Node
+from .graph import MODES, DrawnGraph, DrawnInput, DrawnNode
 
-Made = tuple[str, Input]
+Made = tuple[str, DrawnInput]
 """The constructor of a model, and its argument."""
 
 _VOCABULARY = 1000
 
 
-def draw_block(seed: str, device: str) -> Graph:
+def draw_block(seed: str, device: str) -> DrawnGraph:
     """Draws a model; the same one for the same seed and device. It needs transformers or torchvision to run."""
     rng = Random(seed)
     large = device == "cuda"
@@ -19,19 +19,19 @@ def draw_block(seed: str, device: str) -> Graph:
     dtype = rng.choice(("float32", "bfloat16", "bfloat16")) if large else "float32"
     module, given = BLOCKS[name](rng, large, dtype)
     mode = rng.choices(MODES, [6, 0, 3])[0]
-    return Graph((given,), (Node("first({m}({0}))", (0,), module),), mode, dtype)
+    return DrawnGraph((given,), (DrawnNode("first({m}({0}))", (0,), module),), mode, dtype)
 
 
-def _tokens(rng: Random, large: bool) -> Input:
+def _tokens(rng: Random, large: bool) -> DrawnInput:
     batch = rng.choice([1, 2, 8, 16, 32] if large else [1, 1, 2, 4])
     length = rng.choice([1, 16, 77, 128, 200, 512, 1024] if large else [1, 16, 77, 128, 200])
-    return Input((batch, length), "int64", below=_VOCABULARY)
+    return DrawnInput((batch, length), "int64", below=_VOCABULARY)
 
 
-def _image(rng: Random, large: bool, dtype: str, sizes: tuple[int, ...] = (224, 256)) -> Input:
+def _image(rng: Random, large: bool, dtype: str, sizes: tuple[int, ...] = (224, 256)) -> DrawnInput:
     batch = rng.choice([1, 8, 32, 64] if large else [1, 1, 2])
     side = rng.choice(sizes)
-    return Input((batch, 3, side, side), dtype, rng.choice(["contiguous", "contiguous", "channels_last"]))
+    return DrawnInput((batch, 3, side, side), dtype, rng.choice(["contiguous", "contiguous", "channels_last"]))
 
 
 def _text(model: str, config: str, **fixed: object) -> Callable[[Random, bool, str], Made]:

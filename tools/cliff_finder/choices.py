@@ -15,13 +15,13 @@ from lamina.frontend.entry.tuning import Session
 from lamina.tune.choice import Choice
 from lamina.tune.store.store import Store
 
-from .graph import Graph
+from .graph import DrawnGraph
 from .turns import Turns
 
 _TIMING = "timing"  # the stage of lamina.tune.trial.Watch in which nothing else may use the GPU
 
 
-def choices_of(graph: Graph, seed: int, runner: Callable[..., Callable[[], Any]], turns: Turns) -> list[dict[str, Any]]:
+def choices_of(graph: DrawnGraph, seed: int, runner: Callable[..., Callable[[], Any]], turns: Turns) -> list[dict[str, Any]]:
     """Returns the measurements for each hot op of a graph on the GPU, as JSON of lamina.tune.choice.Choice.
 
     Returns [] for a graph without ops that are tuned. Compiled code is discarded: the graph runs op by op.

@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator
 
-from .graph import Graph, Input, Node
+from .graph import DrawnGraph, DrawnInput, DrawnNode
 
 Step = str | tuple[str, str]
 """Describes an operation: an expression of the previous value, {0}, alone or with the constructor of its module, {m}."""
 
 
-def classes(device: str) -> dict[str, Graph]:
+def classes(device: str) -> dict[str, DrawnGraph]:
     """Returns graphs by name, in sizes that suit the device."""
     return dict(_gpu() if device == "cuda" else _cpu())
 
 
 def chain(
     shape: tuple[int, ...], *steps: Step, dtype: str = "float32", mode: str = "inference", layout: str = "contiguous"
-) -> Graph:
+) -> DrawnGraph:
     """Returns a graph in which each operation takes the result of the previous one."""
     nodes = []
     for i, step in enumerate(steps):
         expression, module = step if isinstance(step, tuple) else (step, "")
-        nodes.append(Node(expression, (i,), module))
-    return Graph((Input(shape, dtype, layout),), tuple(nodes), mode, dtype)
+        nodes.append(DrawnNode(expression, (i,), module))
+    return DrawnGraph((DrawnInput(shape, dtype, layout),), tuple(nodes), mode, dtype)
 
 
 def module(constructor: str) -> Step:
@@ -33,7 +33,7 @@ _RELU, _GELU = "F.relu({0})", "F.gelu({0})"
 _RMS = "{0} * torch.rsqrt({0}.square().mean(1, keepdim=True) + 1e-6)"
 
 
-def _gpu() -> Iterator[tuple[str, Graph]]:
+def _gpu() -> Iterator[tuple[str, DrawnGraph]]:
     for dtype in ("float32", "bfloat16"):
         images = (32, 64, 56, 56)
         conv, norm = module("nn.Conv2d(64, 64, 3, padding=1, bias=False)"), module("nn.BatchNorm2d(64)")
@@ -84,7 +84,7 @@ def _gpu() -> Iterator[tuple[str, Graph]]:
     yield "cosine", chain((16384, 1024), "F.normalize({0}, dim=-1)", "{0}.sum(-1)")
 
 
-def _cpu() -> Iterator[tuple[str, Graph]]:
+def _cpu() -> Iterator[tuple[str, DrawnGraph]]:
     images = (4, 32, 56, 56)
     conv, norm = module("nn.Conv2d(32, 32, 3, padding=1, bias=False)"), module("nn.BatchNorm2d(32)")
     yield "convolution norm relu", chain(images, conv, norm, _RELU)

@@ -9,10 +9,10 @@ import torch
 import lamina
 from lamina.tools.benchmarks.worker import Watch, through_inductor, through_lamina
 
-from .graph import Graph
+from .graph import DrawnGraph
 
 
-def compile_times(graph: Graph, seed: int, device: str, runner: Callable[..., Callable[[], Any]]) -> dict[str, float]:
+def compile_times(graph: DrawnGraph, seed: int, device: str, runner: Callable[..., Callable[[], Any]]) -> dict[str, float]:
     """Returns seconds by compiler; for a graph with gradients, of the forward and the backward pass. `runner`: worker.runner.
 
     Nothing is read from a cache on disk. What a compiler imports for its first graph is imported before.

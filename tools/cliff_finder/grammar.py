@@ -8,8 +8,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from .graph import MODES, Graph, Input, Node
-from .ops import FOLLOWS, IMAGE, MATRIX, OPS, SEQUENCE, SIGNAL, Op, Shape
+from .graph import MODES, DrawnGraph, DrawnInput, DrawnNode
+from .ops import FOLLOWS, IMAGE, MATRIX, OPS, SEQUENCE, SIGNAL, DrawnOp, Shape
 
 _LENGTHS = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10, 13, 17, 24, 40)  # operations of a graph
 _TRIES = 40
@@ -38,7 +38,7 @@ BOUNDS = {
 """Maps a kind of device to its bounds."""
 
 
-def draw(seed: str, device: str, bounds: Bounds | None = None) -> Graph:
+def draw(seed: str, device: str, bounds: Bounds | None = None) -> DrawnGraph:
     """Draws a graph; the same one for the same seed and bounds, which default to the device's."""
     rng, bounds = Random(seed), bounds or BOUNDS[device]
     while (graph := _draw(rng, bounds)) is None:
@@ -46,12 +46,12 @@ def draw(seed: str, device: str, bounds: Bounds | None = None) -> Graph:
     return graph.used()
 
 
-def _draw(rng: Random, bounds: Bounds) -> Graph | None:
+def _draw(rng: Random, bounds: Bounds) -> DrawnGraph | None:
     kind = rng.choices([IMAGE, SIGNAL, SEQUENCE, MATRIX], [5, 1, 4, 2])[0]
     shape = _shape(rng, kind, bounds)
     dtype, mode = rng.choice(bounds.dtypes), rng.choices(MODES, [6, 1, 3])[0]
     layouts = ["contiguous"] * 6 + ["transposed", "sliced"] + ["channels_last"] * 3 * (kind == IMAGE)
-    graph = Graph((Input(shape, dtype, rng.choice(layouts)),), (), mode, dtype)
+    graph = DrawnGraph((DrawnInput(shape, dtype, rng.choice(layouts)),), (), mode, dtype)
     shapes, kinds, group = [shape], [kind], ""
     for _ in range(min(rng.choice(_LENGTHS), bounds.nodes)):
         for _ in range(_TRIES):
@@ -86,12 +86,12 @@ def _shape(rng: Random, kind: str, bounds: Bounds) -> Shape:
             return shape
 
 
-def _next(rng: Random, kind: str, group: str) -> Op:
+def _next(rng: Random, kind: str, group: str) -> DrawnOp:
     ops = OPS[kind]
     return rng.choices(ops, [op.weight * FOLLOWS.get(group, {}).get(op.group, 1.0) for op in ops])[0]
 
 
-def _node(rng: Random, op: Op, shapes: list[Shape]) -> Node | None:
+def _node(rng: Random, op: DrawnOp, shapes: list[Shape]) -> DrawnNode | None:
     drawn = op.draw(rng, shapes[-1])
     if drawn is None:
         return None
@@ -102,19 +102,19 @@ def _node(rng: Random, op: Op, shapes: list[Shape]) -> Node | None:
         if not same:
             return None
         operands.append(rng.choice(same[-4:]))
-    return Node(drawn[0], tuple(operands), drawn[1])
+    return DrawnNode(drawn[0], tuple(operands), drawn[1])
 
 
-def _longer(graph: Graph, node: Node, bounds: Bounds) -> tuple[Graph, Shape] | None:
+def _longer(graph: DrawnGraph, node: DrawnNode, bounds: Bounds) -> tuple[DrawnGraph, Shape] | None:
     """Returns the graph with one more node and the shape of its result; None if torch refuses it or it costs too much."""
-    longer = Graph(graph.inputs, (*graph.nodes, node), graph.mode, graph.dtype)
+    longer = DrawnGraph(graph.inputs, (*graph.nodes, node), graph.mode, graph.dtype)
     shape = result_shape(longer, bounds.flops)
     if shape is None or not 0 < torch.Size(shape).numel() <= bounds.elements:
         return None
     return longer, shape
 
 
-def result_shape(graph: Graph, flops: float = float("inf")) -> Shape | None:
+def result_shape(graph: DrawnGraph, flops: float = float("inf")) -> Shape | None:
     """Returns the shape of a graph's result, from fake tensors; None if torch refuses it or it takes more than `flops`."""
     with warnings.catch_warnings(), FakeTensorMode(), FlopCounterMode(display=False) as counter, torch.no_grad():
         warnings.simplefilter("ignore")

@@ -23,7 +23,7 @@ def first(result: Any) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Input:
+class DrawnInput:
     """Describes a tensor argument of a graph.
 
     shape   its sizes
@@ -59,7 +59,7 @@ def _laid_out(x: Tensor, layout: str) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Node:
+class DrawnNode:
     """Describes one operation.
 
     expression  Python, in which {0}, {1} stand for operands and {m} for the module
@@ -73,7 +73,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class DrawnGraph:
     """Describes a model and its arguments. The result is the last node's, or the last input if there are no nodes.
 
     inputs  the arguments
@@ -82,8 +82,8 @@ class Graph:
     dtype   the name of the torch dtype of the weights
     """
 
-    inputs: tuple[Input, ...]
-    nodes: tuple[Node, ...]
+    inputs: tuple[DrawnInput, ...]
+    nodes: tuple[DrawnNode, ...]
     mode: str = "inference"
     dtype: str = "float32"
 
@@ -136,7 +136,7 @@ class Graph:
         generator = torch.Generator().manual_seed(seed)
         return tuple(given.make(generator, device) for given in self.inputs)
 
-    def used(self) -> "Graph":
+    def used(self) -> "DrawnGraph":
         """Returns the graph without the inputs and nodes that its result does not depend on."""
         count = len(self.inputs)
         wanted, waiting = set(), [count + len(self.nodes) - 1]
@@ -154,11 +154,11 @@ class Graph:
         return asdict(self)
 
     @staticmethod
-    def from_json(given: dict[str, Any]) -> "Graph":
+    def from_json(given: dict[str, Any]) -> "DrawnGraph":
         """Restores a graph from what to_json returned."""
-        inputs = tuple(Input(**{**i, "shape": tuple(i["shape"])}) for i in given["inputs"])
-        nodes = tuple(Node(n["expression"], tuple(n["operands"]), n["module"]) for n in given["nodes"])
-        return Graph(inputs, nodes, given["mode"], given["dtype"])
+        inputs = tuple(DrawnInput(**{**i, "shape": tuple(i["shape"])}) for i in given["inputs"])
+        nodes = tuple(DrawnNode(n["expression"], tuple(n["operands"]), n["module"]) for n in given["nodes"])
+        return DrawnGraph(inputs, nodes, given["mode"], given["dtype"])
 
     def __str__(self) -> str:
         """Returns one line: the operations in order, the inputs, the mode."""

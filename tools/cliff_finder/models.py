@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from .graph import Graph, Input, Node
+from .graph import DrawnGraph, DrawnInput, DrawnNode
 
-Named = Iterator[tuple[str, Graph]]
+Named = Iterator[tuple[str, DrawnGraph]]
 
 _WORDS = 30000
 _LOSS = "{m}({0}, labels={0}).loss"
 _BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
 
-def models(device: str) -> dict[str, Graph]:
+def models(device: str) -> dict[str, DrawnGraph]:
     """Returns models by name, with a batch of one or two on a CPU. They need transformers and torchvision to run."""
     if device == "cuda":
         return dict([*_encoders(16), *_decoders(4), *_pairs(8), *_vision(32, "bfloat16"), *_training()])
@@ -24,7 +24,7 @@ def _encoders(batch: int) -> Named:
     yield "distilbert, one sentence", _text("DistilBert", 1, 64)
     relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
     yield "deberta v2", _text("DebertaV2", batch // 2, 128, half, **_BASE, **relative)
-    yield "wav2vec2 base", _model(_configured("Wav2Vec2Model", "Wav2Vec2"), Input((4 if batch > 2 else 1, 48000)))
+    yield "wav2vec2 base", _model(_configured("Wav2Vec2Model", "Wav2Vec2"), DrawnInput((4 if batch > 2 else 1, 48000)))
 
 
 def _decoders(batch: int) -> Named:
@@ -48,7 +48,7 @@ def _pairs(batch: int) -> Named:
         _model(_configured("T5Model", "T5", use_cache=False), _indices(batch, 256), _indices(batch, 64), call=both, dtype=half),
     )
     yield "bart base", _text("Bart", batch, 256, half, use_cache=False, **_layers(768, 12))
-    heard = Input((batch // 2, 80, 3000), half)
+    heard = DrawnInput((batch // 2, 80, 3000), half)
     whisper = _configured("WhisperModel", "Whisper", use_cache=False, **_layers(512, 8))
     call = "first({m}({0}, decoder_input_ids={1}))"
     yield "whisper base", _model(whisper, heard, _indices(batch // 2, 64), call=call, dtype=half)
@@ -64,10 +64,10 @@ def _layers(width: int, heads: int) -> dict[str, object]:
 def _vision(batch: int, half: str) -> Named:
     few = max(batch // 8, 1)
     segformer = _configured("SegformerForSemanticSegmentation", "Segformer")
-    yield "segformer b0", _model(segformer, Input((2 * few, 3, 512, 512), half), dtype=half)
+    yield "segformer b0", _model(segformer, DrawnInput((2 * few, 3, 512, 512), half), dtype=half)
     dinov2 = _configured("Dinov2Model", "Dinov2", hidden_size=384, num_attention_heads=6)
-    yield "dinov2 small", _model(dinov2, Input((batch // 2, 3, 224, 224), half), dtype=half)
-    yield "clip vision, f32", _model(_configured("CLIPVisionModel", "CLIPVision"), Input((batch // 2, 3, 224, 224)))
+    yield "dinov2 small", _model(dinov2, DrawnInput((batch // 2, 3, 224, 224), half), dtype=half)
+    yield "clip vision, f32", _model(_configured("CLIPVisionModel", "CLIPVision"), DrawnInput((batch // 2, 3, 224, 224)))
     yield "deeplab", _image("segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None)", few, half, side=512)
     yield "convnext tiny", _image("convnext_tiny()", batch, half)
     yield "efficientnet b0", _image("efficientnet_b0()", batch, half)
@@ -82,27 +82,27 @@ def _vision(batch: int, half: str) -> Named:
     yield "diffusion block", _diffusion((2 * few, 320, 64, 64), half)
 
 
-def _diffusion(shape: tuple[int, ...], dtype: str) -> Graph:
+def _diffusion(shape: tuple[int, ...], dtype: str) -> DrawnGraph:
     """Returns the residual and attention blocks of a latent diffusion U-Net, with its downsampling and upsampling."""
     channels = shape[1]
     heads = f"nn.MultiheadAttention({channels}, 8, batch_first=True)"
     norm, convolution = f"nn.GroupNorm(32, {channels})", f"nn.Conv2d({channels}, {channels}, 3, padding=1)"
     nodes = (
-        Node("F.silu({m}({0}))", (0,), norm),
-        Node("{m}({0})", (1,), convolution),
-        Node("F.silu({m}({0}))", (2,), norm),
-        Node("{m}({0}) + {1}", (3, 0), convolution),
-        Node("{m}({0}).flatten(2).transpose(1, 2)", (4,), norm),
-        Node("{m}({0}, {0}, {0}, need_weights=False)[0] + {0}", (5,), heads),
-        Node("{m}({0})", (6,), f"nn.LayerNorm({channels})"),
-        Node("{m}({0})", (7,), f"nn.Linear({channels}, {8 * channels})"),
-        Node("{0}.chunk(2, -1)[0] * F.gelu({0}.chunk(2, -1)[1])", (8,)),
-        Node("{m}({0}) + {1}", (9, 6), f"nn.Linear({4 * channels}, {channels})"),
-        Node("{0}.transpose(1, 2).unflatten(2, {1}.shape[2:]) + {1}", (10, 4)),
-        Node("{m}({0})", (11,), f"nn.Conv2d({channels}, {channels}, 3, stride=2, padding=1)"),
-        Node("{m}(F.interpolate({0}, scale_factor=2.0, mode='nearest'))", (12,), convolution),
+        DrawnNode("F.silu({m}({0}))", (0,), norm),
+        DrawnNode("{m}({0})", (1,), convolution),
+        DrawnNode("F.silu({m}({0}))", (2,), norm),
+        DrawnNode("{m}({0}) + {1}", (3, 0), convolution),
+        DrawnNode("{m}({0}).flatten(2).transpose(1, 2)", (4,), norm),
+        DrawnNode("{m}({0}, {0}, {0}, need_weights=False)[0] + {0}", (5,), heads),
+        DrawnNode("{m}({0})", (6,), f"nn.LayerNorm({channels})"),
+        DrawnNode("{m}({0})", (7,), f"nn.Linear({channels}, {8 * channels})"),
+        DrawnNode("{0}.chunk(2, -1)[0] * F.gelu({0}.chunk(2, -1)[1])", (8,)),
+        DrawnNode("{m}({0}) + {1}", (9, 6), f"nn.Linear({4 * channels}, {channels})"),
+        DrawnNode("{0}.transpose(1, 2).unflatten(2, {1}.shape[2:]) + {1}", (10, 4)),
+        DrawnNode("{m}({0})", (11,), f"nn.Conv2d({channels}, {channels}, 3, stride=2, padding=1)"),
+        DrawnNode("{m}(F.interpolate({0}, scale_factor=2.0, mode='nearest'))", (12,), convolution),
     )
-    return Graph((Input(shape, dtype),), nodes, "inference", dtype)
+    return DrawnGraph((DrawnInput(shape, dtype),), nodes, "inference", dtype)
 
 
 def _training() -> Named:
@@ -126,26 +126,26 @@ def _small_training() -> Named:
     yield "multilayer perceptron training", _perceptron(64)
 
 
-def _perceptron(batch: int) -> Graph:
+def _perceptron(batch: int) -> DrawnGraph:
     layers = "nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(1024, 1024), nn.GELU())], nn.Linear(1024, 10))"
-    return _model(layers, Input((batch, 1024)), call="{m}({0})", mode="gradients")
+    return _model(layers, DrawnInput((batch, 1024)), call="{m}({0})", mode="gradients")
 
 
-def _model(constructor: str, *given: Input, call: str = "", mode: str = "inference", dtype: str = "float32") -> Graph:
+def _model(constructor: str, *given: DrawnInput, call: str = "", mode: str = "inference", dtype: str = "float32") -> DrawnGraph:
     arguments = ", ".join(f"{{{i}}}" for i in range(len(given)))
-    node = Node(call or f"first({{m}}({arguments}))", tuple(range(len(given))), constructor)
-    return Graph(given, (node,), mode, dtype)
+    node = DrawnNode(call or f"first({{m}}({arguments}))", tuple(range(len(given))), constructor)
+    return DrawnGraph(given, (node,), mode, dtype)
 
 
-def _image(constructor: str, batch: int, dtype: str = "float32", *, side: int = 224, mode: str = "inference") -> Graph:
-    return _model(f"torchvision.models.{constructor}", Input((batch, 3, side, side), dtype), dtype=dtype, mode=mode)
+def _image(constructor: str, batch: int, dtype: str = "float32", *, side: int = 224, mode: str = "inference") -> DrawnGraph:
+    return _model(f"torchvision.models.{constructor}", DrawnInput((batch, 3, side, side), dtype), dtype=dtype, mode=mode)
 
 
-def _text(name: str, batch: int, length: int, dtype: str = "float32", **sizes: object) -> Graph:
+def _text(name: str, batch: int, length: int, dtype: str = "float32", **sizes: object) -> DrawnGraph:
     return _model(_configured(f"{name}Model", name, **sizes), _indices(batch, length), dtype=dtype)
 
 
-def _loss(model: str, config: str, batch: int, length: int, dtype: str, **sizes: object) -> Graph:
+def _loss(model: str, config: str, batch: int, length: int, dtype: str, **sizes: object) -> DrawnGraph:
     return _model(_configured(model, config, **sizes), _indices(batch, length), call=_LOSS, mode="gradients", dtype=dtype)
 
 
@@ -154,5 +154,5 @@ def _configured(model: str, config: str, **sizes: object) -> str:
     return f"transformers.{model}(transformers.{config}Config({options}))"
 
 
-def _indices(batch: int, length: int) -> Input:
-    return Input((batch, length), "int64", below=_WORDS)
+def _indices(batch: int, length: int) -> DrawnInput:
+    return DrawnInput((batch, length), "int64", below=_WORDS)

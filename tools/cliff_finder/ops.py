@@ -13,7 +13,7 @@ IMAGE, SIGNAL, SEQUENCE, MATRIX = "image", "signal", "sequence", "matrix"
 
 
 @dataclass(frozen=True)
-class Op:
+class DrawnOp:
     """Describes an operation that can be drawn.
 
     draw      draws its parameters for the operand's shape
@@ -236,32 +236,32 @@ JOINED = _said("{0} + {1}", "{0} + {1}", "{0} + {1}", "{0} * {1}", "{0} - {1}", 
 CONCATENATED = _said("torch.cat([{0}, {1}], 1)")
 SLICED = _said("{0}[..., 1:]", "{0}[:, ::2]", "F.pad({0}, (1, 2))", "{0}.flip(-1)", "torch.roll({0}, 1, -1)")
 
-OPS: dict[str, list[Op]] = {
+OPS: dict[str, list[DrawnOp]] = {
     IMAGE: [
-        Op(convolution(2), "product", IMAGE, 5), Op(transposed_convolution, "product", IMAGE, 0.6), Op(normalised(2), "norm", IMAGE, 2),
-        Op(ACTIVATION, "activation", IMAGE, 2), Op(POINTWISE, "activation", IMAGE, 0.7), Op(pooling(2), "pool", IMAGE, 0.8),
-        Op(resized, "pool", IMAGE, 0.3), Op(shuffled, "pool", IMAGE, 0.15), Op(gated(1), "activation", IMAGE, 0.3),
-        Op(squeezed, "pool", IMAGE, 0.4), Op(reduced, "reduction", IMAGE, 0.3), Op(reduced_to_matrix, "reduction", MATRIX, 0.4),
-        Op(JOINED, "join", IMAGE, 1, 2), Op(CONCATENATED, "join", IMAGE, 0.3, 2), Op(tokens, "move", SEQUENCE, 0.3),
-        Op(SLICED, "move", IMAGE, 0.2), Op(SOFTMAX, "norm", IMAGE, 0.15),
+        DrawnOp(convolution(2), "product", IMAGE, 5), DrawnOp(transposed_convolution, "product", IMAGE, 0.6), DrawnOp(normalised(2), "norm", IMAGE, 2),
+        DrawnOp(ACTIVATION, "activation", IMAGE, 2), DrawnOp(POINTWISE, "activation", IMAGE, 0.7), DrawnOp(pooling(2), "pool", IMAGE, 0.8),
+        DrawnOp(resized, "pool", IMAGE, 0.3), DrawnOp(shuffled, "pool", IMAGE, 0.15), DrawnOp(gated(1), "activation", IMAGE, 0.3),
+        DrawnOp(squeezed, "pool", IMAGE, 0.4), DrawnOp(reduced, "reduction", IMAGE, 0.3), DrawnOp(reduced_to_matrix, "reduction", MATRIX, 0.4),
+        DrawnOp(JOINED, "join", IMAGE, 1, 2), DrawnOp(CONCATENATED, "join", IMAGE, 0.3, 2), DrawnOp(tokens, "move", SEQUENCE, 0.3),
+        DrawnOp(SLICED, "move", IMAGE, 0.2), DrawnOp(SOFTMAX, "norm", IMAGE, 0.15),
     ],
     SIGNAL: [
-        Op(convolution(1), "product", SIGNAL, 4), Op(normalised(1), "norm", SIGNAL, 1.5), Op(ACTIVATION, "activation", SIGNAL, 2),
-        Op(pooling(1), "pool", SIGNAL, 0.6), Op(gated(1), "activation", SIGNAL, 0.5), Op(reduced, "reduction", SIGNAL, 0.3),
-        Op(JOINED, "join", SIGNAL, 1, 2), Op(_said("{0}.transpose(1, 2)"), "move", SEQUENCE, 0.4), Op(SLICED, "move", SIGNAL, 0.2),
+        DrawnOp(convolution(1), "product", SIGNAL, 4), DrawnOp(normalised(1), "norm", SIGNAL, 1.5), DrawnOp(ACTIVATION, "activation", SIGNAL, 2),
+        DrawnOp(pooling(1), "pool", SIGNAL, 0.6), DrawnOp(gated(1), "activation", SIGNAL, 0.5), DrawnOp(reduced, "reduction", SIGNAL, 0.3),
+        DrawnOp(JOINED, "join", SIGNAL, 1, 2), DrawnOp(_said("{0}.transpose(1, 2)"), "move", SEQUENCE, 0.4), DrawnOp(SLICED, "move", SIGNAL, 0.2),
     ],
     SEQUENCE: [
-        Op(linear, "product", SEQUENCE, 4), Op(attention, "attention", SEQUENCE, 1), Op(encoder_layer, "attention", SEQUENCE, 0.3),
-        Op(across, "attention", SEQUENCE, 0.2), Op(row_norm, "norm", SEQUENCE, 2), Op(ACTIVATION, "activation", SEQUENCE, 2),
-        Op(POINTWISE, "activation", SEQUENCE, 0.7), Op(gated(2), "activation", SEQUENCE, 0.6), Op(SOFTMAX, "norm", SEQUENCE, 0.4),
-        Op(reduced, "reduction", SEQUENCE, 0.4), Op(last_token, "reduction", MATRIX, 0.4), Op(scanned, "reduction", SEQUENCE, 0.15),
-        Op(JOINED, "join", SEQUENCE, 1.5, 2), Op(_said("{0}.transpose(1, 2)"), "move", SIGNAL, 0.15), Op(SLICED, "move", SEQUENCE, 0.2),
+        DrawnOp(linear, "product", SEQUENCE, 4), DrawnOp(attention, "attention", SEQUENCE, 1), DrawnOp(encoder_layer, "attention", SEQUENCE, 0.3),
+        DrawnOp(across, "attention", SEQUENCE, 0.2), DrawnOp(row_norm, "norm", SEQUENCE, 2), DrawnOp(ACTIVATION, "activation", SEQUENCE, 2),
+        DrawnOp(POINTWISE, "activation", SEQUENCE, 0.7), DrawnOp(gated(2), "activation", SEQUENCE, 0.6), DrawnOp(SOFTMAX, "norm", SEQUENCE, 0.4),
+        DrawnOp(reduced, "reduction", SEQUENCE, 0.4), DrawnOp(last_token, "reduction", MATRIX, 0.4), DrawnOp(scanned, "reduction", SEQUENCE, 0.15),
+        DrawnOp(JOINED, "join", SEQUENCE, 1.5, 2), DrawnOp(_said("{0}.transpose(1, 2)"), "move", SIGNAL, 0.15), DrawnOp(SLICED, "move", SEQUENCE, 0.2),
     ],
     MATRIX: [
-        Op(linear, "product", MATRIX, 4), Op(row_norm, "norm", MATRIX, 1), Op(ACTIVATION, "activation", MATRIX, 2),
-        Op(POINTWISE, "activation", MATRIX, 0.7), Op(SOFTMAX, "norm", MATRIX, 0.6), Op(reduced, "reduction", MATRIX, 0.5),
-        Op(reduced_columns, "reduction", MATRIX, 0.3), Op(scanned, "reduction", MATRIX, 0.15), Op(JOINED, "join", MATRIX, 1, 2),
-        Op(_said("{0} @ {0}.t()"), "product", MATRIX, 0.15), Op(_said("{0}.t()"), "move", MATRIX, 0.1), Op(SLICED, "move", MATRIX, 0.15),
+        DrawnOp(linear, "product", MATRIX, 4), DrawnOp(row_norm, "norm", MATRIX, 1), DrawnOp(ACTIVATION, "activation", MATRIX, 2),
+        DrawnOp(POINTWISE, "activation", MATRIX, 0.7), DrawnOp(SOFTMAX, "norm", MATRIX, 0.6), DrawnOp(reduced, "reduction", MATRIX, 0.5),
+        DrawnOp(reduced_columns, "reduction", MATRIX, 0.3), DrawnOp(scanned, "reduction", MATRIX, 0.15), DrawnOp(JOINED, "join", MATRIX, 1, 2),
+        DrawnOp(_said("{0} @ {0}.t()"), "product", MATRIX, 0.15), DrawnOp(_said("{0}.t()"), "move", MATRIX, 0.1), DrawnOp(SLICED, "move", MATRIX, 0.15),
     ],
 }  # fmt: skip
 """Maps a kind of value to the operations that take it."""

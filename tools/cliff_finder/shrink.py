@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from .grammar import result_shape
-from .graph import Graph, Input
+from .graph import DrawnGraph, DrawnInput
 
 
-def shrink(graph: Graph, slow: Callable[[Graph], bool], most: int = 40) -> Graph:
+def shrink(graph: DrawnGraph, slow: Callable[[DrawnGraph], bool], most: int = 40) -> DrawnGraph:
     """Replaces the graph by the first smaller one that is still slow, repeatedly; measures at most `most` graphs."""
     left = most
     found = True
@@ -23,7 +23,7 @@ def shrink(graph: Graph, slow: Callable[[Graph], bool], most: int = 40) -> Graph
     return graph
 
 
-def smaller_graphs(graph: Graph) -> Iterator[Graph]:
+def smaller_graphs(graph: DrawnGraph) -> Iterator[DrawnGraph]:
     """Yields reductions of a graph.
 
     These are, in order: prefixes and suffixes of its nodes, the shortest first; the graph without one node; with contiguous inputs;
@@ -53,7 +53,7 @@ def _halves(count: int) -> list[int]:
     return found
 
 
-def _from(graph: Graph, first: int) -> Graph | None:
+def _from(graph: DrawnGraph, first: int) -> DrawnGraph | None:
     """Returns the graph of the nodes from `first` on, with earlier values that they read as inputs; None if one has no shape."""
     count = len(graph.inputs)
     kept = graph.nodes[first - count :]
@@ -66,12 +66,12 @@ def _from(graph: Graph, first: int) -> Graph | None:
         shape = result_shape(replace(graph, nodes=graph.nodes[: value - count + 1]).used())
         if shape is None:
             return None
-        inputs.append(Input(shape, graph.dtype))
+        inputs.append(DrawnInput(shape, graph.dtype))
     new = {value: i for i, value in enumerate(read)} | {first + i: len(read) + i for i in range(len(kept))}
     return replace(graph, inputs=tuple(inputs), nodes=tuple(replace(n, operands=tuple(new[v] for v in n.operands)) for n in kept))
 
 
-def _without(graph: Graph, value: int, instead: int) -> Graph:
+def _without(graph: DrawnGraph, value: int, instead: int) -> DrawnGraph:
     """Returns the graph with uses of `value` replaced by `instead`, without nodes that are unused then."""
     nodes = [replace(n, operands=tuple(instead if v == value else v for v in n.operands)) for n in graph.nodes]
     return replace(graph, nodes=tuple(nodes)).used()

@@ -33,7 +33,7 @@ from .blocks import draw_block
 from .choices import choices_of
 from .compile_times import compile_times
 from .grammar import draw
-from .graph import Graph
+from .graph import DrawnGraph
 from .turns import Turns
 
 PEERS = {
@@ -70,7 +70,7 @@ def _answer(asked: dict[str, Any], turns: Turns, budget: float) -> dict[str, Any
     device = asked["device"]
     with turns.compiling():
         if "graph" in asked:
-            graph = Graph.from_json(asked["graph"])
+            graph = DrawnGraph.from_json(asked["graph"])
         else:
             graph = (draw_block if asked.get("blocks") else draw)(asked["seed"], device)
     found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
@@ -95,7 +95,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
-def measure(graph: Graph, device: str, seed: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
+def measure(graph: DrawnGraph, device: str, seed: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
     """Compiles, checks and times every contender; with `kernels`, lists the GPU kernels of a call.
 
     Raises what eager raises. Any other contender that fails is in `failures`, with the reason, and has no time.
@@ -177,7 +177,7 @@ def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tens
     return both
 
 
-def exact_results(graph: Graph, seed: int, device: str) -> Any:
+def exact_results(graph: DrawnGraph, seed: int, device: str) -> Any:
     """Returns the results, and gradients if the mode asks for them, in float64; in float32 if an op has no float64."""
     try:
         return _results_in(torch.float64, graph, seed, device)
@@ -185,7 +185,7 @@ def exact_results(graph: Graph, seed: int, device: str) -> Any:
         return _results_in(torch.float32, graph, seed, device)
 
 
-def _results_in(dtype: torch.dtype, graph: Graph, seed: int, device: str) -> Any:
+def _results_in(dtype: torch.dtype, graph: DrawnGraph, seed: int, device: str) -> Any:
     model = graph.model(seed, device).to(dtype)
     arguments = tuple(t.to(dtype) if t.is_floating_point() else t for t in graph.arguments(seed, device))
     return pytree.tree_map_only(Tensor, lambda t: t.detach(), runner(model, model, arguments, graph.mode)())

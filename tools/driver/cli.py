@@ -23,7 +23,7 @@ _ABOUT = """Runs pass pipelines on MLIR at any level, and takes PyTorch models t
 
 
 @dataclass(frozen=True)
-class Arguments:
+class DriverArguments:
     """What was asked for; names are those of the flags."""
 
     input: str
@@ -86,7 +86,7 @@ def _bool(text: str) -> bool:
     return text.lower() in ("1", "true")
 
 
-def parse(argv: list[str]) -> Arguments:
+def parse(argv: list[str]) -> DriverArguments:
     """The arguments; CompileError, never SystemExit, for wrong ones."""
     p = _Parser(prog="opt-driver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add = p.add_argument
@@ -125,7 +125,7 @@ def parse(argv: list[str]) -> Arguments:
         values[f"print_ir_{when}"] = tuple(names) + ("*",) * values.pop(f"print_ir_{when}_all")
     if given.print_ir_tree_dir and not given.print_ir_before and not given.print_ir_after:
         values["print_ir_after"] = ("*",)
-    arguments = Arguments(**values)
+    arguments = DriverArguments(**values)
     if arguments.pretty and arguments.emits_text:
         p.error(f"--pretty does not go with --emit={arguments.emit}, which is no MLIR")
     if arguments.model and not arguments.emit:

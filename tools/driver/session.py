@@ -18,13 +18,13 @@ from lamina.passes.infra.pipeline import PassFailure, Step, prepare, write_repro
 from lamina.passes.infra.pipeline import run as run_pipeline
 from lamina.passes.infra.upstream import check_name
 
-from .cli import Arguments
+from .cli import DriverArguments
 from .expectations import compare, expectations
 from .files import quiet, split, write_output
 from .supervise import Board
 
 
-def run(arguments: Arguments, data: bytes, board: Board, save: tuple[int, int] | None) -> int:
+def run(arguments: DriverArguments, data: bytes, board: Board, save: tuple[int, int] | None) -> int:
     """Exit status of the run. With `save` = (piece, pass), only writes the input of that pass to a reproducer and its command to
     the board: what a process that died could not do."""
     if arguments.model:
@@ -39,7 +39,7 @@ def run(arguments: Arguments, data: bytes, board: Board, save: tuple[int, int] |
             write_output(arguments.output, text)
             return 0
         data = text.encode()
-    session = Session(arguments, board)
+    session = DriverSession(arguments, board)
     if save:
         session.save(split(data, arguments.split_input_file)[save[0]], *save)
         return 0
@@ -51,10 +51,10 @@ def run(arguments: Arguments, data: bytes, board: Board, save: tuple[int, int] |
     return 1 if session.failed else 0
 
 
-class Session:
+class DriverSession:
     """A context and a prepared pipeline, applied to one piece after another."""
 
-    def __init__(self, arguments: Arguments, board: Board) -> None:
+    def __init__(self, arguments: DriverArguments, board: Board) -> None:
         self.arguments, self.board = arguments, board
         self.context = lamina_context()
         load_torch(self.context)

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from lamina.schedules.attention import Backward
-from lamina.schedules.attention_cost import Work
+from lamina.schedules.attention_cost import AttentionWork
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
@@ -95,7 +95,7 @@ class Gradients:
         return str(sums.element_type) == "f32" and list(sums.shape) == shape and long >= queries
 
     @property
-    def work(self) -> Work:
+    def work(self) -> AttentionWork:
         """The cost model's problem: that of attention that reads its mask."""
         work, mask = self.of.work, self.of.mask
         if mask is None or self.masks is None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 
 from lamina.schedules.attention import Config, Forward, Specialised, Split
-from lamina.schedules.attention_cost import MOST, Work
+from lamina.schedules.attention_cost import MOST, AttentionWork
 
 from ...ir.extern_calls import declared_strides, kernel_call
 from .mask_meaning import Meaning
@@ -135,12 +135,12 @@ class Attention:
         return (*_shape(self.query)[:3], _shape(self.key)[2])
 
     @property
-    def work(self) -> Work:
+    def work(self) -> AttentionWork:
         """The cost model's problem."""
         batch, heads, queries, size = _shape(self.query)
         _, kv_heads, keys, values = _shape(self.value)
         of = self.meaning
-        return Work(
+        return AttentionWork(
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
             by_head=of.by_head, known=self.mask is not None and not of.rest,

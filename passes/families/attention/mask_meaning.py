@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch_mlir import ir
 
-from .mask_parts import HEAD, KEY, QUERY, Part, Values, depends_on, seen_through, tensor_of, whole
+from .mask_parts import HEAD, KEY, QUERY, MaskPart, Values, depends_on, seen_through, tensor_of, whole
 
 _HIDES = -1e4  # a bias at or below which a key has no weight beside others
 _RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # from here on values round to infinity
@@ -23,7 +23,7 @@ class Keys:
     exact     the visible keys are contiguous, whatever the values
     """
 
-    part: Part
+    part: MaskPart
     wanted: bool
     exact: bool
 
@@ -117,7 +117,7 @@ class _Reader:
     def __post_init__(self) -> None:
         self.low, self.high = np.zeros(self.queries, np.int64), np.full(self.queries, self.count)
 
-    def hides(self, part: Part, wanted: bool, soft: bool) -> None:
+    def hides(self, part: MaskPart, wanted: bool, soft: bool) -> None:
         """Reads a bool term: keys are visible where it equals `wanted`. soft: others only get a finite bias."""
         at, known = seen_through(part), self.values.of(part)
         op = at.op
@@ -138,7 +138,7 @@ class _Reader:
             self.soft |= soft
             self.unread = True
 
-    def adds(self, part: Part, types: tuple[str, ...]) -> None:
+    def adds(self, part: MaskPart, types: tuple[str, ...]) -> None:
         """Reads a term that is added to the scores. types: the types that it is rounded to on the way."""
         at = seen_through(part)
         op = at.op
@@ -152,7 +152,7 @@ class _Reader:
             if known is None or not self._added(known, types):
                 self.unread = self.adds_more = True
 
-    def _chosen(self, at: Part, types: tuple[str, ...]) -> bool:
+    def _chosen(self, at: MaskPart, types: tuple[str, ...]) -> bool:
         """Reads a select one of whose values hides; False for others."""
         for i, wanted in ((2, True), (1, False)):
             fill = self.values.of(at.argument(i))
@@ -229,7 +229,7 @@ def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
     return Meaning(causal, offset, window) if np.all(same) else None
 
 
-def _is_interval(part: Part, wanted: bool, values: Values) -> bool:
+def _is_interval(part: MaskPart, wanted: bool, values: Values) -> bool:
     """Whether the keys where the part equals `wanted` are contiguous in each sequence, whatever the values."""
     at = seen_through(part)
     op = at.op
@@ -254,7 +254,7 @@ def _is_interval(part: Part, wanted: bool, values: Values) -> bool:
     return False
 
 
-def _negated(at: Part, values: Values) -> int | None:
+def _negated(at: MaskPart, values: Values) -> int | None:
     """Returns the index of the i1 operand that this i1 negates; None for other ops."""
     op = at.op
     if op is None or op.name not in ("arith.xori", "arith.cmpi") or str(op.operands[0].type) != "i1":

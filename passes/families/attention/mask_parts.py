@@ -16,7 +16,7 @@ Axes = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class MaskPart:
     """A tensor, or a scalar in the body of an op, indexed by the scores' batch, head, query and key.
 
     axes  for each of these four: the dimension of the tensor, or loop of the op, that it indexes; None: broadcast
@@ -35,18 +35,18 @@ class Part:
         """Whether this is a tensor rather than a scalar in a body."""
         return isinstance(self.value.type, ir.RankedTensorType)
 
-    def argument(self, i: int) -> "Part":
+    def argument(self, i: int) -> "MaskPart":
         """Returns operand `i` of the scalar op that computes this."""
         assert self.op is not None and not self.is_tensor
-        return Part(self.op.operands[i], self.axes)
+        return MaskPart(self.op.operands[i], self.axes)
 
 
-def whole(mask: ir.Value) -> Part:
+def whole(mask: ir.Value) -> MaskPart:
     """Returns a mask of four dimensions as a part."""
-    return Part(mask, tuple(d if n > 1 else None for d, n in enumerate(shape_of(mask))))
+    return MaskPart(mask, tuple(d if n > 1 else None for d, n in enumerate(shape_of(mask))))
 
 
-def seen_through(part: Part) -> Part:
+def seen_through(part: MaskPart) -> MaskPart:
     """Follows a part to where its elements come from: a scalar op in a body, an argument, or the result of an op that cannot be
     looked through."""
     while (nearer := _nearer(part)) is not None:
@@ -54,21 +54,21 @@ def seen_through(part: Part) -> Part:
     return part
 
 
-def tensor_of(part: Part) -> Part | None:
+def tensor_of(part: MaskPart) -> MaskPart | None:
     """Follows a part to the first tensor; None where it is computed in a body."""
-    at: Part | None = part
+    at: MaskPart | None = part
     while at is not None and not at.is_tensor:
         at = _nearer(at)
     return at
 
 
-def _nearer(part: Part) -> Part | None:
+def _nearer(part: MaskPart) -> MaskPart | None:
     value = part.value
     if isinstance(value, ir.BlockArgument):
         op = value.owner.owner
         op = op.operation if hasattr(op, "operation") else op
         if op.name == "graph.group":
-            return Part(op.operands[value.arg_number], part.axes)
+            return MaskPart(op.operands[value.arg_number], part.axes)
         if op.name == "linalg.generic" and value.arg_number < len(op.operands) - len(op.results):
             return _read(op, value.arg_number, part.axes)
         return None
@@ -77,32 +77,32 @@ def _nearer(part: Part) -> Part | None:
         return None
     if op.name == "graph.group":
         end = list(op.regions[0].blocks[0].operations)[-1].operation
-        return Part(end.operands[list(op.results).index(value)], part.axes)
+        return MaskPart(end.operands[list(op.results).index(value)], part.axes)
     if op.name == "linalg.fill":
-        return Part(op.operands[0], (None,) * 4)
+        return MaskPart(op.operands[0], (None,) * 4)
     if op.name in ("tensor.expand_shape", "tensor.collapse_shape"):
         return _reshaped(op, part.axes)
     if op.name == "tensor.extract_slice":
         return _unpadded(op, part.axes)
     if op.name == "tensor.cast":
-        return Part(op.operands[0], part.axes)
+        return MaskPart(op.operands[0], part.axes)
     if op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and is_view(op)):
         dims = walked_dims(op)
-        return Part(op.operands[0], tuple(None if a is None else dims[a] for a in part.axes))
+        return MaskPart(op.operands[0], tuple(None if a is None else dims[a] for a in part.axes))
     return _computed(op, part.axes)
 
 
-def _computed(op: ir.Operation, axes: Axes) -> Part | None:
+def _computed(op: ir.Operation, axes: Axes) -> MaskPart | None:
     """Returns the scalar that an op's body yields for each element of its result."""
     if op.name != "linalg.generic" or len(op.results) != 1 or not is_identity(list(op.attributes["indexing_maps"])[-1].value):
         return None
     if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
         return None
     block = op.regions[0].blocks[0]
-    return Part(list(block.operations)[-1].operation.operands[0], axes)
+    return MaskPart(list(block.operations)[-1].operation.operands[0], axes)
 
 
-def _read(op: ir.Operation, i: int, axes: Axes) -> Part | None:
+def _read(op: ir.Operation, i: int, axes: Axes) -> MaskPart | None:
     """Returns operand `i` of a linalg.generic as a part. axes: loops of the op."""
     dims: dict[int, int] = {}
     for d, expr in enumerate(op.attributes["indexing_maps"][i].value.results):
@@ -110,10 +110,10 @@ def _read(op: ir.Operation, i: int, axes: Axes) -> Part | None:
             dims[expr.position] = d
         elif not (isinstance(expr, ir.AffineConstantExpr) and expr.value == 0):
             return None
-    return Part(op.operands[i], tuple(None if a is None else dims.get(a) for a in axes))
+    return MaskPart(op.operands[i], tuple(None if a is None else dims.get(a) for a in axes))
 
 
-def _reshaped(op: ir.Operation, axes: Axes) -> Part | None:
+def _reshaped(op: ir.Operation, axes: Axes) -> MaskPart | None:
     """Returns the source of a reshape that only adds or drops dimensions of size 1; None for others."""
     wide = op.operands[0] if op.name == "tensor.collapse_shape" else op.results[0]
     sizes, to = shape_of(wide), {}
@@ -124,32 +124,32 @@ def _reshaped(op: ir.Operation, axes: Axes) -> Part | None:
         for d in long:
             one, other = (narrow, d) if op.name == "tensor.collapse_shape" else (d, narrow)
             to[one] = other
-    return Part(op.operands[0], tuple(None if a is None else to.get(a) for a in axes))
+    return MaskPart(op.operands[0], tuple(None if a is None else to.get(a) for a in axes))
 
 
-def _unpadded(op: ir.Operation, axes: Axes) -> Part | None:
+def _unpadded(op: ir.Operation, axes: Axes) -> MaskPart | None:
     """Returns the source of a slice that takes everything, or undoes padding at the end; None for others."""
     source, shape = op.operands[0], shape_of(op.results[0])
     if len(op.operands) > 1 or any(op.attributes["static_offsets"]) or any(n != 1 for n in op.attributes["static_strides"]):
         return None
     if shape_of(source) == shape:
-        return Part(source, axes)
-    at = seen_through(Part(source, (0, 1, 2, 3) if len(shape) == 4 else axes))
+        return MaskPart(source, axes)
+    at = seen_through(MaskPart(source, (0, 1, 2, 3) if len(shape) == 4 else axes))
     pad = at.op
     if len(shape) != 4 or pad is None or pad.name != "tensor.pad" or any(pad.attributes["static_low"]) or at.axes != (0, 1, 2, 3):
         return None
     inner = pad.operands[0]
-    return Part(inner, axes) if shape_of(inner) == shape else None
+    return MaskPart(inner, axes) if shape_of(inner) == shape else None
 
 
 @dataclass
 class Values:
     """Evaluates parts and tensors that depend on no argument, each once; None for those that are not known."""
 
-    parts: dict[Part, np.ndarray | None] = field(default_factory=dict)
+    parts: dict[MaskPart, np.ndarray | None] = field(default_factory=dict)
     tensors: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
 
-    def of(self, part: Part) -> np.ndarray | None:
+    def of(self, part: MaskPart) -> np.ndarray | None:
         """Returns the values of a part in four dimensions, of size 1 where broadcast."""
         at = seen_through(part)
         if at not in self.parts:
@@ -157,7 +157,7 @@ class Values:
             self.parts[at] = self._tensor(at) if at.is_tensor else self._number(at)
         return self.parts[at]
 
-    def _tensor(self, at: Part) -> np.ndarray | None:
+    def _tensor(self, at: MaskPart) -> np.ndarray | None:
         found = self.whole(at.value)
         if found is None:
             return None
@@ -167,7 +167,7 @@ class Values:
         sizes = iter(found.shape)
         return found.reshape([1 if a is None else next(sizes) for a in at.axes])
 
-    def _number(self, at: Part) -> np.ndarray | None:
+    def _number(self, at: MaskPart) -> np.ndarray | None:
         op = at.op
         if op is None:
             return None
@@ -189,7 +189,7 @@ class Values:
             return None
         return evaluate_scalar(op, known)
 
-    def _extracted(self, at: Part) -> np.ndarray | None:
+    def _extracted(self, at: MaskPart) -> np.ndarray | None:
         assert at.op is not None
         tensor, index = self.whole(at.op.operands[0]), [self.of(at.argument(i)) for i in range(1, len(at.op.operands))]
         known = [x for x in index if x is not None]
@@ -208,13 +208,13 @@ class Values:
 
     def _whole(self, value: ir.Value) -> np.ndarray | None:
         if isinstance(value, ir.BlockArgument):
-            nearer = _nearer(Part(value, (None,) * 4))
+            nearer = _nearer(MaskPart(value, (None,) * 4))
             return None if nearer is None or nearer.value == value else self.whole(nearer.value)
         op = producer(value)
         if op is None or np.prod(shape_of(value), dtype=np.int64) > _MOST:
             return None
         if op.name == "graph.group":
-            nearer = _nearer(Part(value, (None,) * 4))
+            nearer = _nearer(MaskPart(value, (None,) * 4))
             return None if nearer is None else self.whole(nearer.value)
         if op.name == "graph.extern":
             return None
@@ -235,9 +235,9 @@ class Values:
         return array_of(op.attributes["value"]) if op is not None and op.name == "arith.constant" else None
 
 
-def depends_on(part: Part) -> set[int]:
+def depends_on(part: MaskPart) -> set[int]:
     """Returns along which of batch, head, query and key the elements may differ."""
-    found, seen, stack = set[int](), set[Part](), [part]
+    found, seen, stack = set[int](), set[MaskPart](), [part]
     while stack:
         at = seen_through(stack.pop())
         if at in seen:

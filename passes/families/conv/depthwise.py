@@ -15,7 +15,7 @@ from ...infra.base import Pass
 from ...ir.generics import empty, generic, sums_of_products, with_body
 from ...ir.locations import fused, model_ops, op_word, where
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import WINDOW, Unfit, strips_of
+from ...space.direct_convolution import WINDOW, NoDirectConvolution, strips_of
 from ...space.space import find_space
 from ..gemm.products import in_parts
 from ..surroundings import CHOICE, calls, copy_body, reader, strides_of
@@ -65,14 +65,14 @@ class Depthwise(Pass):
             replace_depthwise(module)
             return
         for op in calls(module):
-            found = Convolution.read(op)
+            found = GroupedConvolution.read(op)
             chosen = CHOICE in op.attributes and ir.StringAttr(op.attributes[CHOICE]).value == STRIPS
             if found is not None and (chosen or found.is_ours_unmeasured) and not _replaced(op, found) and chosen:
                 raise CompileError("strips cannot compute this convolution", where=where(op.location), remedy="drop graph.choice")
 
 
 @dataclass(frozen=True)
-class Convolution:
+class GroupedConvolution:
     """A grouped convolution. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height, kernel
     width); stride, padding, dilation: of height, width."""
 
@@ -86,7 +86,7 @@ class Convolution:
     result: ir.RankedTensorType
 
     @staticmethod
-    def read(op: ir.Operation) -> "Convolution | None":
+    def read(op: ir.Operation) -> "GroupedConvolution | None":
         """Reads the grouped convolution that a graph.extern calls; None where direct convolution is not for it."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
             return None
@@ -104,7 +104,7 @@ class Convolution:
         )
         bias = op.operands[2] if len(op.operands) > 2 else None
         number = ir.IntegerAttr(groups).value
-        return Convolution(op.operands[0], op.operands[1], bias, steps, pads, spread, number, result) if suits else None
+        return GroupedConvolution(op.operands[0], op.operands[1], bias, steps, pads, spread, number, result) if suits else None
 
     @property
     def is_depthwise(self) -> bool:
@@ -171,7 +171,7 @@ def _pair(numbers: ir.Attribute) -> tuple[int, int]:
 
 def fits_strips(op: ir.Operation) -> bool:
     """Whether direct convolution can compute the call of a graph.extern."""
-    convolution = Convolution.read(op)
+    convolution = GroupedConvolution.read(op)
     if convolution is None:
         return False
     with op.context:
@@ -183,7 +183,7 @@ def fits_strips(op: ir.Operation) -> bool:
     return fits
 
 
-def _replaced(op: ir.Operation, convolution: Convolution) -> bool:
+def _replaced(op: ir.Operation, convolution: GroupedConvolution) -> bool:
     """Replaces a call by a group, fused with its reader where possible; False where direct convolution cannot compute the call."""
     group = reader(op)
     with op.context:
@@ -230,7 +230,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
         return _group([weight], [flat], "weight", lambda values: [transposed(values)])
 
 
-def _made(op: ir.Operation, group: ir.Operation | None, convolution: Convolution, weight: ir.Value) -> ir.Operation:
+def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
     """Builds the group that would replace a call and its reader, beside them. Where the reader drops the row dimension of an image
     of one row, the group has it, so that it gets an image's layout; rows of channels that the reader makes become an image."""
     image = tuple(convolution.result.shape)
@@ -295,6 +295,6 @@ def _fits(group: ir.Operation) -> bool:
     try:
         space = find_space(block, strides, outs, divide=True)
         strips_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
-    except (Unfit, Untraceable):
+    except (NoDirectConvolution, Untraceable):
         return False
     return True

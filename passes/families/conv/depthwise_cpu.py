@@ -12,8 +12,8 @@ from ...ir.affine import row_major
 from ...ir.generics import empty, generic, sums_of_products, with_body
 from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import Unfit
-from ...space.planes import PLANES, Window, planes_of
+from ...space.direct_convolution import NoDirectConvolution
+from ...space.planes import PLANES, PlaneWindow, planes_of
 from ...space.space import find_space
 from ..surroundings import calls, copy_body, reader, strides_of
 from .depthwise_calls import is_depthwise
@@ -75,9 +75,9 @@ def _made(op: ir.Operation, group: ir.Operation | None) -> ir.Operation:
     return new
 
 
-def _window(op: ir.Operation) -> Window:
+def _window(op: ir.Operation) -> PlaneWindow:
     stride, padding, dilation = (_pair(ir.ArrayAttr(op.attributes["args"])[i]) for i in (3, 4, 5))
-    return Window(stride, padding, dilation)
+    return PlaneWindow(stride, padding, dilation)
 
 
 def _pair(numbers: ir.Attribute) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def _pair(numbers: ir.Attribute) -> tuple[int, int]:
     return (given[0], given[-1])
 
 
-def _convolution(op: ir.Operation, window: Window, values: Sequence[ir.Value]) -> ir.Value:
+def _convolution(op: ir.Operation, window: PlaneWindow, values: Sequence[ir.Value]) -> ir.Value:
     """Emits the convolution of a zero-padded image, with the bias if there is one. values: image, weight, bias."""
     image, weight, *bias = values
     type_ = ir.RankedTensorType(op.results[0].type)
@@ -112,7 +112,7 @@ def _fits(group: ir.Operation) -> bool:
     strides = {a: strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
     try:
         space = find_space(block, strides, [row_major(shape_of(v)) for v in group.results], divide=True)
-        planes_of(space, Window.read(group.attributes[PLANES]), block)
-    except (Unfit, Untraceable):
+        planes_of(space, PlaneWindow.read(group.attributes[PLANES]), block)
+    except (NoDirectConvolution, Untraceable):
         return False
     return True

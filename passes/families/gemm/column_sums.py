@@ -11,7 +11,7 @@ from ...ir.generics import filled, generic, is_zero, with_body
 from ...ir.reading import Generic, producer, shape_of
 from ...space.contraction import Unfit
 from .longer import f32, padded, unpadded
-from .row_sums import Sum, adds, depending, is_reduction, sum_of_f32, terms
+from .row_sums import SumReduction, adds, depending, is_reduction, sum_of_f32, terms
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ColumnBlocks:
 
 
 @dataclass(frozen=True)
-class ColumnSum(Sum):
+class ColumnSum(SumReduction):
     """A sum over the rows of a product, or over equal parts of the rows.
 
     kept    number of its first loops that are not reduced, which count such parts; the last loop is over columns

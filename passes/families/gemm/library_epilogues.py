@@ -9,7 +9,7 @@ from ...ir.generics import empty, generic, with_body
 from ...ir.locations import fused
 from ...ir.views import RESHAPES
 from ...space.contraction import Unfit
-from ..surroundings import CHOICE, Bundle
+from ..surroundings import CHOICE, Problem
 from .products import Product
 
 CUBLASLT = "cublaslt"
@@ -25,12 +25,12 @@ class _Activation:
     gelu: bool
 
 
-def has_activation(bundle: Bundle) -> bool:
+def has_activation(bundle: Problem) -> bool:
     """Whether the first op of a bundle's group is an activation that cuBLASLt fuses with the product and its bias."""
     return _activation(bundle) is not None
 
 
-def take_activation(bundle: Bundle) -> None:
+def take_activation(bundle: Problem) -> None:
     """Moves the activation into the call; the group keeps the rest, if any. Raises Unfit, with nothing changed, where it cannot."""
     found = _activation(bundle)
     if found is None:
@@ -48,7 +48,7 @@ def take_activation(bundle: Bundle) -> None:
         _drop_group(group)
 
 
-def _activation(bundle: Bundle) -> _Activation | None:
+def _activation(bundle: Problem) -> _Activation | None:
     product = Product.read(bundle.ops[0])
     if len(bundle.ops) != 1 or bundle.group is None or product is None or product.added is None or product.scales:
         return None

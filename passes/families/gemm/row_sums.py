@@ -74,7 +74,7 @@ class BlockSums:
 
 
 @dataclass(frozen=True)
-class Sum:
+class SumReduction:
     """A sum reduction. of: the linalg.generic, which has one operand."""
 
     of: Generic
@@ -91,7 +91,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class RowSum(Sum):
+class RowSum(SumReduction):
     """A sum along whole rows of a product, and possibly over rows, too.
 
     outer    number of its loops over rows; the others are over the elements of a row

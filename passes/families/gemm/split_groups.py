@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ...ir.copying import copy_ops, read_by
 from ...ir.locations import fused, model_ops, op_word
@@ -37,7 +37,7 @@ class Pieces:
             group.erase()
 
 
-def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Config) -> Pieces:
+def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: GemmConfig) -> Pieces:
     """Splits a group at its row sums; the pieces stand beside it.
 
     The first yields what needs no row sum, and the sums of blocks of the schedule's columns. The second adds these and computes
@@ -102,7 +102,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Con
     return Pieces(first, (second, third), tuple(known[v] for v in end.operands))
 
 
-def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: Config) -> tuple[Sequence[RowSum | ColumnSum], int]:
+def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig) -> tuple[Sequence[RowSum | ColumnSum], int]:
     """Returns the row sums or else the column sums of a body, and the size of a block in that direction. Raises Unfit where there
     are none, or other reductions."""
     try:

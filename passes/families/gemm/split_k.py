@@ -14,7 +14,7 @@ from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
 from ...space.space import find_space
 from ..conv.products import Convolution, computed
-from ..surroundings import Bundle, product_in, strides_of
+from ..surroundings import Problem, product_in, strides_of
 from .products import Product
 from .prologues import compute_before, erase_before, read_before
 from .split_groups import Values, group_before
@@ -22,7 +22,7 @@ from .split_groups import Values, group_before
 Computed = Product | Convolution
 
 
-def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
+def split_inner(bundle: Problem, parts: int) -> ir.Operation:
     """Replaces a bundle by a group that sums each of `parts` parts of the inner dimension in f32, which it returns, and a second
     group that adds them, always in the same order, and computes any epilogue. Raises Unfit, with nothing changed, where tiles
     cannot compute the sums."""
@@ -38,12 +38,12 @@ def split_inner(bundle: Bundle, parts: int) -> ir.Operation:
         raise Unfit(str(e)) from None
     if bundle.group is None or not _finish(bundle, products, list(sums.results), parts, bundle.last):
         for op, product, result in zip(bundle.ops, products, sums.results, strict=True):
-            _finish(Bundle((op,), None), [product], [result], parts, bundle.last)
+            _finish(Problem((op,), None), [product], [result], parts, bundle.last)
     erase_before(bundle.before)
     return sums
 
 
-def _sums(bundle: Bundle, products: Sequence[Computed], parts: int) -> ir.Operation:
+def _sums(bundle: Problem, products: Sequence[Computed], parts: int) -> ir.Operation:
     def fill(values: Values) -> list[ir.Value]:
         compute_before(bundle.before, values)
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
@@ -64,7 +64,7 @@ def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
     return ir.RankedTensorType.get([parts, *product.result.shape], ir.F32Type.get())
 
 
-def _finish(bundle: Bundle, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
+def _finish(bundle: Problem, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
     """Replaces a bundle by a group that adds the parts and computes the epilogue; False where no kernel can compute that group."""
     results = [op.results[0] for op in bundle.ops]
     after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]

@@ -5,18 +5,18 @@ from contextlib import suppress
 
 from torch_mlir import ir
 
-from lamina.schedules.product_cost import Work
+from lamina.schedules.product_cost import GemmWork
 from lamina.schedules.prologue_cost import Fed
 
 from ...ir.expressions import Apply, Expr, Load
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
 from ...trace.materialize import COST, bytes_of
-from ..surroundings import BLOCK, Bundle, Made, best_of
+from ..surroundings import BLOCK, MadeProgram, Problem, best_of
 from .products import Product
 
 
-def work_of(bundle: Bundle) -> Work | None:
+def work_of(bundle: Problem) -> GemmWork | None:
     """Returns the work of a bundle's kernel, or of its first call's where tiles cannot compute both; None where they cannot compute
     the product."""
     with suppress(Unfit), bundle.last.context:
@@ -27,7 +27,7 @@ def work_of(bundle: Bundle) -> Work | None:
     return None
 
 
-def _work(made: Made, of: Bundle) -> Work:
+def _work(made: MadeProgram, of: Problem) -> GemmWork:
     product = made.product
     m, n, k = product.sizes
     after = _computed(*(outside(r.expr, product.products) for r in product.results))
@@ -36,7 +36,7 @@ def _work(made: Made, of: Bundle) -> Work:
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
     doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
     goes_on = made.pieces is not None or any(product.stacked)
-    return Work(product.batches, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
+    return GemmWork(product.batches, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:

@@ -11,15 +11,15 @@ from ...ir.locations import leaves
 from . import windows
 from .collective import scans, square
 from .divisors import constant
-from .values import Bound, Spread, Window, element_of, elements, has_blocks, together, vector_type
+from .values import Spread, WholeMask, WindowMask, element_of, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import ThreadKernel
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 
 
-def literal(k: "Kernel", op: ir.Operation) -> None:
+def literal(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers arith.constant: a splat becomes one vector for all accesses."""
     value = op.attributes["value"]
     if isinstance(op.results[0].type, ir.VectorType):
@@ -32,12 +32,12 @@ def literal(k: "Kernel", op: ir.Operation) -> None:
         k.scalar(op)
 
 
-def program_id(k: "Kernel", op: ir.Operation) -> None:
+def program_id(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.program_id to the number computed from the CTA's."""
     k.held[op.results[0]] = k.program
 
 
-def broadcast(k: "Kernel", op: ir.Operation) -> None:
+def broadcast(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.broadcast of a scalar to one vector for all accesses."""
     parts, vec = k.parts_of(op.results[0].type)
     part = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), k.uniform(op.operands[0]))
@@ -45,14 +45,14 @@ def broadcast(k: "Kernel", op: ir.Operation) -> None:
     k.groups.visit(op, k.held)
 
 
-def step(k: "Kernel", op: ir.Operation) -> None:
+def step(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.step to the numbers of the thread's lanes."""
     steps = k.shape.vec
     parts = [together([k.at.add(o, i) for i in range(steps)]) for o in k.offsets]
     k.held[op.results[0]] = Spread(tuple(parts))
 
 
-def create_mask(k: "Kernel", op: ir.Operation) -> None:
+def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.create_mask to a predicate per access; to a Window where its end may fall within an access."""
     shape, known = k.shape, constant(op.operands[0])
     count = k.uniform(op.operands[0])
@@ -64,22 +64,22 @@ def create_mask(k: "Kernel", op: ir.Operation) -> None:
         last = (shape.cluster - 1) * shape.chunks + c + 1
         whole = known is not None and last * shape.threads * shape.vec <= known
         inside.append(None if whole else k.at.below(o, count))
-    k.groups.found[op.results[0]] = k.held[op.results[0]] = Bound(tuple(inside))
+    k.groups.found[op.results[0]] = k.held[op.results[0]] = WholeMask(tuple(inside))
 
 
-def select(k: "Kernel", op: ir.Operation) -> None:
+def select(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers arith.select; a mask that never cuts an access selects whole vectors."""
     held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
-    if not isinstance(held, Bound | Window) or not has_blocks(op):
+    if not isinstance(held, WholeMask | WindowMask) or not has_blocks(op):
         k.elementwise(op)
         return
     yes, no = k.spread(op.operands[1]), k.spread(op.operands[2])
-    conditions = held.inside if isinstance(held, Bound) else [cut.lanes if cut else None for cut in held.parts]
+    conditions = held.inside if isinstance(held, WholeMask) else [cut.lanes if cut else None for cut in held.parts]
     parts = [a if p is None else arith.select(p, a, b) for p, a, b in zip(conditions, yes.parts, no.parts, strict=True)]
     k.held[op.results[0]] = Spread(tuple(parts))
 
 
-def read(k: "Kernel", op: ir.Operation) -> None:
+def read(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.transfer_read to the thread's accesses, or to single elements of a row of a transpose tile."""
     source, *rest = op.operands
     segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
@@ -98,7 +98,7 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     )  # fmt: skip
 
 
-def write(k: "Kernel", op: ir.Operation) -> None:
+def write(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.transfer_write to the thread's accesses."""
     value, target, index, *mask = op.operands
     k.memory.write(
@@ -107,7 +107,7 @@ def write(k: "Kernel", op: ir.Operation) -> None:
     )  # fmt: skip
 
 
-def store(k: "Kernel", op: ir.Operation) -> None:
+def store(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers memref.store of a scalar: one thread stores."""
     value, target, *index = op.operands
     k.memory.store_scalar(
@@ -115,7 +115,7 @@ def store(k: "Kernel", op: ir.Operation) -> None:
     )  # fmt: skip
 
 
-def gather(k: "Kernel", op: ir.Operation) -> None:
+def gather(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.gather to loads of single elements."""
     source, index, mask, other = op.operands
     k.held[op.results[0]] = k.memory.gather(
@@ -123,12 +123,12 @@ def gather(k: "Kernel", op: ir.Operation) -> None:
     )  # fmt: skip
 
 
-def check(k: "Kernel", op: ir.Operation) -> None:
+def check(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.check to an assertion of the device, as in eager, which prints its message and ends the launch, and the context
     with it. It is one for all lanes of a thread; the text names the model's line and the kernel."""
     held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
     wanted: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
-    if isinstance(held, Bound):
+    if isinstance(held, WholeMask):
         wanted = [p for p in dict.fromkeys(held.inside) if p is not None]
     elif isinstance(held, Spread):
         wanted = [e for part in dict.fromkeys(held.parts) for e in elements(part)]
@@ -142,7 +142,7 @@ def check(k: "Kernel", op: ir.Operation) -> None:
         ir.Operation.create("cf.assert", operands=[fine], attributes={"msg": op.attributes["message"]})
 
 
-def alloca(k: "Kernel", op: ir.Operation) -> None:
+def alloca(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers a transpose tile's scratch memory, which threads fill together, to shared memory padded against bank conflicts."""
     type_ = ir.MemRefType(op.results[0].type)
     rows, columns = type_.shape
@@ -151,7 +151,7 @@ def alloca(k: "Kernel", op: ir.Operation) -> None:
     k.held[op.results[0]] = k.attribution(ir.MemRefType.get(padded, type_.element_type, None, ir.Attribute.parse(WORKGROUP)))
 
 
-def transpose(k: "Kernel", op: ir.Operation) -> None:
+def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
     source, first, rows, columns, scratch = op.operands
     buffer = k.uniform(source)
@@ -165,7 +165,7 @@ def transpose(k: "Kernel", op: ir.Operation) -> None:
     square.fill(op, buffer, k.uniform(scratch), bounds, divisor, k.shape, k.memory, k.at, k.thread)
 
 
-HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
+HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
     "arith.constant": literal, "arith.select": select, "tile.program_id": program_id, "vector.broadcast": broadcast,
     "vector.step": step, "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write,
     "memref.store": store, "tile.gather": gather, "tile.check": check, "memref.alloca": alloca, "tile.transpose": transpose,

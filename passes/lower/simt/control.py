@@ -12,14 +12,14 @@ from .threads import Shape, barrier
 from .values import Spread, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import ThreadKernel
 
 SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
 
 Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
-def loop(k: "Kernel", op: ir.Operation) -> None:
+def loop(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.for. Of one marked tile.shared, each team runs every `teams`-th iteration, guarded where these do not divide
     them all."""
     low, high, step, *inits = op.operands
@@ -53,17 +53,17 @@ def loop(k: "Kernel", op: ir.Operation) -> None:
     _hold(k, list(op.results), list(loop.results))
 
 
-def _turns(k: "Kernel", rows: ir.Value) -> ir.Value:
+def _turns(k: "ThreadKernel", rows: ir.Value) -> ir.Value:
     """Returns the iterations of each team when all teams together have `rows`."""
     teams = k.shape.teams
     return k.at.over(k.at.add(rows, teams - 1), teams)
 
 
-def _results(k: "Kernel", body: ir.Block) -> list[ir.Value]:
+def _results(k: "ThreadKernel", body: ir.Block) -> list[ir.Value]:
     return _flatten(k, list(list(body.operations)[-1].operands))
 
 
-def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
+def _guarded(k: "ThreadKernel", condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
     """Emits the body in a branch where the condition holds, and returns its results; else `otherwise`."""
     branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
     with ir.InsertionPoint(branch.regions[0].blocks.append()):
@@ -75,7 +75,7 @@ def _guarded(k: "Kernel", condition: ir.Value, body: ir.Block, otherwise: list[i
     return list(branch.results)
 
 
-def combine(k: "Kernel", op: ir.Operation) -> None:
+def combine(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.combine: joins the teams' partial results by shuffles among the teams of a warp, then in shared memory, which
     every thread reads."""
     name = ir.StringAttr(op.attributes["combine"]).value
@@ -103,7 +103,7 @@ def _teams_of_warp(shape: Shape) -> int:
     return inside if shape.teams % inside == 0 else 1
 
 
-def _among_teams(k: "Kernel", value: ir.Value, join: Join) -> ir.Value:
+def _among_teams(k: "ThreadKernel", value: ir.Value, join: Join) -> ir.Value:
     """Joins a value over the teams of a warp by butterfly shuffles: every lane gets the total of its place in a team."""
     step = k.shape.warp // 2
     while step >= k.shape.threads:
@@ -112,7 +112,7 @@ def _among_teams(k: "Kernel", value: ir.Value, join: Join) -> ir.Value:
     return value
 
 
-def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
+def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
     """Joins values over groups of threads in order, in every thread. A group is a team, or the teams of a warp, which all know
     their common value."""
     shape, at = k.shape, k.at
@@ -142,7 +142,7 @@ def _among_groups(k: "Kernel", found: list[ir.Value], groups: int, join: Join) -
     return totals
 
 
-def branch(k: "Kernel", op: ir.Operation) -> None:
+def branch(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.if on a scalar condition."""
     condition = k.uniform(op.operands[0])
     yields = [list(list(r.blocks[0].operations)[-1].operands) if r.blocks else [] for r in op.regions]
@@ -156,7 +156,7 @@ def branch(k: "Kernel", op: ir.Operation) -> None:
     _hold(k, list(op.results), list(branch.results))
 
 
-def choose(k: "Kernel", op: ir.Operation) -> None:
+def choose(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.index_switch, a choice among buffers; the result is aligned as all of them are."""
     which = k.uniform(op.operands[0])
     types, cases = [r.type for r in op.results], {"cases": op.attributes["cases"]}
@@ -170,18 +170,18 @@ def choose(k: "Kernel", op: ir.Operation) -> None:
     k.held.update(zip(op.results, choice.results, strict=True))
 
 
-def end(k: "Kernel", op: ir.Operation) -> None:
+def end(k: "ThreadKernel", op: ir.Operation) -> None:
     """Does nothing for a terminator: the op that it ends writes its own."""
 
 
-def _types(k: "Kernel", type_: ir.Type) -> list[ir.Type]:
+def _types(k: "ThreadKernel", type_: ir.Type) -> list[ir.Type]:
     if not isinstance(type_, ir.VectorType):
         return [type_]
     parts, vec = k.parts_of(type_)
     return [vector_type(vec, type_.element_type)] * parts
 
 
-def _flatten(k: "Kernel", values: list[ir.Value]) -> list[ir.Value]:
+def _flatten(k: "ThreadKernel", values: list[ir.Value]) -> list[ir.Value]:
     """Returns the parts of all values in one list."""
     flat: list[ir.Value] = []
     for v in values:
@@ -189,7 +189,7 @@ def _flatten(k: "Kernel", values: list[ir.Value]) -> list[ir.Value]:
     return flat
 
 
-def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
+def _hold(k: "ThreadKernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
     """Records new values, flattened as by `_flatten`, as those of `olds`."""
     for old in olds:
         block = isinstance(old.type, ir.VectorType)
@@ -198,6 +198,6 @@ def _hold(k: "Kernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
         k.held[old] = Spread(tuple(mine)) if block else mine[0]
 
 
-HANDLERS: dict[str, Callable[["Kernel", ir.Operation], None]] = {
+HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
     "scf.for": loop, "scf.if": branch, "scf.index_switch": choose, "scf.yield": end, "func.return": end, "tile.combine": combine,
 }  # fmt: skip

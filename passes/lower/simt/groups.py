@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith
 
 from .divisors import Divisors
 from .threads import Indices
-from .values import Bound
+from .values import WholeMask
 
 _ORDER = {"slt": arith.CmpIPredicate.slt, "sge": arith.CmpIPredicate.sge, "ult": arith.CmpIPredicate.ult}
 _CODES = {2: "slt", 5: "sge", 6: "ult"}
@@ -20,14 +20,14 @@ class Groups:
 
     def __init__(self, vec: int, offsets: list[ir.Value], divisors: Divisors, at: Indices) -> None:
         self.vec, self.offsets, self.divisors, self.at = vec, offsets, divisors, at
-        self.found: dict[ir.Value, Bound] = {}
+        self.found: dict[ir.Value, WholeMask] = {}
 
     def visit(self, op: ir.Operation, held: dict[ir.Value, object]) -> None:
         """Analyzes an op that makes a vector. held: the thread's values."""
         if op.name == "vector.broadcast" and _is_truth(op.results[0]):
             value = held[op.operands[0]]
             assert isinstance(value, ir.Value)
-            self.found[op.results[0]] = Bound((value,) * len(self.offsets))
+            self.found[op.results[0]] = WholeMask((value,) * len(self.offsets))
         elif op.name == "arith.andi" and all(v in self.found or _is_true(v) for v in op.operands):
             self.found[op.results[0]] = self._both(*op.operands)
         elif op.name == "arith.cmpi":
@@ -42,13 +42,13 @@ class Groups:
         assert isinstance(base, ir.Value)
         limit = self.at.number(bound)
         inside = tuple(arith.cmpi(_ORDER[predicate], arith.addi(base, o), limit) for o in self.offsets)
-        self.found[op.results[0]] = Bound(inside)
+        self.found[op.results[0]] = WholeMask(inside)
 
-    def _both(self, a: ir.Value, b: ir.Value) -> Bound:
+    def _both(self, a: ir.Value, b: ir.Value) -> WholeMask:
         if a not in self.found or b not in self.found:
             return self.found[a if a in self.found else b]
         pairs = zip(self.found[a].inside, self.found[b].inside, strict=True)
-        return Bound(tuple(x if y is None else y if x is None else arith.andi(x, y) for x, y in pairs))
+        return WholeMask(tuple(x if y is None else y if x is None else arith.andi(x, y) for x, y in pairs))
 
 
 def _is_truth(v: ir.Value) -> bool:

@@ -16,16 +16,16 @@ from .collective.reductions import Reduction, reduce
 from .collective.workgroup import Workgroup
 from .divisors import Divisors
 from .groups import Groups
-from .memory import Mask, Memory
+from .memory import Mask, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
-from .values import Bound, Held, Spread, Window, as_spread, element_of, has_blocks, per_part, vector_type
+from .values import Held, Spread, WholeMask, WindowMask, as_spread, element_of, has_blocks, per_part, vector_type
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
 ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
 
 
-class Kernel:
+class ThreadKernel:
     """Fills the entry block of a gpu.func from a tile function, or a block in it from one of the function's parts.
 
     first  the CTA that the part's programs begin with
@@ -80,7 +80,7 @@ class Kernel:
         self.leader = at.below(own, 1) if shape.threads > 1 else None
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
         held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
-        self.memory = Memory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
+        self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
         self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
@@ -165,7 +165,7 @@ class Kernel:
         held = self.held[v]
         if isinstance(held, ir.Value):
             return Spread((held,) * self.shape.chunks)
-        return as_spread(held, self.shape.vec) if isinstance(held, Bound | Window) else held
+        return as_spread(held, self.shape.vec) if isinstance(held, WholeMask | WindowMask) else held
 
     def spread(self, v: ir.Value) -> Spread:
         """Returns the thread's vectors of a block, masks as vectors of i1."""

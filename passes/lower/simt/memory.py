@@ -10,13 +10,13 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from .threads import Indices, Shape
-from .values import Bound, Cut, Spread, Window, as_spread, element_of, elements, together, vector_type
+from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, element_of, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
-Mask = Bound | Spread | Window | None
+Mask = WholeMask | Spread | WindowMask | None
 
 
-class Memory:
+class ThreadMemory:
     """Emits a thread's accesses.
 
     offsets     the thread's first lane of each access
@@ -38,10 +38,10 @@ class Memory:
     def read(self, source: ir.Value, places: list[ir.Value], divisor: int, mask: Mask, pad: ir.Value, padded: bool) -> Spread:
         """Loads the accesses of `source` at `places`, which are multiples of `divisor` or of an access. padded: masked lanes must
         read `pad`; otherwise they are never looked at."""
-        if isinstance(mask, Window):
+        if isinstance(mask, WindowMask):
             cuts = zip(places, mask.parts, strict=True)
             return Spread(tuple(self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts))
-        if isinstance(mask, Bound) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
+        if isinstance(mask, WholeMask) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
             return Spread(
@@ -61,7 +61,7 @@ class Memory:
             parts.append(part)
         return Spread(tuple(parts))
 
-    def _read_cut(self, source: ir.Value, place: ir.Value, divisor: int, cut: Cut | None, pad: ir.Value) -> ir.Value:
+    def _read_cut(self, source: ir.Value, place: ir.Value, divisor: int, cut: PartialMask | None, pad: ir.Value) -> ir.Value:
         """Loads an access that starts before a row or ends after it, where it reads the neighboring row, or no memory at all."""
         count, type_ = self.shape.vec, ir.MemRefType(source.type)
         if cut is None:
@@ -94,7 +94,7 @@ class Memory:
     def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
         """Loads single elements at their own indices; `other` where the mask is false."""
         parts = []
-        if isinstance(mask, Window):
+        if isinstance(mask, WindowMask):
             mask = as_spread(mask, self.shape.vec)
         for c in range(self.shape.chunks):
             places, pads = elements(index.parts[c]), elements(other.parts[c])
@@ -132,10 +132,10 @@ class Memory:
     def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask) -> None:
         """Stores a block's accesses to `target` at `places`, where the mask holds."""
         order = list(enumerate(zip(value.parts, places, strict=True)))
-        if isinstance(mask, Bound) and self.ends_first:
+        if isinstance(mask, WholeMask) and self.ends_first:
             order.reverse()
         for c, (part, place) in order:
-            if isinstance(mask, Window):
+            if isinstance(mask, WindowMask):
                 self._write_cut(part, target, place, divisor, mask.parts[c])
             elif isinstance(mask, Spread):
                 for i, (m, e) in enumerate(zip(elements(mask.parts[c]), elements(part), strict=True)):
@@ -143,7 +143,7 @@ class Memory:
             else:
                 self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor))
 
-    def _write_cut(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, cut: Cut | None) -> None:
+    def _write_cut(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, cut: PartialMask | None) -> None:
         self.when(cut.whole if cut else None, partial(self.store, part, target, place, divisor))
         if cut is None:
             return

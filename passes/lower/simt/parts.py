@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from .collective.workgroup import Workgroup
 from .dependence import after_the_work_before
-from .kernel import Kernel
+from .kernel import ThreadKernel
 from .threads import Indices, Shape, block_id
 
 PART = "tile.part"
@@ -29,7 +29,7 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int) -> int:
         if parts:
             _choose(tile, parts, entry, workgroup, warp, Indices(entry), block_id())
         else:
-            Kernel(tile, entry, workgroup, warp).emit()
+            ThreadKernel(tile, entry, workgroup, warp).emit()
     return len(workgroup.buffers)
 
 
@@ -50,7 +50,7 @@ def _choose(
     if len(parts) == 1:
         workgroup.next_part()
         with parts[0].op.location:
-            Kernel(tile, entry, workgroup, warp, parts[0].op, parts[0].first).emit()
+            ThreadKernel(tile, entry, workgroup, warp, parts[0].op, parts[0].first).emit()
         return
     half = len(parts) // 2
     branch = ir.Operation.create("scf.if", operands=[at.below(cta, parts[half].first)], regions=2)

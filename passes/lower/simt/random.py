@@ -11,10 +11,10 @@ from ..philox import WORDS
 from .values import Spread, has_blocks, per_part, together
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import ThreadKernel
 
 
-def bits(k: "Kernel", op: ir.Operation) -> None:
+def bits(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers one random.bits."""
     neighbours = philox.neighbours(op) if has_blocks(op) else None
     if neighbours is None:
@@ -41,7 +41,7 @@ def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:
     return words[:count]
 
 
-def _one_by_one(k: "Kernel", op: ir.Operation) -> Spread | ir.Value:
+def _one_by_one(k: "ThreadKernel", op: ir.Operation) -> Spread | ir.Value:
     """Computes a block of words for every element, of which it takes one."""
 
     def drawn(seed: ir.Value, index: ir.Value) -> ir.Value:

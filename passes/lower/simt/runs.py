@@ -15,13 +15,13 @@ from lamina.core.errors import CompileError
 
 from ...ir.locations import where
 from .memory import Mask
-from .values import Bound, Spread, Window, as_spread, element_of, elements, together, vector_type
+from .values import Spread, WholeMask, WindowMask, as_spread, element_of, elements, together, vector_type
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import ThreadKernel
 
 
-def read(k: "Kernel", op: ir.Operation) -> None:
+def read(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.read_runs."""
     source, first, start, mask = op.operands
     buffer, held = k.uniform(source), k.mask(mask)
@@ -30,7 +30,7 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     if not whole and not along and not isinstance(held, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
         k.held[op.results[0]] = _of_two(k, op, held)
         return
-    if not whole or isinstance(held, Spread | Window):
+    if not whole or isinstance(held, Spread | WindowMask):
         k.held[op.results[0]] = _elements(k, op, along, held)
         return
     if along:
@@ -44,11 +44,11 @@ def read(k: "Kernel", op: ir.Operation) -> None:
     k.held[op.results[0]] = Spread(tuple(parts))
 
 
-def _wanted(k: "Kernel", mask: Bound | None) -> tuple[ir.Value | None, ...]:
+def _wanted(k: "ThreadKernel", mask: WholeMask | None) -> tuple[ir.Value | None, ...]:
     return mask.inside if mask else (None,) * k.shape.chunks
 
 
-def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | None) -> ir.Value:
+def _element(k: "ThreadKernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | None) -> ir.Value:
     """Loads the element that all lanes of a run share; zero where not wanted, since it may be outside of an image."""
     place, buffer = _place(k, op, 0, own), k.uniform(op.operands[0])
     if wanted is None:
@@ -56,14 +56,14 @@ def _element(k: "Kernel", op: ir.Operation, own: ir.Value, wanted: ir.Value | No
     return arith.select(wanted, memref.load(buffer, [arith.select(wanted, place, k.at.number(0))]), _zero(buffer))
 
 
-def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Spread:
+def _of_two(k: "ThreadKernel", op: ir.Operation, mask: WholeMask | WindowMask | None) -> Spread:
     """Loads accesses that meet two runs at most: those of their first and of their last lane that counts."""
     start, shortest = k.uniform(op.operands[2]), min(length for length, _ in _runs(op))
     parts = []
-    wanted = (None,) * k.shape.chunks if isinstance(mask, Window) else _wanted(k, mask)
+    wanted = (None,) * k.shape.chunks if isinstance(mask, WindowMask) else _wanted(k, mask)
     for c, own in enumerate(k.offsets):
         first, last = own, k.at.add(own, k.shape.vec - 1)
-        if isinstance(mask, Window) and mask.parts[c] is not None:
+        if isinstance(mask, WindowMask) and mask.parts[c] is not None:
             top = arith.subi(mask.high, k.at.number(1))
             first, last = arith.minsi(arith.maxsi(first, mask.low), top), arith.minsi(last, top)
         end = k.at.times(k.at.add(k.at.over(arith.addi(first, start), shortest), 1), shortest)
@@ -74,7 +74,7 @@ def _of_two(k: "Kernel", op: ir.Operation, mask: Bound | Window | None) -> Sprea
     return Spread(tuple(parts))
 
 
-def read_shared(k: "Kernel", op: ir.Operation) -> None:
+def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.read_shared to one access per run, whose elements are converted once for all lanes of a thread. Raises
     CompileError where a thread's lanes may be of two runs."""
     source, first, start, inside = op.operands
@@ -95,7 +95,7 @@ def read_shared(k: "Kernel", op: ir.Operation) -> None:
     k.held.update((result, Spread(parts)) for result, parts in zip(op.results, zip(*shared, strict=True), strict=True))
 
 
-def write(k: "Kernel", op: ir.Operation) -> None:
+def write(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.write_runs. Raises CompileError where an access may cross the end of a run."""
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
@@ -104,10 +104,10 @@ def write(k: "Kernel", op: ir.Operation) -> None:
     k.memory.write(k.spread(value), k.uniform(target), places, _divisor(k, op, first), k.mask(mask))
 
 
-def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
+def _elements(k: "ThreadKernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
     """Loads lanes one by one."""
     buffer = k.uniform(op.operands[0])
-    if isinstance(mask, Bound | Window):
+    if isinstance(mask, WholeMask | WindowMask):
         mask = as_spread(mask, k.shape.vec)
     vec = k.shape.vec
     places = Spread(tuple(together([_place(k, op, along, k.at.add(own, i)) for i in range(vec)]) for own in k.offsets))
@@ -115,7 +115,7 @@ def _elements(k: "Kernel", op: ir.Operation, along: int, mask: Mask) -> Spread:
     return k.memory.gather(buffer, places, mask, Spread((none,) * k.shape.chunks))
 
 
-def _place(k: "Kernel", op: ir.Operation, along: int, own: ir.Value) -> ir.Value:
+def _place(k: "ThreadKernel", op: ir.Operation, along: int, own: ir.Value) -> ir.Value:
     """Returns the index in memory of lane `own`."""
     *_, first, start, _ = op.operands
     first, start = k.uniform(first), k.uniform(start)
@@ -131,11 +131,11 @@ def _runs(op: ir.Operation) -> list[tuple[int, int]]:
     return list(zip(lengths, jumps, strict=True))
 
 
-def _whole(k: "Kernel", op: ir.Operation, start: ir.Value) -> bool:
+def _whole(k: "ThreadKernel", op: ir.Operation, start: ir.Value) -> bool:
     return all(length % k.shape.vec == 0 for length, _ in _runs(op)) and k.divisors.of(start) % k.shape.vec == 0
 
 
-def _divisor(k: "Kernel", op: ir.Operation, first: ir.Value) -> int:
+def _divisor(k: "ThreadKernel", op: ir.Operation, first: ir.Value) -> int:
     return math.gcd(k.divisors.of(first), *(jump for _, jump in _runs(op)))
 
 

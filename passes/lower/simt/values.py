@@ -15,7 +15,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Bound:
+class WholeMask:
     """A mask that never cuts an access.
 
     inside  for each access, whether this thread's part counts: None where it always does
@@ -25,7 +25,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Cut:
+class PartialMask:
     """An access that a mask may cut.
 
     inside  whether any lane counts; None: some always does
@@ -39,7 +39,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowMask:
     """A mask of neighboring lanes.
 
     parts  for each access, how it is cut, or None where it never is
@@ -47,12 +47,12 @@ class Window:
     high   the first one after it that does not
     """
 
-    parts: tuple[Cut | None, ...]
+    parts: tuple[PartialMask | None, ...]
     low: ir.Value
     high: ir.Value
 
 
-Held = ir.Value | Spread | Bound | Window
+Held = ir.Value | Spread | WholeMask | WindowMask
 
 
 def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
@@ -87,11 +87,11 @@ def together(scalars: list[ir.Value]) -> ir.Value:
     return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
 
 
-def as_spread(mask: Bound | Window, vec: int) -> Spread:
+def as_spread(mask: WholeMask | WindowMask, vec: int) -> Spread:
     """Expands a mask to a vector of i1 for each access."""
     yes = ir.IntegerType.get_signless(1)
     type_ = vector_type(vec, yes)
-    parts = mask.inside if isinstance(mask, Bound) else tuple(p.lanes if p else None for p in mask.parts)
+    parts = mask.inside if isinstance(mask, WholeMask) else tuple(p.lanes if p else None for p in mask.parts)
     true = vector.broadcast(type_, arith.constant(yes, 1)) if any(p is None for p in parts) else None
     return Spread(
         tuple(true if p is None else p if isinstance(p.type, ir.VectorType) else vector.broadcast(type_, p) for p in parts)

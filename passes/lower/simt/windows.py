@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from .values import Cut, Window, together
+from .values import PartialMask, WindowMask, together
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import ThreadKernel
 
 _AT_LEAST, _BELOW, _AT_MOST = arith.CmpIPredicate.sge, arith.CmpIPredicate.slt, arith.CmpIPredicate.sle
 
 
-def window(k: "Kernel", op: ir.Operation) -> None:
+def window(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.window to predicates for the accesses that it may cut."""
     shape = k.shape
     low, high = (k.uniform(v) for v in op.operands)
     most, least = (ir.IntegerAttr(op.attributes[name]).value for name in ("most", "least"))
-    parts: list[Cut | None] = []
+    parts: list[PartialMask | None] = []
     for c, own in enumerate(k.offsets):
         head = most > c * shape.threads * shape.vec
         tail = ((shape.cluster - 1) * shape.chunks + c + 1) * shape.threads * shape.vec > least
@@ -28,19 +28,19 @@ def window(k: "Kernel", op: ir.Operation) -> None:
         whole = [arith.cmpi(_AT_LEAST, own, low)] * head + [arith.cmpi(_AT_MOST, k.at.add(own, shape.vec), high)] * tail
         if head or tail:
             inside = arith.cmpi(_BELOW, own, high) if tail else None
-            parts.append(Cut(inside, _all(whole), together([_all(w) for w in wanted])))
+            parts.append(PartialMask(inside, _all(whole), together([_all(w) for w in wanted])))
         else:
             parts.append(None)
-    k.held[op.results[0]] = Window(tuple(parts), low, high)
+    k.held[op.results[0]] = WindowMask(tuple(parts), low, high)
 
 
-def ending(k: "Kernel", count: ir.Value) -> Window:
+def ending(k: "ThreadKernel", count: ir.Value) -> WindowMask:
     """Returns the mask of the first `count` lanes, which may end in the middle of an access."""
     parts = []
     for own in k.offsets:
         lanes = [arith.cmpi(_BELOW, k.at.add(own, i), count) for i in range(k.shape.vec)]
-        parts.append(Cut(lanes[0], arith.cmpi(_AT_MOST, k.at.add(own, k.shape.vec), count), together(lanes)))
-    return Window(tuple(parts), k.at.number(0), count)
+        parts.append(PartialMask(lanes[0], arith.cmpi(_AT_MOST, k.at.add(own, k.shape.vec), count), together(lanes)))
+    return WindowMask(tuple(parts), k.at.number(0), count)
 
 
 def _all(conditions: list[ir.Value]) -> ir.Value:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from ...ir.rewriting import ZERO, Map, attributes_of, constant, empty, fill, map_attribute
-from ..scalars import Node, Ref
-from ..scope import Scope
-from .forms import Reduction
-from .match import Bound, Env
+from ..scalars import ScalarNode, ScalarRef
+from ..scope import RewriteScope
+from .forms import ReductionForm
+from .match import Env, PatternBinding
 from .pattern import COLUMNS, Function
 
 _MARK = "graph.pattern"
@@ -18,19 +18,19 @@ class CannotPlace(Exception):
     """Raised where a parameter of the pattern is bound to a scalar that no tensor holds."""
 
 
-class Emitter:
+class PatternEmitter:
     """Emits the scalar ops of a replacement in front of `root`; reductions and per-row values become generics of their own.
 
     f16 and bf16 compute in f32, f64 in f64. Expressions that depend only on the row are computed once per row.
     """
 
-    def __init__(self, s: Scope, replacement: Function, env: Env, root: ir.Operation, name: str, loc: ir.Location) -> None:
+    def __init__(self, s: RewriteScope, replacement: Function, env: Env, root: ir.Operation, name: str, loc: ir.Location) -> None:
         self.s, self.function, self.forms, self.env = s, replacement, replacement.forms, env
         self.root, self.name, self.loc = root, name, loc
         self.type = root.results[0].type if isinstance(root.results[0].type, ir.F64Type) else ir.F32Type.get()
         self.loops = dict(env.loops)
-        self.tensors: dict[Ref, Ref] = {}
-        self._free: dict[Ref, frozenset[int]] = {}
+        self.tensors: dict[ScalarRef, ScalarRef] = {}
+        self._free: dict[ScalarRef, frozenset[int]] = {}
         self._fresh = 100000
 
     def run(self) -> ir.Value:
@@ -39,7 +39,7 @@ class Emitter:
         value = self._write(top, _InBody(self, frozenset(self.function.root.index)))
         return _cast(value, self.root.results[0].type, ir.InsertionPoint(self.root), self.loc)
 
-    def free(self, at: Ref) -> frozenset[int]:
+    def free(self, at: ScalarRef) -> frozenset[int]:
         """Returns the replacement's loops that a scalar depends on."""
         at = self.forms.strip(at)
         if at not in self._free:
@@ -52,7 +52,7 @@ class Emitter:
                 self._free[at] = frozenset(d for a in node.args for d in self.free(a)) if node else frozenset()
         return self._free[at]
 
-    def _write(self, at: Ref, body: "_Body") -> ir.Value:
+    def _write(self, at: ScalarRef, body: "_Body") -> ir.Value:
         """Returns a scalar of the replacement as a value of `body`."""
         at = self.forms.strip(at)
         if at in body.known:
@@ -60,7 +60,7 @@ class Emitter:
         body.known[at] = value = self._new(at, body)
         return value
 
-    def _new(self, at: Ref, body: "_Body") -> ir.Value:
+    def _new(self, at: ScalarRef, body: "_Body") -> ir.Value:
         if (position := self.function.position(at)) is not None:
             return self._parameter(position, at.index, body)
         if (number := self.forms.number(at)) is not None:
@@ -81,7 +81,7 @@ class Emitter:
             return body.constant(bound.number)
         return body.parameter(bound, index)
 
-    def _tensor(self, at: Ref) -> Ref:
+    def _tensor(self, at: ScalarRef) -> ScalarRef:
         """Returns a tensor that holds `at`, at the root's loops: a generic in front of the root's computes it."""
         if at not in self.tensors:
             found = self.forms.reduction(at)
@@ -91,13 +91,13 @@ class Emitter:
             self.tensors[at] = self._generic(at, space, found)
         return self.tensors[at]
 
-    def _columns(self, found: Reduction) -> Map:
+    def _columns(self, found: ReductionForm) -> Map:
         """Returns loop numbers for a reduction of the replacement: it runs over as many as the rows have columns."""
         last = self.loops[max(self.function.root.index)]
         self._fresh += len(last)
         return tuple(range(self._fresh - len(last), self._fresh))
 
-    def _generic(self, at: Ref, space: Map, found: Reduction | None) -> Ref:
+    def _generic(self, at: ScalarRef, space: Map, found: ReductionForm | None) -> ScalarRef:
         order = [*space, *(found.loops if found else ())]
         loops = [i for d in order for i in self.loops[d]]
         rows = [i for d in space for i in self.loops[d]]
@@ -105,38 +105,38 @@ class Emitter:
         target = self.forms.strip(found.inner) if found else at
         body.own = {target}
         last = self._write(target, body)
-        return Ref(body.close(last, rows, found), tuple(rows))
+        return ScalarRef(body.close(last, rows, found), tuple(rows))
 
-    def at_loops(self, ref: Ref, index: Map) -> Ref:
+    def at_loops(self, ref: ScalarRef, index: Map) -> ScalarRef:
         """Rereads a tensor, matched at some loops, at those where the replacement reads it. Raises CannotPlace."""
         taken = iter([i for d in index for i in self.loops[d]])
         if sum(1 for at in ref.index if at != ZERO) != sum(len(self.loops[d]) for d in index):
             raise CannotPlace
-        return Ref(ref.value, tuple(ZERO if at == ZERO else next(taken) for at in ref.index))
+        return ScalarRef(ref.value, tuple(ZERO if at == ZERO else next(taken) for at in ref.index))
 
 
 class _Body:
     """An insertion point for scalar ops: `space` is the set of replacement loops, `own` what this body was made to compute."""
 
-    def __init__(self, emitter: Emitter, space: frozenset[int]) -> None:
+    def __init__(self, emitter: PatternEmitter, space: frozenset[int]) -> None:
         self.emitter, self.space = emitter, space
-        self.known: dict[Ref, ir.Value] = {}
-        self.own: set[Ref] = set()
+        self.known: dict[ScalarRef, ir.Value] = {}
+        self.own: set[ScalarRef] = set()
 
     def ip(self) -> ir.InsertionPoint:
         raise NotImplementedError
 
-    def read(self, ref: Ref) -> ir.Value:
+    def read(self, ref: ScalarRef) -> ir.Value:
         raise NotImplementedError
 
-    def parameter(self, bound: Bound, index: Map) -> ir.Value:
+    def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
         raise NotImplementedError
 
     def constant(self, number: float) -> ir.Value:
         e = self.emitter
         return constant(ir.FloatAttr.get(e.type, number), ir.InsertionPoint(e.s.generic.op), e.loc)
 
-    def op(self, node: Node, operands: Sequence[ir.Value]) -> ir.Value:
+    def op(self, node: ScalarNode, operands: Sequence[ir.Value]) -> ir.Value:
         old = node.op.results[0].type
         type_ = self.emitter.type if isinstance(old, ir.FloatType) else old
         return ir.Operation.create(
@@ -147,20 +147,20 @@ class _Body:
 class _InBody(_Body):
     """The body of the generic that holds the root."""
 
-    def __init__(self, emitter: Emitter, space: frozenset[int]) -> None:
+    def __init__(self, emitter: PatternEmitter, space: frozenset[int]) -> None:
         super().__init__(emitter, space)
         self.own = {emitter.forms.strip(emitter.function.root)}
 
     def ip(self) -> ir.InsertionPoint:
         return ir.InsertionPoint(self.emitter.root)
 
-    def read(self, ref: Ref) -> ir.Value:
+    def read(self, ref: ScalarRef) -> ir.Value:
         e = self.emitter
         value = e.s.read(ref)
         assert value is not None
         return _cast(value, e.type, self.ip(), e.loc)
 
-    def parameter(self, bound: Bound, index: Map) -> ir.Value:
+    def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
         e = self.emitter
         if e.env.loops:
             return self.read(e.at_loops(tensor_of(e.s, bound), index))
@@ -174,7 +174,7 @@ class _InBody(_Body):
 class _InGeneric(_Body):
     """The body of a new generic; its operands are collected first and the op is created at the end."""
 
-    def __init__(self, emitter: Emitter, space: frozenset[int], loops: Sequence[int]) -> None:
+    def __init__(self, emitter: PatternEmitter, space: frozenset[int], loops: Sequence[int]) -> None:
         super().__init__(emitter, space)
         self.number = {loop: d for d, loop in enumerate(loops)}
         self.inputs: list[tuple[ir.Value, Map]] = []
@@ -186,7 +186,7 @@ class _InGeneric(_Body):
     def ip(self) -> ir.InsertionPoint:
         return ir.InsertionPoint(self.block)
 
-    def read(self, ref: Ref) -> ir.Value:
+    def read(self, ref: ScalarRef) -> ir.Value:
         map_ = tuple(ZERO if at == ZERO else self.number[at] for at in ref.index)
         for d, n in zip(map_, ref.value.type.shape, strict=True):
             if d != ZERO:
@@ -198,11 +198,11 @@ class _InGeneric(_Body):
             arg = self.block.add_argument(ref.value.type.element_type, self.emitter.loc)
         return _cast(arg, self.emitter.type, self.ip(), self.emitter.loc)
 
-    def parameter(self, bound: Bound, index: Map) -> ir.Value:
+    def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
         e = self.emitter
         return self.read(e.at_loops(tensor_of(e.s, bound), index))
 
-    def close(self, value: ir.Value, rows: Sequence[int], found: Reduction | None) -> ir.Value:
+    def close(self, value: ir.Value, rows: Sequence[int], found: ReductionForm | None) -> ir.Value:
         """Creates the generic; returns its result over `rows`."""
         e, at = self.emitter, self.emitter.s.generic.op
         out_map = tuple(self.number[loop] for loop in rows)
@@ -241,7 +241,7 @@ def _cast(value: ir.Value, to: ir.Type, ip: ir.InsertionPoint, loc: ir.Location)
     return ir.Operation.create(name, [to], [value], loc=loc, ip=ip).results[0]
 
 
-def narrow(s: Scope, bound: Bound) -> Ref | None:
+def narrow(s: RewriteScope, bound: PatternBinding) -> ScalarRef | None:
     """Returns the scalar bound to a parameter before widening casts, so that an f16 or bf16 tensor is read as it is."""
     ref = bound.given
     while ref is not None:
@@ -253,7 +253,7 @@ def narrow(s: Scope, bound: Bound) -> Ref | None:
     return None
 
 
-def tensor_of(s: Scope, bound: Bound) -> Ref:
+def tensor_of(s: RewriteScope, bound: PatternBinding) -> ScalarRef:
     """Returns a tensor that holds the scalar bound to a parameter. Raises CannotPlace."""
     for ref in (narrow(s, bound), bound.given):
         found = ref and _held(s, ref)
@@ -262,7 +262,7 @@ def tensor_of(s: Scope, bound: Bound) -> Ref:
     raise CannotPlace
 
 
-def _held(s: Scope, ref: Ref) -> Ref | None:
+def _held(s: RewriteScope, ref: ScalarRef) -> ScalarRef | None:
     while ref is not None and not isinstance(ref.value.type, ir.RankedTensorType):
         further = s.scalars.step(ref) if isinstance(ref.value.owner, ir.Block) else s.yielded(ref)
         if further is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ...ir.rewriting import ZERO, producer
-from ..scalars import Node, Ref, Scalars
+from ..scalars import ScalarNode, ScalarRef, Scalars
 
 _PRODUCT = {"arith.mulf", "arith.divf", "arith.negf", "math.powf", "math.fpowi", "math.sqrt", "math.rsqrt"}
 _SUM = {"arith.addf", "arith.subf"}
@@ -22,30 +22,30 @@ MOST = 32  # scalars in a product or sum: patterns have a few; beyond that, oper
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductForm:
     """coefficient * size**sizes * prod(factor ** exponent); `seen`: the scalars it was composed of, outermost first."""
 
     coefficient: float
     sizes: int
-    factors: dict[Ref, float]
-    seen: tuple[Ref, ...]
+    factors: dict[ScalarRef, float]
+    seen: tuple[ScalarRef, ...]
 
 
 @dataclass(frozen=True)
-class Sum:
+class SumForm:
     """constant + sum(sign * term); `seen` as in Product."""
 
     constant: float
-    terms: tuple[tuple[Ref, float], ...]
-    seen: tuple[Ref, ...]
+    terms: tuple[tuple[ScalarRef, float], ...]
+    seen: tuple[ScalarRef, ...]
 
 
 @dataclass(frozen=True)
-class Reduction:
+class ReductionForm:
     """Reduction of `inner` by `name` over `loops` (numbers of its loops inside `inner`), `size` iterations in all."""
 
     name: str
-    inner: Ref
+    inner: ScalarRef
     loops: tuple[int, ...]
     size: int
     op: ir.Operation
@@ -59,13 +59,13 @@ class Forms:
 
     def __init__(self, scalars: Scalars, size: float | None = None) -> None:
         self.scalars, self.size = scalars, size
-        self._stripped: dict[Ref, tuple[Ref, Node | None]] = {}
+        self._stripped: dict[ScalarRef, tuple[ScalarRef, ScalarNode | None]] = {}
         self._loops: dict[Hashable, tuple[int, ...]] = {}
-        self._products: dict[tuple[Ref, frozenset[ir.Value]], Product] = {}
-        self._sums: dict[tuple[Ref, frozenset[ir.Value]], Sum] = {}
+        self._products: dict[tuple[ScalarRef, frozenset[ir.Value]], ProductForm] = {}
+        self._sums: dict[tuple[ScalarRef, frozenset[ir.Value]], SumForm] = {}
         self._fresh = 1000  # above any loop of a generic
 
-    def look(self, ref: Ref) -> tuple[Ref, Node | None]:
+    def look(self, ref: ScalarRef) -> tuple[ScalarRef, ScalarNode | None]:
         """Returns the scalar behind block arguments, views and casts, and the op that computes it."""
         known = self._stripped.get(ref)
         if known is None:
@@ -76,34 +76,34 @@ class Forms:
                 node = self.scalars.node(at)
             at = self._without_units(at)
             if node is not None:
-                node = Node(node.op, node.name, tuple(Ref(a.value, at.index) for a in node.args))
+                node = ScalarNode(node.op, node.name, tuple(ScalarRef(a.value, at.index) for a in node.args))
             known = self._stripped[ref] = (at, node)
         return known
 
-    def _without_units(self, at: Ref) -> Ref:
+    def _without_units(self, at: ScalarRef) -> ScalarRef:
         """Puts loops and dimensions of extent 1 at ZERO, so that all paths to the same scalar end in equal Refs."""
         if isinstance(at.value.type, ir.RankedTensorType):
             index = tuple(ZERO if n == 1 else i for i, n in zip(at.index, at.value.type.shape, strict=True))
-            return at if index == at.index else Ref(at.value, index)
+            return at if index == at.index else ScalarRef(at.value, index)
         owner = at.value.owner
         op = (owner if isinstance(owner, ir.Block) else owner.operation.block).owner.operation
         if not at.index or op.name != "linalg.generic":
             return at
         extents = self.scalars.reader.generic(op).extents
         index = tuple(ZERO if extents.get(d) == 1 else i for d, i in enumerate(at.index))
-        return at if index == at.index else Ref(at.value, index)
+        return at if index == at.index else ScalarRef(at.value, index)
 
-    def strip(self, ref: Ref) -> Ref:
+    def strip(self, ref: ScalarRef) -> ScalarRef:
         """Returns the scalar behind block arguments, views and casts."""
         return self.look(ref)[0]
 
-    def number(self, ref: Ref) -> float | None:
+    def number(self, ref: ScalarRef) -> float | None:
         """Returns the value of a constant, else None."""
         at, node = self.look(ref)
         number = self.scalars.number(at) if node is None else None
         return None if number is None else float(number)
 
-    def kind(self, ref: Ref) -> str:
+    def kind(self, ref: ScalarRef) -> str:
         """Returns "product", "sum", the name of any other op, or "" for leaves."""
         node = self.look(ref)[1]
         if node is None:
@@ -112,20 +112,20 @@ class Forms:
             return node.name
         return "product" if node.name in _PRODUCT else "sum" if node.name in _SUM else node.name
 
-    def product(self, ref: Ref, opaque: frozenset[ir.Value] = NONE) -> Product:
+    def product(self, ref: ScalarRef, opaque: frozenset[ir.Value] = NONE) -> ProductForm:
         """Returns `ref` as a product; scalars in `opaque` are not decomposed."""
         if (ref, opaque) not in self._products:
             self._products[ref, opaque] = self._product(ref, opaque)
         return self._products[ref, opaque]
 
-    def sum(self, ref: Ref, opaque: frozenset[ir.Value] = NONE) -> Sum:
+    def sum(self, ref: ScalarRef, opaque: frozenset[ir.Value] = NONE) -> SumForm:
         """Returns `ref` as a sum; scalars in `opaque` are not decomposed."""
         if (ref, opaque) not in self._sums:
             self._sums[ref, opaque] = self._sum(ref, opaque)
         return self._sums[ref, opaque]
 
-    def _product(self, ref: Ref, opaque: frozenset[ir.Value]) -> Product:
-        coefficient, sizes, factors, seen = 1.0, 0, dict[Ref, float](), []
+    def _product(self, ref: ScalarRef, opaque: frozenset[ir.Value]) -> ProductForm:
+        coefficient, sizes, factors, seen = 1.0, 0, dict[ScalarRef, float](), []
         waiting = [(ref, 1.0)]
         while waiting:
             given, e = waiting.pop()
@@ -151,9 +151,9 @@ class Forms:
                 waiting.append((node.args[0], power * e))
             else:
                 factors[at] = factors.get(at, 0.0) + e
-        return Product(coefficient, sizes, {f: e for f, e in factors.items() if e}, tuple(seen))
+        return ProductForm(coefficient, sizes, {f: e for f, e in factors.items() if e}, tuple(seen))
 
-    def _sum(self, ref: Ref, opaque: frozenset[ir.Value]) -> Sum:
+    def _sum(self, ref: ScalarRef, opaque: frozenset[ir.Value]) -> SumForm:
         constant, terms, seen = 0.0, [], []
         waiting = [(ref, 1.0)]
         while waiting:
@@ -169,9 +169,9 @@ class Forms:
                 waiting.append((node.args[0], -sign))
             else:
                 waiting += [(node.args[1], -sign if node.name == "arith.subf" else sign), (node.args[0], sign)]
-        return Sum(constant, tuple(terms), tuple(seen))
+        return SumForm(constant, tuple(terms), tuple(seen))
 
-    def reduction(self, ref: Ref) -> Reduction | None:
+    def reduction(self, ref: ScalarRef) -> ReductionForm | None:
         """Returns `ref` as a reduction by one commutative op from its neutral element; None for anything else."""
         at = self.strip(ref)
         op = producer(at.value)
@@ -184,7 +184,7 @@ class Forms:
         if combine is None or combine.name not in _NEUTRAL or map_ is None or len(list(accumulator.uses)) != 1:
             return None
         operands = list(combine.operands)
-        if accumulator not in operands or self.number(Ref(generic.outs[number], at.index)) != _NEUTRAL[combine.name]:
+        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], at.index)) != _NEUTRAL[combine.name]:
             return None
         term = operands[1] if operands[0] == accumulator else operands[0]
         loops = dict(zip(map_, at.index, strict=True))
@@ -196,7 +196,7 @@ class Forms:
         if None in inner or any(d not in extents for d in range(len(inner))):
             return None
         size = math.prod(extents[d] for d, reduced in enumerate(generic.reduction) if reduced)
-        return Reduction(combine.name, Ref(term, tuple(i for i in inner if i is not None)), fresh, size, op)
+        return ReductionForm(combine.name, ScalarRef(term, tuple(i for i in inner if i is not None)), fresh, size, op)
 
     def _numbers(self, key: Hashable, count: int) -> tuple[int, ...]:
         """Returns the loop numbers of a reduction, always the same for the same reduction."""

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from torch_mlir import ir
 
 from ...ir.rewriting import ZERO, Map
-from ..scalars import Ref
+from ..scalars import ScalarRef
 from .forms import Forms
-from .pattern import Add, Call, Num, Prod, Reduce, Term, Var, detail_of
+from .pattern import Add, CallPattern, NumPattern, Prod, ReducePattern, Term, Var, detail_of
 
 _COMMUTATIVE = {"arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"}
 
 
 @dataclass(frozen=True)
-class Bound:
+class PatternBinding:
     """The binding of a parameter: a scalar (`at` behind casts, `given` as found) or a number."""
 
-    at: Ref | None
-    given: Ref | None
+    at: ScalarRef | None
+    given: ScalarRef | None
     number: float | None = None
 
 
@@ -27,7 +27,7 @@ class Bound:
 class Env:
     """Bindings so far. vars: parameter -> Bound; loops: pattern loop -> loops of the program; size: of the reduction."""
 
-    vars: dict[int, Bound] = field(default_factory=dict)
+    vars: dict[int, PatternBinding] = field(default_factory=dict)
     loops: dict[int, Map] = field(default_factory=dict)
     size: int | None = None
 
@@ -47,7 +47,7 @@ class Matcher:
     def __init__(self, forms: Forms, pattern: Term, scalars: frozenset[int], rows: bool, tolerance: float) -> None:
         self.forms, self.pattern, self.scalars, self.rows, self.tolerance = forms, pattern, scalars, rows, tolerance
 
-    def find(self, root: Ref) -> Env | None:
+    def find(self, root: ScalarRef) -> Env | None:
         """Returns the first match at `root`, or None."""
         return next(self.match(self.pattern, root, 1.0, Env()), None)
 
@@ -55,11 +55,11 @@ class Matcher:
         """Whether two constants are equal within the tolerance."""
         return a == b or abs(a - b) <= self.tolerance * max(abs(a), abs(b))
 
-    def match(self, p: Term, ref: Ref, scale: float, env: Env) -> Iterator[Env]:
+    def match(self, p: Term, ref: ScalarRef, scale: float, env: Env) -> Iterator[Env]:
         """Yields the environments in which scale * ref is p."""
         if isinstance(p, Prod):
             yield from self._product(p, ref, scale, env)
-        elif isinstance(p, Num):
+        elif isinstance(p, NumPattern):
             number = self.forms.number(ref)
             if number is not None and self.near(number * scale, p.value):
                 yield env
@@ -69,12 +69,12 @@ class Matcher:
             yield from self._bind(p, ref, env)
         elif isinstance(p, Add):
             yield from self._sum(p, ref, env)
-        elif isinstance(p, Call):
+        elif isinstance(p, CallPattern):
             yield from self._call(p, ref, env)
         else:
             yield from self._reduce(p, ref, env)
 
-    def _bind(self, p: Var, ref: Ref, env: Env) -> Iterator[Env]:
+    def _bind(self, p: Var, ref: ScalarRef, env: Env) -> Iterator[Env]:
         bound, at = env.vars.get(p.position), self.forms.strip(ref)
         if p.position in self.scalars and (number := self.forms.number(ref)) is not None:
             yield from self._bind_number(p, number, env)
@@ -83,20 +83,20 @@ class Matcher:
             loops = _unify(p.index, at.index, env.loops)
             if loops is None or (bound is not None and (bound.at is None or bound.at.value != at.value)):
                 return
-            yield replace(env, loops=loops, vars=env.vars if bound else env.vars | {p.position: Bound(at, ref)})
+            yield replace(env, loops=loops, vars=env.vars if bound else env.vars | {p.position: PatternBinding(at, ref)})
         elif bound is None:
-            yield replace(env, vars=env.vars | {p.position: Bound(at, ref)})
+            yield replace(env, vars=env.vars | {p.position: PatternBinding(at, ref)})
         elif bound.at == at:
             yield env
 
     def _bind_number(self, p: Var, number: float, env: Env) -> Iterator[Env]:
         bound = env.vars.get(p.position)
         if bound is None:
-            yield replace(env, vars=env.vars | {p.position: Bound(None, None, number)})
+            yield replace(env, vars=env.vars | {p.position: PatternBinding(None, None, number)})
         elif bound.number is not None and self.near(bound.number, number):
             yield env
 
-    def _call(self, p: Call, ref: Ref, env: Env) -> Iterator[Env]:
+    def _call(self, p: CallPattern, ref: ScalarRef, env: Env) -> Iterator[Env]:
         node = self.forms.look(ref)[1]
         if node is None or node.name != p.name or len(node.args) != len(p.args) or detail_of(node.op) != p.detail:
             return
@@ -104,7 +104,7 @@ class Matcher:
         for order in orders:
             yield from self._all(list(zip(order, node.args, strict=True)), env)
 
-    def _all(self, pairs: list[tuple[Term, Ref]], env: Env) -> Iterator[Env]:
+    def _all(self, pairs: list[tuple[Term, ScalarRef]], env: Env) -> Iterator[Env]:
         if not pairs:
             yield env
             return
@@ -112,14 +112,14 @@ class Matcher:
         for found in self.match(p, ref, 1.0, env):
             yield from self._all(rest, found)
 
-    def _reduce(self, p: Reduce, ref: Ref, env: Env) -> Iterator[Env]:
+    def _reduce(self, p: ReducePattern, ref: ScalarRef, env: Env) -> Iterator[Env]:
         found = self.forms.reduction(ref)
         if found is None or found.name != p.name or len(p.loops) != 1 or env.size not in (None, found.size):
             return
         inside = replace(env, size=found.size, loops=env.loops | {p.loops[0]: found.loops})
         yield from self.match(p.inner, found.inner, 1.0, inside)
 
-    def _product(self, p: Prod, ref: Ref, scale: float, env: Env) -> Iterator[Env]:
+    def _product(self, p: Prod, ref: ScalarRef, scale: float, env: Env) -> Iterator[Env]:
         """Matches factors that are not parameters first: they bind parameters, which then are opaque."""
         parts = [(f, e) for f, e in p.factors if not isinstance(f, Var)]
         variables = [(f, e) for f, e in p.factors if isinstance(f, Var)]
@@ -129,8 +129,8 @@ class Matcher:
                     yield self._numbers(variables, p, ref, scale, bound)
 
     def _factors(
-        self, parts: Sequence[tuple[Term, float]], ref: Ref, env: Env, taken: tuple[Ref, ...]
-    ) -> Iterator[tuple[Env, tuple[Ref, ...]]]:
+        self, parts: Sequence[tuple[Term, float]], ref: ScalarRef, env: Env, taken: tuple[ScalarRef, ...]
+    ) -> Iterator[tuple[Env, tuple[ScalarRef, ...]]]:
         if not parts:
             yield env, taken
             return
@@ -140,7 +140,7 @@ class Matcher:
                 for found in self.match(p, factor, 1.0, env):
                     yield from self._factors(rest, ref, found, (*taken, factor))
 
-    def _unbound(self, variables: Sequence[tuple[Term, float]], ref: Ref, env: Env) -> Iterator[Env]:
+    def _unbound(self, variables: Sequence[tuple[Term, float]], ref: ScalarRef, env: Env) -> Iterator[Env]:
         """Binds the parameters that are still unbound, each to one of the scalars of the product.
 
         In patterns with rows, a bound parameter is bound again, to determine the loops where it is read here.
@@ -161,7 +161,7 @@ class Matcher:
                     yield from self._unbound(rest, ref, found)
 
     def _adds_up(
-        self, p: Prod, ref: Ref, scale: float, taken: tuple[Ref, ...], variables: Sequence[tuple[Term, float]], env: Env
+        self, p: Prod, ref: ScalarRef, scale: float, taken: tuple[ScalarRef, ...], variables: Sequence[tuple[Term, float]], env: Env
     ) -> bool:
         product = self.forms.product(ref, env.opaque())
         left = dict(product.factors)
@@ -183,7 +183,7 @@ class Matcher:
         free = [v for v, _ in variables if isinstance(v, Var) and v.position in self.scalars]
         return bool(free) or self.near(product.coefficient * scale, want)
 
-    def _here(self, f: Var, bound: Bound, env: Env) -> Ref | None:
+    def _here(self, f: Var, bound: PatternBinding, env: Env) -> ScalarRef | None:
         """Returns the scalar bound to parameter `f`, at the loops where the pattern reads it."""
         assert bound.at is not None
         if not self.rows:
@@ -193,18 +193,20 @@ class Matcher:
         count = sum(1 for at in bound.at.index if at != ZERO)
         if len(loops) != count:
             return None
-        return Ref(bound.at.value, tuple(ZERO if at == ZERO else next(taken) for at in bound.at.index))
+        return ScalarRef(bound.at.value, tuple(ZERO if at == ZERO else next(taken) for at in bound.at.index))
 
-    def _numbers(self, variables: Sequence[tuple[Term, float]], p: Prod, ref: Ref, scale: float, env: Env) -> Env:
+    def _numbers(self, variables: Sequence[tuple[Term, float]], p: Prod, ref: ScalarRef, scale: float, env: Env) -> Env:
         """Binds the remaining coefficient to the parameter that may be a number."""
         for v, e in variables:
             if isinstance(v, Var) and v.position in self.scalars and v.position not in env.vars:
                 want = p.coefficient * float(env.size or 1) ** p.sizes
                 rest = self.forms.product(ref, env.opaque()).coefficient * scale / want
-                env = replace(env, vars=env.vars | {v.position: Bound(None, None, math.copysign(abs(rest) ** (1 / e), rest))})
+                env = replace(
+                    env, vars=env.vars | {v.position: PatternBinding(None, None, math.copysign(abs(rest) ** (1 / e), rest))}
+                )
         return env
 
-    def _sum(self, p: Add, ref: Ref, env: Env) -> Iterator[Env]:
+    def _sum(self, p: Add, ref: ScalarRef, env: Env) -> Iterator[Env]:
         numbers = [t for t in p.terms if isinstance(t, Var) and t.position in self.scalars]
         parts = [t for t in p.terms if t not in numbers]
         parts.sort(key=lambda t: isinstance(t, Var))
@@ -216,7 +218,7 @@ class Matcher:
             elif self.near(constant, p.constant):
                 yield found
 
-    def _terms(self, parts: list[Term], ref: Ref, env: Env, taken: tuple[Ref, ...]) -> Iterator[Env]:
+    def _terms(self, parts: list[Term], ref: ScalarRef, env: Env, taken: tuple[ScalarRef, ...]) -> Iterator[Env]:
         total = self.forms.sum(ref, env.opaque())
         if not parts:
             if {at for at, _ in total.terms} == set(taken) and len(total.terms) == len(taken):

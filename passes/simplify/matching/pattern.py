@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ...ir.rewriting import Map, Reader
-from ..scalars import Ref, Scalars
+from ..scalars import ScalarRef, Scalars
 from .forms import Forms
 
 ROWS, COLUMNS = 1013, 1000003
@@ -24,7 +24,7 @@ class Var:
 
 
 @dataclass(frozen=True)
-class Num:
+class NumPattern:
     """A constant."""
 
     value: float
@@ -48,7 +48,7 @@ class Add:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallPattern:
     """Any other op; `detail` distinguishes ops of the same name (a comparison's predicate)."""
 
     name: str
@@ -57,7 +57,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Reduce:
+class ReducePattern:
     """Reduction of `inner` over `loops` by the op `name`."""
 
     name: str
@@ -65,7 +65,7 @@ class Reduce:
     loops: tuple[int, ...]
 
 
-Term = Var | Num | Prod | Add | Call | Reduce
+Term = Var | NumPattern | Prod | Add | CallPattern | ReducePattern
 
 
 def detail_of(op: ir.Operation) -> int:
@@ -81,30 +81,30 @@ class Function:
         self.params: list[ir.Value] = list(block.arguments)
         self.forms = Forms(Scalars(Reader()), float(COLUMNS))
         result = block.operations[len(block.operations) - 1].operands[0]
-        self.root = Ref(result, tuple(range(len(result.type.shape))))
+        self.root = ScalarRef(result, tuple(range(len(result.type.shape))))
 
     def term(self) -> Term:
         """Returns the whole function in normal form. Raises ValueError for a value that has none."""
         return self._read(self.root, {})
 
-    def position(self, ref: Ref) -> int | None:
+    def position(self, ref: ScalarRef) -> int | None:
         """Returns the position of the parameter that `ref` reads, None where it reads none."""
         return self.params.index(ref.value) if ref.value in self.params else None
 
-    def _read(self, ref: Ref, known: dict[Ref, Term]) -> Term:
+    def _read(self, ref: ScalarRef, known: dict[ScalarRef, Term]) -> Term:
         at = self.forms.strip(ref)
         if at not in known:
             known[at] = self._make(at, known)
         return known[at]
 
-    def _make(self, at: Ref, known: dict[Ref, Term]) -> Term:
+    def _make(self, at: ScalarRef, known: dict[ScalarRef, Term]) -> Term:
         forms = self.forms
         if (position := self.position(at)) is not None:
             return Var(position, at.index)
         if (number := forms.number(at)) is not None:
-            return Num(number)
+            return NumPattern(number)
         if (found := forms.reduction(at)) is not None:
-            return Reduce(found.name, self._read(found.inner, known), found.loops)
+            return ReducePattern(found.name, self._read(found.inner, known), found.loops)
         kind = forms.kind(at)
         if kind == "product":
             product = forms.product(at)
@@ -116,7 +116,7 @@ class Function:
         node = forms.look(at)[1]
         if node is None:
             raise ValueError(f"{at.value} is neither an argument, a constant, a sum over rows nor made of scalar ops")
-        return Call(node.name, detail_of(node.op), tuple(self._read(a, known) for a in node.args))
+        return CallPattern(node.name, detail_of(node.op), tuple(self._read(a, known) for a in node.args))
 
 
 def _signed(term: Term, sign: float) -> Term:
@@ -134,8 +134,8 @@ def walk(term: Term) -> list[Term]:
         below = tuple(f for f, _ in term.factors)
     elif isinstance(term, Add):
         below = term.terms
-    elif isinstance(term, Call):
+    elif isinstance(term, CallPattern):
         below = term.args
-    elif isinstance(term, Reduce):
+    elif isinstance(term, ReducePattern):
         below = (term.inner,)
     return [term] + [t for child in below for t in walk(child)]

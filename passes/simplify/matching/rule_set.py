@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ...ir.rewriting import Reader, producer
-from ..scalars import Ref, Scalars
-from ..scope import Scope
-from .emit import CannotPlace, Emitter
+from ..scalars import ScalarRef, Scalars
+from ..scope import RewriteScope
+from .emit import CannotPlace, PatternEmitter
 from .forms import Forms
 from .match import Env, Matcher
-from .pattern import Add, Call, Function, Prod, Reduce, Term, walk
+from .pattern import Add, CallPattern, Function, Prod, ReducePattern, Term, walk
 
 _MARK = "graph.pattern"
 _RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
@@ -41,19 +41,21 @@ class Loaded:
         scalars = frozenset(pattern.attributes["scalars"])
         name = pattern.attributes["rule"].value
         anchors = _anchors(term)
-        rows = any(isinstance(t, Reduce) for t in walk(term))
+        rows = any(isinstance(t, ReducePattern) for t in walk(term))
         return Loaded(name, term, Function(replacement) if replacement else None, scalars, anchors, _reach(term, anchors), rows)
 
     def root_is(self, kind: str) -> bool:
         """Whether the pattern's root has the kind `kind` (see `Forms.kind`)."""
-        wanted = {Prod: "product", Add: "sum"}.get(type(self.term)) or (self.term.name if isinstance(self.term, Call) else "")
+        wanted = {Prod: "product", Add: "sum"}.get(type(self.term)) or (
+            self.term.name if isinstance(self.term, CallPattern) else ""
+        )
         return kind == wanted
 
 
 def _anchors(term: Term) -> frozenset[str]:
     """Returns the rarest ops of which every match has one."""
     terms = walk(term)
-    names = {t.name for t in terms if isinstance(t, Call)}
+    names = {t.name for t in terms if isinstance(t, CallPattern)}
     for rare in _RARE:
         if rare in names:
             return frozenset([rare])
@@ -61,18 +63,18 @@ def _anchors(term: Term) -> frozenset[str]:
         return frozenset(_ROOTS)
     if names:
         return frozenset([min(names)])
-    if any(isinstance(t, Reduce) for t in terms):
+    if any(isinstance(t, ReducePattern) for t in terms):
         return frozenset(["arith.divf", "arith.mulf", "arith.addf"])
     return frozenset(["arith.mulf", "arith.divf"]) if isinstance(term, Prod) else frozenset(["arith.addf", "arith.subf"])
 
 
 def _reach(term: Term, anchors: frozenset[str]) -> int:
     """Returns how many binary ops may lie between an anchor and the root of `term`; -1 when it contains no anchor."""
-    if isinstance(term, Call):
+    if isinstance(term, CallPattern):
         own = 0 if term.name in anchors else -1
         below = max((_reach(a, anchors) for a in term.args), default=-1)
         return max(own, below + 1 if below >= 0 else -1)
-    if isinstance(term, Reduce):
+    if isinstance(term, ReducePattern):
         below = _reach(term.inner, anchors)
         return below + 1 if below >= 0 else -1
     if not isinstance(term, Prod | Add):
@@ -134,7 +136,7 @@ def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
     for root in list(_downstream(anchor, rule.reach)):
         op = root.block.owner.operation
         generic = forms.scalars.reader.generic(op)
-        ref = Ref(root.results[0], generic.loops)
+        ref = ScalarRef(root.results[0], generic.loops)
         if not generic.parallel or _MARK in op.attributes or not rule.root_is(forms.kind(ref)):
             continue
         tolerance = _TOLERANCE.get(str(root.results[0].type), 5e-5)
@@ -143,18 +145,18 @@ def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
             continue
         matched = _matched(forms, ref, env)
         if not _escapes(matched, root):
-            return {hash(anchor)} | _replace(rule, Scope(forms.scalars, generic, frozenset(), set()), env, root, matched)
+            return {hash(anchor)} | _replace(rule, RewriteScope(forms.scalars, generic, frozenset(), set()), env, root, matched)
     return set()
 
 
-def _replace(rule: Loaded, s: Scope, env: Env, root: ir.Operation, matched: list[ir.Operation]) -> set[int]:
+def _replace(rule: Loaded, s: RewriteScope, env: Env, root: ir.Operation, matched: list[ir.Operation]) -> set[int]:
     loc = ir.Location.fused(list(dict.fromkeys(op.location for op in reversed(matched))))
     gone = {hash(view.operation) for view in s.generic.block.operations}
     if rule.replacement is None:
         s.generic.op.attributes[_MARK] = ir.StringAttr.get(rule.name)
         return set()
     try:
-        value = Emitter(s, rule.replacement, env, root, rule.name, loc).run()
+        value = PatternEmitter(s, rule.replacement, env, root, rule.name, loc).run()
     except CannotPlace:
         s.close()
         return gone
@@ -192,7 +194,7 @@ def _users(value: ir.Value) -> Iterator[ir.Operation]:
             yield user
 
 
-def _matched(forms: Forms, root: Ref, env: Env) -> list[ir.Operation]:
+def _matched(forms: Forms, root: ScalarRef, env: Env) -> list[ir.Operation]:
     """Returns the ops between the root and the scalars bound to parameters, root first."""
     stops = env.opaque()
     found: dict[ir.Operation, None] = {}

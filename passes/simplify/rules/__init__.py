@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
-from ..scope import Scope
+from ..scope import RewriteScope
 from . import arithmetic, casts, integers, intervals, powers, relaxed, selection
 
-Rule = Callable[[Scope, ir.Operation], ir.Value | None]
+Rule = Callable[[RewriteScope, ir.Operation], ir.Value | None]
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "arith.addf": (arithmetic.add,),

@@ -7,12 +7,12 @@ import math
 
 from torch_mlir import ir
 
-from ..scalars import Ref
-from ..scope import Scope
+from ..scalars import ScalarRef
+from ..scope import RewriteScope
 from .zeros import never_negative_zero, sign_of_zero_ignored
 
 
-def add(s: Scope, op: ir.Operation) -> ir.Value | None:
+def add(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x + -0.0 -> x; x + 0.0 -> x where x is never -0.0 or no use can tell; x + (-y) -> x - y."""
     a, b = s.args(op)
     for x, y in ((a, b), (b, a)):
@@ -24,7 +24,7 @@ def add(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def subtract(s: Scope, op: ir.Operation) -> ir.Value | None:
+def subtract(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x - 0.0 -> x; x - -0.0 as in `add`; -0.0 - x -> -x; x - (-y) -> x + y."""
     a, b = s.args(op)
     number, type_ = s.number(b), op.results[0].type
@@ -38,7 +38,7 @@ def subtract(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def multiply(s: Scope, op: ir.Operation) -> ir.Value | None:
+def multiply(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x * 1 -> x; x * -1 -> -x; (-x) * (-y) -> x * y; (-x) * c -> x * -c."""
     a, b = s.args(op)
     type_ = op.results[0].type
@@ -56,7 +56,7 @@ def multiply(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def divide(s: Scope, op: ir.Operation) -> ir.Value | None:
+def divide(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x / 1 -> x; x / -1 -> -x; x / 2^k -> x * 2^-k, which rounds the same real number."""
     a, b = s.args(op)
     number, type_ = s.number(b), op.results[0].type
@@ -69,13 +69,13 @@ def divide(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def negate(s: Scope, op: ir.Operation) -> ir.Value | None:
+def negate(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """-(-x) -> x."""
     inner = s.node(s.args(op)[0], "arith.negf")
     return s.use(inner.args[0], op) if inner else None
 
 
-def absolute(s: Scope, op: ir.Operation) -> ir.Value | None:
+def absolute(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """|-x| and ||x|| -> |x|."""
     inner = s.node(s.args(op)[0], "arith.negf", "math.absf")
     return s.build("math.absf", op.results[0].type, [s.use(inner.args[0], op)], op) if inner else None
@@ -85,7 +85,7 @@ def _negative(number: float | int | None) -> bool:
     return isinstance(number, float) and math.copysign(1.0, number) < 0
 
 
-def _no_matter(s: Scope, op: ir.Operation, x: Ref) -> bool:
+def _no_matter(s: RewriteScope, op: ir.Operation, x: ScalarRef) -> bool:
     return "add-zero" in s.fast_math or never_negative_zero(s, x) or sign_of_zero_ignored(s, op.results[0])
 
 

@@ -2,10 +2,10 @@
 
 from torch_mlir import ir
 
-from ..scope import Scope
+from ..scope import RewriteScope
 
 
-def truncate(s: Scope, op: ir.Operation) -> ir.Value | None:
+def truncate(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """truncf(extf x) -> x, or a single cast; truncf of a constant."""
     arg, to = s.args(op)[0], op.results[0].type
     number = s.number(arg)
@@ -22,7 +22,7 @@ def truncate(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def extend(s: Scope, op: ir.Operation) -> ir.Value | None:
+def extend(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """extf(extf x) -> extf x; extf of a constant."""
     arg, to = s.args(op)[0], op.results[0].type
     number = s.number(arg)
@@ -32,7 +32,7 @@ def extend(s: Scope, op: ir.Operation) -> ir.Value | None:
     return s.build("arith.extf", to, [s.use(inner.args[0], op)], op) if inner else None
 
 
-def truncate_integer(s: Scope, op: ir.Operation) -> ir.Value | None:
+def truncate_integer(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """trunci(ext x) -> x."""
     inner = s.node(s.args(op)[0], "arith.extui", "arith.extsi")
     if inner and _element(inner.args[0].value.type) == op.results[0].type:
@@ -40,7 +40,7 @@ def truncate_integer(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def bool_to_float(s: Scope, op: ir.Operation) -> ir.Value | None:
+def bool_to_float(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """sitofp(extui b) -> uitofp b for a bool b."""
     inner = s.node(s.args(op)[0], "arith.extui")
     if inner and _is_bool(inner.args[0].value.type):
@@ -48,7 +48,7 @@ def bool_to_float(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def index(s: Scope, op: ir.Operation) -> ir.Value | None:
+def index(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """index_cast(index_cast i) -> i for an i64 or index cast to the other and back."""
     inner = s.node(s.args(op)[0], "arith.index_cast")
     if inner is None or _element(inner.args[0].value.type) != op.results[0].type:

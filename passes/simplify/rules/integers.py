@@ -2,20 +2,20 @@
 
 from torch_mlir import ir
 
-from ..scalars import Ref
-from ..scope import Scope
+from ..scalars import ScalarRef
+from ..scope import RewriteScope
 from .casts import _is_bool
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 
 
-def add(s: Scope, op: ir.Operation) -> ir.Value | None:
+def add(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x + 0 -> x."""
     a, b = s.args(op)
     return s.use(a, op) if s.number(b) == 0 else s.use(b, op) if s.number(a) == 0 else None
 
 
-def subtract(s: Scope, op: ir.Operation) -> ir.Value | None:
+def subtract(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x - 0 -> x; x - x -> 0."""
     a, b = s.args(op)
     if s.number(b) == 0:
@@ -23,7 +23,7 @@ def subtract(s: Scope, op: ir.Operation) -> ir.Value | None:
     return s.constant(0, op.results[0].type, op) if s.same(a, b) else None
 
 
-def multiply(s: Scope, op: ir.Operation) -> ir.Value | None:
+def multiply(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x * 1 -> x; x * 0 -> 0."""
     a, b = s.args(op)
     for x, y in ((a, b), (b, a)):
@@ -34,7 +34,7 @@ def multiply(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def same_or_constant(s: Scope, op: ir.Operation) -> ir.Value | None:
+def same_or_constant(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x and x, x or x -> x; for bools x and true, x or false -> x."""
     a, b = s.args(op)
     if s.same(a, b):
@@ -49,7 +49,7 @@ def same_or_constant(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def exclusive(s: Scope, op: ir.Operation) -> ir.Value | None:
+def exclusive(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """not(not b) -> b for bools (xori with true); x xor 0 -> x."""
     a, b = s.args(op)
     for x, y in ((a, b), (b, a)):
@@ -64,7 +64,7 @@ def exclusive(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
+def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """Decides comparisons of a non-negative position with 0 or less; (b != false) -> b for a bool b widened to an integer."""
     a, b = s.args(op)
     predicate, number = op.attributes["predicate"].value, s.number(b)
@@ -83,7 +83,7 @@ def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def not_negative(s: Scope, ref: Ref, depth: int = 3) -> bool:
+def not_negative(s: RewriteScope, ref: ScalarRef, depth: int = 3) -> bool:
     """Whether an integer is a loop position, a widened unsigned value or a constant that is not negative."""
     number = s.number(ref)
     if number is not None:
@@ -96,7 +96,7 @@ def not_negative(s: Scope, ref: Ref, depth: int = 3) -> bool:
     return node.name == "arith.index_cast" and not_negative(s, node.args[0], depth - 1)
 
 
-def floor_division(s: Scope, op: ir.Operation) -> ir.Value | None:
+def floor_division(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """int(floor(f64(a) / f64(c))) for a constant integer c -> floordivsi(a, c), a shift for powers of two.
 
     torch-mlir divides integers through f64, which is exact up to 2^53; this is exact for all.
@@ -115,6 +115,6 @@ def floor_division(s: Scope, op: ir.Operation) -> ir.Value | None:
     return s.build("arith.floordivsi", type_, [x, s.constant(divisor, type_, op)], op)
 
 
-def _element_type(ref: Ref) -> ir.Type:
+def _element_type(ref: ScalarRef) -> ir.Type:
     type_ = ref.value.type
     return type_.element_type if isinstance(type_, ir.RankedTensorType) else type_

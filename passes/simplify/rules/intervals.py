@@ -12,8 +12,8 @@ from torch_mlir import ir
 from ...ir.reading import CHECKED
 from ...ir.rewriting import constant, producer
 from ..evaluate import array_of, attribute_of
-from ..scalars import Ref
-from ..scope import Scope
+from ..scalars import ScalarRef
+from ..scope import RewriteScope
 from .casts import _element, _is_bool
 
 Interval = tuple[int, int]  # least and largest value, inclusive
@@ -23,7 +23,7 @@ _DEEPEST = 8
 _NARROW = 32
 
 
-def interval(s: Scope, ref: Ref, depth: int = _DEEPEST) -> Interval | None:
+def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Interval | None:
     """Returns the range of an integer, None where it is unknown."""
     number = s.number(ref)
     if number is not None:
@@ -49,7 +49,7 @@ def interval(s: Scope, ref: Ref, depth: int = _DEEPEST) -> Interval | None:
     return made if made is not None and _holds(_element(found.value.type), made) else None
 
 
-def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
+def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """Replaces a comparison that the ranges decide by its value."""
     a, b = s.args(op)
     x = interval(s, a)
@@ -65,7 +65,7 @@ def compare(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None if decided is None else s.constant(int(decided), op.results[0].type, op)
 
 
-def mark_checked(s: Scope, op: ir.Operation) -> None:
+def mark_checked(s: RewriteScope, op: ir.Operation) -> None:
     """Marks a tensor.extract whose indices are all known to be in bounds, so that its kernel does not check them."""
     if CHECKED in op.attributes:
         return
@@ -77,7 +77,7 @@ def mark_checked(s: Scope, op: ir.Operation) -> None:
     op.attributes[CHECKED] = ir.UnitAttr.get(op.context)
 
 
-def narrow_table(s: Scope, op: ir.Operation) -> ir.Value | None:
+def narrow_table(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """Casts an element of a constant i64 table to index: reads an i32 copy of the table where its numbers fit."""
     found = s.scalars.resolve(s.args(op)[0])
     type_ = found.value.type
@@ -90,10 +90,10 @@ def narrow_table(s: Scope, op: ir.Operation) -> ir.Value | None:
     if known is None or not _holds(narrow, known):
         return None
     table = _twin(s, found.value, narrow)
-    return s.build("arith.index_cast", op.results[0].type, [s.read(Ref(table, found.index))], op)
+    return s.build("arith.index_cast", op.results[0].type, [s.read(ScalarRef(table, found.index))], op)
 
 
-def _of_table(s: Scope, value: ir.Value) -> Interval | None:
+def _of_table(s: RewriteScope, value: ir.Value) -> Interval | None:
     """Returns the range of a constant integer tensor's elements, cached."""
     known = s.scalars.intervals
     if value not in known:
@@ -104,7 +104,7 @@ def _of_table(s: Scope, value: ir.Value) -> Interval | None:
     return known[value]
 
 
-def _twin(s: Scope, value: ir.Value, element: ir.Type) -> ir.Value:
+def _twin(s: RewriteScope, value: ir.Value, element: ir.Type) -> ir.Value:
     """Returns a copy of a constant tensor with another element type, created once, next to it."""
     if value not in s.scalars.twins:
         made = producer(value)

@@ -2,14 +2,14 @@
 
 from torch_mlir import ir
 
-from ..scalars import Ref
-from ..scope import Scope
+from ..scalars import ScalarRef
+from ..scope import RewriteScope
 
 _CHAIN = (2, 3, 4)
 _WIDE_CHAIN = 16  # largest exponent of f16 and bf16 that is expanded to f32 products
 
 
-def power(s: Scope, op: ir.Operation) -> ir.Value | None:
+def power(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x**c for constant c: products for 2, 3, 4, reciprocals for -1 and -2, roots for 0.5 and -0.5.
 
     Within 2 ulp of the exact power. As in eager, (-0.0)**0.5 is -0.0 and (-inf)**0.5 is NaN. Any other integer exponent
@@ -41,12 +41,12 @@ def _half(type_: ir.Type) -> bool:
     return isinstance(type_, ir.BF16Type | ir.F16Type)
 
 
-def _integer_power(s: Scope, x: ir.Value | None, c: int, type_: ir.Type, op: ir.Operation) -> ir.Value:
+def _integer_power(s: RewriteScope, x: ir.Value | None, c: int, type_: ir.Type, op: ir.Operation) -> ir.Value:
     product = _product(s, x, abs(c), op)
     return product if c > 0 else s.build("arith.divf", type_, [s.constant(1.0, type_, op), product], op)
 
 
-def _product(s: Scope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value | None:
+def _product(s: RewriteScope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value | None:
     """Returns x**n by squaring."""
     if n == 1 or x is None:
         return x
@@ -56,7 +56,7 @@ def _product(s: Scope, x: ir.Value | None, n: int, op: ir.Operation) -> ir.Value
     return s.build("arith.mulf", x.type, [square, x], op) if n % 2 else square
 
 
-def divide_by_root(s: Scope, op: ir.Operation) -> ir.Value | None:
+def divide_by_root(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """1 / sqrt(y) -> rsqrt(y), and x / sqrt(y) -> x * rsqrt(y) where y has fewer elements (a norm of every row).
 
     The former rounds once less; the latter is within 2 ulp, and divides once per row instead of once per element.
@@ -71,7 +71,7 @@ def divide_by_root(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None if reciprocal is None else s.build("arith.mulf", type_, [s.use(a, op), s.use(reciprocal, op)], op)
 
 
-def _reciprocal_root(s: Scope, ref: Ref, root: ir.Operation) -> Ref | None:
+def _reciprocal_root(s: RewriteScope, ref: ScalarRef, root: ir.Operation) -> ScalarRef | None:
     """Clones the generic that yields `root` with rsqrt in its place, when it runs over fewer loops than this one."""
     while True:
         further = s.scalars.step(ref)
@@ -93,4 +93,4 @@ def _reciprocal_root(s: Scope, ref: Ref, root: ir.Operation) -> Ref | None:
     )
     made.results[0].replace_all_uses_with(made_twin.results[0])
     made.erase()
-    return Ref(twin.results[0], ref.index)
+    return ScalarRef(twin.results[0], ref.index)

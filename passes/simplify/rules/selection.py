@@ -4,15 +4,15 @@ import math
 
 from torch_mlir import ir
 
-from ..scalars import Ref
-from ..scope import Scope
+from ..scalars import ScalarRef
+from ..scope import RewriteScope
 
 # Predicates of `cmpf` by number: u.. is true for NaN.
 _UGT, _UGE, _ULT, _ULE = 9, 10, 11, 12
 _SWAPPED = {_UGT: _ULT, _UGE: _ULE, _ULT: _UGT, _ULE: _UGE}
 
 
-def select(s: Scope, op: ir.Operation) -> ir.Value | None:
+def select(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """select(true, a, b) -> a; select(c, a, a) -> a; select(x ugt c, x, c), the form of relu, -> maximumf(x, c)."""
     condition, a, b = s.args(op)
     known = s.number(condition)
@@ -24,7 +24,9 @@ def select(s: Scope, op: ir.Operation) -> ir.Value | None:
     return _extremum_of(s, op, compare.op, compare.args, a, b) if compare else None
 
 
-def _extremum_of(s: Scope, op: ir.Operation, compare: ir.Operation, args: tuple[Ref, ...], a: Ref, b: Ref) -> ir.Value | None:
+def _extremum_of(
+    s: RewriteScope, op: ir.Operation, compare: ir.Operation, args: tuple[ScalarRef, ...], a: ScalarRef, b: ScalarRef
+) -> ir.Value | None:
     """Turns compare and select into maximumf or minimumf. NaN: unordered predicates select x, as maximumf does. Zeros: `_tie`."""
     predicate = compare.attributes["predicate"].value
     x, c = args
@@ -47,7 +49,7 @@ def _tie(c: float, takes_x: bool, wins: float) -> bool:
     return c != 0 or (not takes_x and math.copysign(1.0, c) == wins)
 
 
-def extremum(s: Scope, op: ir.Operation) -> ir.Value | None:
+def extremum(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """max(x, x) -> x; max(max(x, c), c) -> max(x, c), also for minimumf."""
     a, b = s.args(op)
     if s.same(a, b):
@@ -59,6 +61,6 @@ def extremum(s: Scope, op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def _equal(s: Scope, a: Ref, b: Ref) -> bool:
+def _equal(s: RewriteScope, a: ScalarRef, b: ScalarRef) -> bool:
     x, y = s.number(a), s.number(b)
     return x is not None and y is not None and x == y and math.copysign(1.0, x) == math.copysign(1.0, y)

@@ -5,8 +5,8 @@ import math
 from torch_mlir import ir
 
 from ...ir.rewriting import producer
-from ..scalars import Ref
-from ..scope import Scope
+from ..scalars import ScalarRef
+from ..scope import RewriteScope
 
 _POSITIVE = {"math.exp", "math.exp2", "math.absf", "math.erfc", "math.cosh", "arith.uitofp"}
 _KEEP_SIGN = {"math.sqrt", "math.rsqrt", "arith.extf", "math.log1p", "math.tanh", "math.erf", "math.expm1"}
@@ -14,7 +14,7 @@ _ODD = _KEEP_SIGN | {"arith.negf", "arith.truncf", "math.sin", "math.tan", "math
 _EVEN = {"math.exp", "math.exp2", "math.absf", "math.cosh", "math.cos", "math.erfc", "arith.cmpf", "math.log", "arith.fptosi"}
 
 
-def never_negative_zero(s: Scope, ref: Ref, depth: int = 5) -> bool:
+def never_negative_zero(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
     """Whether `ref` is known not to be -0.0."""
     number = s.number(ref)
     if number is not None:
@@ -38,7 +38,7 @@ def never_negative_zero(s: Scope, ref: Ref, depth: int = 5) -> bool:
     return False
 
 
-def sign_clear(s: Scope, ref: Ref, depth: int = 5) -> bool:
+def sign_clear(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
     """Whether the sign bit of `ref` is known to be clear (or `ref` is NaN)."""
     number = s.number(ref)
     if number is not None:
@@ -58,12 +58,12 @@ def sign_clear(s: Scope, ref: Ref, depth: int = 5) -> bool:
     return name == "arith.select" and all(sign_clear(s, a, depth - 1) for a in args[1:])
 
 
-def sign_of_zero_ignored(s: Scope, value: ir.Value, depth: int = 6) -> bool:
+def sign_of_zero_ignored(s: RewriteScope, value: ir.Value, depth: int = 6) -> bool:
     """Whether every use of `value`, a scalar of a body, gives the same result for 0.0 and -0.0, as far as uses are followed."""
     return depth > 0 and all(_ignores(s, value, use.owner.operation, use.operand_number, depth) for use in value.uses)
 
 
-def _ignores(s: Scope, value: ir.Value, user: ir.Operation, position: int, depth: int) -> bool:
+def _ignores(s: RewriteScope, value: ir.Value, user: ir.Operation, position: int, depth: int) -> bool:
     name = user.name
     if name in _EVEN:
         return True
@@ -94,7 +94,7 @@ def _constant(value: ir.Value) -> float | None:
     return float(maker.attributes["value"].value)
 
 
-def _tensor_ignores(s: Scope, op: ir.Operation, result: int, depth: int) -> bool:
+def _tensor_ignores(s: RewriteScope, op: ir.Operation, result: int, depth: int) -> bool:
     """The same for result `result` of a generic: all its uses have to be inputs of generics."""
     if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
         return False

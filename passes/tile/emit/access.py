@@ -19,7 +19,7 @@ Runs = dict[int, int]  # length of a run -> elements that the index jumps by at 
 
 
 @dataclass(frozen=True)
-class Window:
+class ShiftedBlocks:
     """Blocks along an axis whose rows start in the middle of an access.
 
     shift  where rows start, and the width of accesses

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import HALF, Apply, Const, Expr, Load, missing
@@ -19,7 +19,7 @@ Done = dict[Expr, ir.Value]
 Memory = dict[Any, tuple[ir.Value, str]]
 
 
-class Blocks:
+class MatrixBlocks:
     """Emits expressions into `entry` and at the insertion point. memory: each tensor's memref and element type.
 
     axes, shape  of the blocks that are computed now
@@ -28,7 +28,7 @@ class Blocks:
     width        columns of the output tile that are computed at a time
     """
 
-    def __init__(self, entry: ir.Block, product: Contraction, config: Config, memory: Memory) -> None:
+    def __init__(self, entry: ir.Block, product: Contraction, config: GemmConfig, memory: Memory) -> None:
         self.entry, self.product, self.config, self.memory = entry, product, config, memory
         self.axes: Axes = (product.m, product.n)
         self.width = config.n

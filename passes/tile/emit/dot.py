@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from ...ir.expressions import HALF, Const, Expr, Load
 from ...space.contraction import Contraction, extent
 from ...space.space import Result
-from .blocks import Axes, Blocks, Done, Memory
-from .moments import Moments, along_rows, constant, like, over_rows
+from .blocks import Axes, Done, MatrixBlocks, Memory
+from .moments import RowMoments, along_rows, constant, like, over_rows
 from .scopes import element
 
 
@@ -35,10 +35,12 @@ class Factor:
     shape: tuple[int, int]
 
 
-class Dot(Blocks):
+class Dot(MatrixBlocks):
     """Emits the program of one output tile into `entry`. memory: each tensor's memref and element type; results: their memrefs."""
 
-    def __init__(self, entry: ir.Block, product: Contraction, config: Config, memory: Memory, results: Sequence[ir.Value]) -> None:
+    def __init__(
+        self, entry: ir.Block, product: Contraction, config: GemmConfig, memory: Memory, results: Sequence[ir.Value]
+    ) -> None:
         super().__init__(entry, product, config, memory)
         self.results = results
 
@@ -49,7 +51,7 @@ class Dot(Blocks):
         first = self.at[self.product.n]
         self.width = self.config.n // self.config.split
         self.shape = self.config.m, self.width
-        rows: dict[int, Moments] = {}  # moments of the rows so far, by result
+        rows: dict[int, RowMoments] = {}  # moments of the rows so far, by result
         for part in range(self.config.split if self.product.n else 1):
             self.at[self.product.n] = arith.addi(first, self._number(part * self.width)) if part else first
             self.done = {sum_: self._part(total, part) for sum_, total in zip(self.product.products, totals, strict=True)}
@@ -98,7 +100,7 @@ class Dot(Blocks):
         dims = ir.AffineMap.get_identity(2)
         vector.transfer_write(None, over_rows(value), view, [self.row, self.at[n]], dims, in_bounds=bounds)
 
-    def _moments(self, value: ir.Value, *, centred: bool) -> Moments:
+    def _moments(self, value: ir.Value, *, centred: bool) -> RowMoments:
         """Returns the sum of each row of a block over the columns that the product has and, if centred, the sum of squared
         distances from their mean."""
         n = self.product.n
@@ -107,7 +109,7 @@ class Dot(Blocks):
             value = self._where_inside(value, 1, n)
         total = along_rows(value)
         if not centred:
-            return Moments(total)
+            return RowMoments(total)
         count = constant(float(self.width))
         if cut:
             zero = self._number(0)
@@ -118,7 +120,7 @@ class Dot(Blocks):
         away = arith.subf(value, like(mean, value))
         if cut:
             away = self._where_inside(away, 1, n)
-        return Moments(total, along_rows(arith.mulf(away, away)), count)
+        return RowMoments(total, along_rows(arith.mulf(away, away)), count)
 
     def _store_sums(self, result: Result, value: ir.Value, memory: ir.Value) -> None:
         """Stores a value per row in one column of a [rows, column blocks] array of f32, which is contiguous in the order of the
@@ -226,7 +228,7 @@ class Dot(Blocks):
         self.axes, self.shape, self.done = before
 
 
-def squares(product: Contraction, config: Config) -> int:
+def squares(product: Contraction, config: GemmConfig) -> int:
     """Returns the number of output tiles, which is the number of programs."""
     m, n, _ = product.sizes
     return product.batches * -(-m // config.m) * -(-n // config.n)

@@ -12,8 +12,7 @@ from torch_mlir.dialects import arith, memref, vector
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, Guard, InBounds, Load, Position, Reduce, Scan
 from ...space.coalesce import Merged
-from . import access as emit_access
-from . import bounds as emit_bounds
+from . import access, bounds
 from .scopes import Scopes, attribute, element
 
 DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
@@ -32,8 +31,8 @@ class Blocks(Scopes):
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead
         self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
-        self.ranges: dict[Axis, emit_bounds.Range] = {}  # values of axes whose loops run over a part of them
-        self.window: emit_access.Window | None = None  # of the loop over rows that start amid an access
+        self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
+        self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start amid an access
         self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
         self.known: Guard = ()  # what holds in the branch
         self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # loads through a transpose tile: its memory, and the row
@@ -186,7 +185,7 @@ class Blocks(Scopes):
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Emits whether every bound holds (per lane when `wide`)."""
-        return emit_bounds.condition(self, guard, wide)
+        return bounds.condition(self, guard, wide)
 
     def _check(self, e: Load, wide: bool) -> None:
         """Emits the checks of the user's indices, which count only where the other bounds want the element."""
@@ -231,12 +230,12 @@ class Blocks(Scopes):
             return self.from_memory(vector.transfer_read(type_, square, [row, self.number(0)], minor, pad, in_bounds=inside), dtype)
         mask = self.stack[-1].mask
         self._check(e, True)
-        if guard := emit_bounds.left(self, e.guard):
+        if guard := bounds.left(self, e.guard):
             inside = self._condition(guard, True)
             mask = inside if mask is None else arith.andi(mask, inside)
-        if e in self.ahead and emit_access.contiguous(self, at):
+        if e in self.ahead and access.contiguous(self, at):
             self._fetch(flat, self.index(e.at), self.ahead[e])
-        return self.from_memory(emit_access.read(self, flat, at, mask), dtype)
+        return self.from_memory(access.read(self, flat, at, mask), dtype)
 
     def _fetch(self, flat: ir.Value, at: ir.Value, distance: int) -> None:
         """Prefetches the cache lines `distance` elements after a block; at the end of memory, the last line again."""
@@ -258,7 +257,7 @@ class Blocks(Scopes):
             elif self._streams(flat, value, at):
                 vector.store(value, flat, [self.index(at)], nontemporal=True, alignment=LINE)
             else:
-                emit_access.write(self, value, flat, at)
+                access.write(self, value, flat, at)
 
     def _streams(self, flat: ir.Value, value: ir.Value, at: Affine) -> bool:
         """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
@@ -276,9 +275,9 @@ class Blocks(Scopes):
     def _save(self, e: Expr, value: ir.Value) -> None:
         flat, at = self.saving.pop(e)
         with self.point():
-            emit_access.write(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
+            access.write(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
 
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
-            return self.from_memory(emit_access.read(self, flat, at.rename(self.merged.rename), self.stack[-1].mask), e.dtype)
+            return self.from_memory(access.read(self, flat, at.rename(self.merged.rename), self.stack[-1].mask), e.dtype)

@@ -16,12 +16,11 @@ from ...space.space import Space
 from ...trace.grouping import walk
 from .. import online
 from ..accumulators import Accumulators
-from ..cascades import Cut, cascade, cut
+from ..cascades import CascadeCut, cascade, cut
 from ..prefetch import next_row, streams
 from ..transpose_tiles import Squares
 from ..transpose_tiles_shared import SHARED, SharedSquares
-from . import parts as emit_parts
-from . import unaligned_rows as emit_windows
+from . import parts, unaligned_rows
 from .bounds import Range, inner_blocks
 from .elements import Blocks, Memory
 from .scopes import element
@@ -100,7 +99,7 @@ class Loops:
         b, plan, lanes = self.b, self.plan, self.plan.config.lanes
         zero = b.number(0)
         if self.plan.shift is not None and axis is self.plan.vector:
-            return emit_windows.over(self, axis, self.plan.shift, inits, body)
+            return unaligned_rows.over(self, axis, self.plan.shift, inits, body)
         if exact is None and self.plan.config.masked and axis is self.plan.chunked:
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None:
@@ -137,8 +136,7 @@ class Loops:
         self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
         inits: list[ir.Value], body: Body, single: bool = False, attribute: str = "",
     ) -> list[ir.Value]:  # fmt: skip
-        """Emits one loop. tail: lanes left over (a constant, or the end to count from); None for whole blocks. single: it has one
-        iteration, and no scf.for. attribute: a mark on the loop."""
+        """Emits one loop. tail: lanes left over (a constant, or the end to count from); single: no scf.for; attribute: a mark."""
         b = self.b
         if single:
             memo = b.stack[-1].once.setdefault((axis, first, low, tail), {})
@@ -159,7 +157,7 @@ class Loops:
     def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
         b = self.b
         if b.window is not None:
-            emit_windows.enter(b, b.window, axis, at, tail)
+            unaligned_rows.enter(b, b.window, axis, at, tail)
             return
         with b.point():
             if tail is not None:
@@ -178,7 +176,7 @@ class Loops:
             if not r.full or not self.space.columns:
                 store = partial(self.b.store, r.expr, flat, r.dtype, r.at)
                 if self.plan.by_parts:
-                    emit_parts.store_in_parts(self.b, self.plan.config.lanes, r.expr, store)
+                    parts.store_in_parts(self.b, self.plan.config.lanes, r.expr, store)
                 else:
                     store()
         self.b.kept = {}
@@ -247,7 +245,7 @@ class Loops:
         return nest.axes[-1] if nest.axes and self.plan.column_vector else None
 
     def _columns(
-        self, axes: list[Axis], inits: list[ir.Value], body: Body, nest: Nest, shared: Axis | None, runs: Cut | None
+        self, axes: list[Axis], inits: list[ir.Value], body: Body, nest: Nest, shared: Axis | None, runs: CascadeCut | None
     ) -> list[ir.Value]:
         """Emits the loops over `axes`. shared: the one that teams of threads share; runs: the one to cut into runs."""
         if not axes:
@@ -263,8 +261,8 @@ class Loops:
 
         zero, count = self.b.number(0), self.b.number(a.extent)
         if a is shared:
-            parts = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
-            return [self._of_all_teams(r, part) for r, part in zip(nest.carried, parts, strict=True)]
+            taken = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
+            return [self._of_all_teams(r, part) for r, part in zip(nest.carried, taken, strict=True)]
         if runs is not None and a is runs.axis:
             return cascade(self, runs, nest, inits, deeper)
         return self._over(a, zero, count, a.extent, inits, deeper)

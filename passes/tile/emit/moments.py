@@ -7,7 +7,7 @@ from torch_mlir.dialects import arith, vector
 
 
 @dataclass(frozen=True)
-class Moments:
+class RowMoments:
     """Sums of a block's rows, and of the squared distances from their means: f32 vectors of shape [rows, 1].
 
     squares  None: not wanted
@@ -18,18 +18,18 @@ class Moments:
     squares: ir.Value | None = None
     count: ir.Value | None = None
 
-    def joined(self, before: "Moments") -> "Moments":
+    def joined(self, before: "RowMoments") -> "RowMoments":
         """Merges the moments of this block and of those before it, which have a column at least, by the method of Chan, Golub and
         LeVeque."""
         total = arith.addf(before.sum, self.sum)
         if self.squares is None or self.count is None or before.squares is None or before.count is None:
-            return Moments(total)
+            return RowMoments(total)
         count = arith.addf(before.count, self.count)
         mean, other = (arith.divf(m.sum, like(arith.maximumf(m.count, constant(1.0)), m.sum)) for m in (self, before))
         away = arith.subf(mean, other)
         weight = like(arith.divf(arith.mulf(before.count, self.count), count), away)
         squares = arith.addf(arith.addf(before.squares, self.squares), arith.mulf(arith.mulf(away, away), weight))
-        return Moments(total, squares, count)
+        return RowMoments(total, squares, count)
 
 
 def along_rows(value: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith
 
 from ...ir.affine import Axis
 from ...space.schedule import Shift
-from .access import Window
+from .access import ShiftedBlocks
 
 if TYPE_CHECKING:
     from .elements import Blocks
@@ -22,7 +22,7 @@ def over(
     """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest."""
     b, lanes = loops.b, loops.plan.config.lanes
     by = b.memoised("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
-    b.window = Window(shift, by)
+    b.window = ShiftedBlocks(shift, by)
     zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
     if end > lanes and whole:
         inits = loops.loop(axis, zero, zero, b.number(whole), lanes, None, inits, body)
@@ -34,7 +34,7 @@ def over(
     return out
 
 
-def enter(b: "Blocks", window: Window, axis: Axis, at: ir.Value, left: int | ir.Value | None) -> None:
+def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, left: int | ir.Value | None) -> None:
     """Sets the mask and the axis of a block whose first lane is `at` lanes after the start of the row's first access. left: the
     lanes left over; None where the row goes on."""
     with b.point():

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lamina.core.gpu import Gpu
 
 from .attention import Backward
-from .attention_cost import LONG, MOST, Work
+from .attention_cost import LONG, MOST, AttentionWork
 
 _LARGE = 200 << 10  # bytes of shared memory per CTA, as on Hopper and later data-center GPUs
 _HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
@@ -37,7 +37,7 @@ _AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
 """The same for GPUs with less shared memory."""
 
 
-def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
+def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Backward, ...]:
     """Returns the schedules that suit the sizes, the most promising first."""
     size = max(work.size, work.values)
     known = next((schedules for most, schedules in (_HOPPER if gpu.shared_bytes >= _LARGE else _AMPERE) if size <= most), ())
@@ -47,6 +47,6 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Backward, ...]:
     return (*fit, *(replace(c, blocks=1) for c in listed))
 
 
-def unmeasured(work: Work, gpu: Gpu) -> Backward | None:
+def unmeasured(work: AttentionWork, gpu: Gpu) -> Backward | None:
     """Returns the default schedule where nothing was tuned; None for the library's kernel."""
     return next(iter(candidates(work, gpu)), None) if work.drops else None

@@ -40,7 +40,7 @@ _AMPERE: tuple[tuple[int, tuple[Forward, ...]], ...] = (
 
 
 @dataclass(frozen=True)
-class Work:
+class AttentionWork:
     """The problem that an attention kernel solves.
 
     heads, kv_heads  heads of queries, and of keys and values
@@ -85,7 +85,7 @@ class Work:
         return self.rows <= _ROWS and not (self.causal or self.window or self.sums or self.by_head or self.drops)
 
 
-def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
+def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
     """Estimates the time of split-KV attention: waves of parts, bound by memory traffic. Parts are written, then read by `join`."""
     programs, slots = work.batch * work.kv_heads * config.parts, gpu.sm_count * _RESIDENT
     part = -(-work.keys // config.parts // config.n) * config.n * (work.size + work.values) * 2
@@ -94,7 +94,7 @@ def split_seconds(config: Split, work: Work, gpu: Gpu) -> float:
     return rounds * (_START + part * at_once / gpu.bandwidth) + between / gpu.bandwidth + _JOIN + config.parts * _JOINED
 
 
-def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
+def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Returns the schedules that suit the problem, the most promising first."""
     if max(work.size, work.values) > MOST:
         return ()
@@ -117,7 +117,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     return (*ours, *(replace(c, blocks=1) for c in listed))
 
 
-def _specialised(size: int, work: Work) -> tuple[Specialised, ...]:
+def _specialised(size: int, work: AttentionWork) -> tuple[Specialised, ...]:
     """Warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
     if work.masked or work.slopes or work.drops or work.queries < _GROUPED:
         return ()
@@ -126,7 +126,7 @@ def _specialised(size: int, work: Work) -> tuple[Specialised, ...]:
     return (Specialised(128, 2, 2), Specialised(64, 2, 4)) if size <= 128 else (Specialised(64, 2, 2),)
 
 
-def shared_bytes(config: Forward, work: Work) -> int:
+def shared_bytes(config: Forward, work: AttentionWork) -> int:
     """Returns the shared memory per CTA that Triton allocates without wgmma, derived from its generated code: queries, keys and
     values in flight, the mask, and weights where several warps share rows. On Hopper it allocates more, but there is more than any
     of these schedules needs."""
@@ -136,7 +136,7 @@ def shared_bytes(config: Forward, work: Work) -> int:
     return 2 * (config.m * size + (config.stages - 1) * block + shared)
 
 
-def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
+def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Several numbers of parts for the most promising block, then other blocks for the best number. Where heads share no keys, a
     schedule without the second kernel is among them."""
     n = 64 if max(work.size, work.values) <= 128 else 32
@@ -148,7 +148,7 @@ def _splits(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     return (*parts[:2], *whole, *parts[2:3], *others, *parts[3:5])
 
 
-def unmeasured(work: Work, gpu: Gpu) -> Config | None:
+def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     """Returns the default schedule where nothing was tuned; None for the library's kernel. Measured on an H200:
 
     Few queries (32 query heads on 4 KV heads, 8192 keys of 128 elements), batches of 32, 8 and 1: 138, 48 and 16 us in as many

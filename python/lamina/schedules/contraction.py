@@ -11,7 +11,7 @@ GROUP = 4  # warps of a warp group, which issue wgmma together on Hopper, 16 row
 
 
 @dataclass(frozen=True)
-class Config:
+class GemmConfig:
     """The schedule of a GEMM kernel: how an iteration space (m, n, k) becomes a block program.
 
     m, n, k      tile of the output, and the step along the inner dimension, in elements; powers of two from 16
@@ -50,7 +50,7 @@ class Config:
         return 32 * self.warps * (3 if self.ping_pong else 1)
 
     @property
-    def plain(self) -> "Config":
+    def plain(self) -> "GemmConfig":
         """The same tiles without ping-pong."""
         return replace(self, ping_pong=0, stages=min(self.stages, 3)) if self.ping_pong else self
 
@@ -59,10 +59,10 @@ class Config:
         return f"triton{{{' '.join(f'{key}={value}' for key, value in asdict(self).items())}}}"
 
     @staticmethod
-    def read(text: str) -> "Config":
+    def read(text: str) -> "GemmConfig":
         """Parses text such as "triton{m=128 n=256}"; raises CompileError for anything else."""
         whole = _TEXT.fullmatch(text.strip())
-        known = Config.__dataclass_fields__
+        known = GemmConfig.__dataclass_fields__
         values: dict[str, int] = {}
         for part in whole[1].split() if whole else []:
             key, _, number = part.partition("=")
@@ -72,8 +72,8 @@ class Config:
                 )
             values[key] = int(number)
         if whole is None:
-            raise CompileError(f"{text!r} is no schedule of products", remedy=f"write one like {Config()}")
-        config = Config(**values)
+            raise CompileError(f"{text!r} is no schedule of products", remedy=f"write one like {GemmConfig()}")
+        config = GemmConfig(**values)
         config.check()
         return config
 

@@ -4,31 +4,31 @@ from dataclasses import replace
 
 from lamina.core.gpu import Gpu
 
-from .contraction import LEAST, Config
-from .product_cost import PARTS, Work
+from .contraction import LEAST, GemmConfig
+from .product_cost import PARTS, GemmWork
 
-SCHEDULES: dict[Config, float] = {
-    Config(128, 128, 64, 8, 3, descriptors=0): 0.50,
-    Config(128, 128, 64, 4, 3, split=2, descriptors=0): 0.48,
-    Config(128, 128, 64, 8, 4): 0.48,
-    Config(128, 128, 64, 8, 3, resident=1, split=2, descriptors=0): 0.49,
-    Config(128, 64, 64, 4, 3, resident=2, split=2, descriptors=0): 0.45,
-    Config(128, 256, 64, 8, 3, split=2, descriptors=0): 0.55,
-    Config(256, 128, 64, 8, 3, split=2, descriptors=0): 0.50,
-    Config(128, 64, 64, 4, 3, descriptors=0): 0.46,
-    Config(128, 64, 64, 4, 4, descriptors=0): 0.43,
-    Config(256, 64, 64, 8, 3, descriptors=0): 0.44,
-    Config(128, 64, 64, 4, 4): 0.41,
-    Config(64, 128, 64, 4, 4, descriptors=0): 0.40,
-    Config(64, 64, 64, 4, 4, descriptors=0): 0.32,
-    Config(128, 32, 64, 4, 4, descriptors=0): 0.25,
-    Config(64, 32, 64, 4, 4, descriptors=0): 0.20,
-    Config(256, 32, 64, 8, 3, descriptors=0): 0.26,
-    Config(256, 16, 64, 8, 3, descriptors=0): 0.16,
-    Config(128, 16, 64, 4, 4, descriptors=0): 0.15,
-    Config(64, 16, 64, 4, 4, descriptors=0): 0.12,
-    Config(32, 64, 64, 4, 4, descriptors=0): 0.18,
-    Config(16, 32, 64, 2, 4, descriptors=0): 0.08,
+SCHEDULES: dict[GemmConfig, float] = {
+    GemmConfig(128, 128, 64, 8, 3, descriptors=0): 0.50,
+    GemmConfig(128, 128, 64, 4, 3, split=2, descriptors=0): 0.48,
+    GemmConfig(128, 128, 64, 8, 4): 0.48,
+    GemmConfig(128, 128, 64, 8, 3, resident=1, split=2, descriptors=0): 0.49,
+    GemmConfig(128, 64, 64, 4, 3, resident=2, split=2, descriptors=0): 0.45,
+    GemmConfig(128, 256, 64, 8, 3, split=2, descriptors=0): 0.55,
+    GemmConfig(256, 128, 64, 8, 3, split=2, descriptors=0): 0.50,
+    GemmConfig(128, 64, 64, 4, 3, descriptors=0): 0.46,
+    GemmConfig(128, 64, 64, 4, 4, descriptors=0): 0.43,
+    GemmConfig(256, 64, 64, 8, 3, descriptors=0): 0.44,
+    GemmConfig(128, 64, 64, 4, 4): 0.41,
+    GemmConfig(64, 128, 64, 4, 4, descriptors=0): 0.40,
+    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.32,
+    GemmConfig(128, 32, 64, 4, 4, descriptors=0): 0.25,
+    GemmConfig(64, 32, 64, 4, 4, descriptors=0): 0.20,
+    GemmConfig(256, 32, 64, 8, 3, descriptors=0): 0.26,
+    GemmConfig(256, 16, 64, 8, 3, descriptors=0): 0.16,
+    GemmConfig(128, 16, 64, 4, 4, descriptors=0): 0.15,
+    GemmConfig(64, 16, 64, 4, 4, descriptors=0): 0.12,
+    GemmConfig(32, 64, 64, 4, 4, descriptors=0): 0.18,
+    GemmConfig(16, 32, 64, 2, 4, descriptors=0): 0.08,
 }
 """The estimated share of the peak that each reaches on large images."""
 _SHARED = 0.7  # of that share, where a block of the inner dimension spans more than one position of the window
@@ -37,7 +37,7 @@ _MOST_IN_PARTS = 3  # candidates with split-K
 _STEP = 5.5e-7  # seconds that a block of the inner dimension takes at least
 
 
-def candidates(work: Work, channels: int, gpu: Gpu) -> tuple[Config, ...]:
+def candidates(work: GemmWork, channels: int, gpu: Gpu) -> tuple[GemmConfig, ...]:
     """Returns the schedules that suit a convolution, the most promising first. work: as a GEMM; channels: of one group."""
     fitting = [
         _fed(replace(c, k=c.k * 2 // work.item), channels)
@@ -56,7 +56,7 @@ def _suits(columns: int, features: int) -> bool:
     return columns < 2 * max(features, 2 * LEAST) and (columns > LEAST or features <= LEAST)
 
 
-def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
+def seconds(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> float:
     """Estimates the time of a convolution: waves of tiles, or the memory traffic of operands and results, whichever is longer. With
     split-K another kernel adds the parts."""
     blocks = config.parts * _blocks(config, work)
@@ -69,18 +69,18 @@ def seconds(config: Config, work: Work, channels: int, gpu: Gpu) -> float:
     return _LAUNCH * (1 + (config.parts > 1)) + max(-(-blocks // slots) * block, moved)
 
 
-def _blocks(config: Config, work: Work) -> int:
+def _blocks(config: GemmConfig, work: GemmWork) -> int:
     """Number of tiles of the result."""
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
-def _in_parts(config: Config, work: Work, channels: int, gpu: Gpu) -> Config:
+def _in_parts(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> GemmConfig:
     """Returns the config with the best number of split-K parts; each part is whole blocks of channels."""
     ways = [config, *(replace(config, parts=p) for p in PARTS if channels % (p * config.k) == 0)]
     return min(ways, key=lambda c: seconds(c, work, channels, gpu))
 
 
-def _fed(config: Config, channels: int) -> Config:
+def _fed(config: GemmConfig, channels: int) -> GemmConfig:
     """Halves the step along the inner dimension where only the half divides the channels."""
     half = config.k // 2
     return replace(config, k=half) if channels % config.k and channels % half == 0 else config

@@ -7,7 +7,7 @@ from .base import SQUARE
 
 
 @dataclass(frozen=True)
-class Config:
+class CpuConfig:
     """How a group becomes a tile program on a CPU.
 
     lanes    elements of one block: several native vectors, so that loads and latencies overlap
@@ -32,7 +32,7 @@ class Config:
     apart: bool = True
 
 
-def choose(operations: int, widest: int, extent: int, accumulators: int) -> Config:
+def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuConfig:
     """Returns the default schedule of a group.
 
     Column reductions take wide blocks: every row gives a contiguous stretch of memory, and the accumulators stay in registers
@@ -50,7 +50,7 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> Conf
         lanes //= 2
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
-    return Config(lanes=lanes)
+    return CpuConfig(lanes=lanes)
 
 
 SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two vectors of f64

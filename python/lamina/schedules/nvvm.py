@@ -38,7 +38,7 @@ LARGE_WINDOW = 25  # elements of a window above which smaller CTAs balance the l
 
 
 @dataclass(frozen=True)
-class Config:
+class NvvmConfig:
     """How a group becomes a tile program on a GPU.
 
     threads  of one program, a power of two
@@ -79,7 +79,7 @@ class Config:
         return self.threads * self.vec * self.chunks * self.cluster
 
 
-def pointwise(extent: int, vec: int, rows: int) -> Config:
+def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
     """Returns the schedule of a pointwise kernel over `rows` rows of `extent` contiguous elements. Where rows would leave many
     threads idle (72 channels, channels last), programs are smaller; the programs of a CTA are adjacent in memory."""
     accesses = -(-extent // vec)
@@ -87,10 +87,10 @@ def pointwise(extent: int, vec: int, rows: int) -> Config:
     chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
     while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
         threads //= 2
-    return Config(threads, vec, chunks, pack=max(128 // threads, 1))
+    return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
-def of_part(config: Config, part: int) -> Config | None:
+def of_part(config: NvvmConfig, part: int) -> NvvmConfig | None:
     """Shrinks a schedule so that every program lies within one part of a concatenation, whose parts are multiples of `part`
     contiguous elements. None where a program would be less than a warp, whose threads would diverge over several parts."""
     threads, chunks = config.threads, config.chunks
@@ -124,7 +124,7 @@ class Traffic:
         return vec * self.widest < FULL_ACCESS
 
 
-def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Config, float]:
+def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[NvvmConfig, float]:
     """Returns the cheapest schedule of a pointwise kernel with accesses below FULL_ACCESS, as where rows do not start at multiples
     of it, and its cost per element in arbitrary units.
 
@@ -148,7 +148,7 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Con
     shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, most_chunks + 1)]
     threads, chunks = min((shape for shape in shapes if fits(*shape)), key=lambda s: (round(cost(*s), 2), -s[0], s[1]))
     of_row = min(threads, most_threads)
-    return Config(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
+    return NvvmConfig(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
 
 
 def idle(extent: int, vec: int) -> bool:
@@ -157,7 +157,7 @@ def idle(extent: int, vec: int) -> bool:
     return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
 
 
-def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0) -> Config:
+def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0) -> NvvmConfig:
     """Returns the schedule of reductions along `rows` rows of `extent` contiguous elements.
 
     inputs     tensors that are read whole
@@ -176,21 +176,21 @@ def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_
         if cluster <= most_ctas and extent >= 4 * threads * vec:
             chunks = -(-extent // (threads * vec * cluster))
             resident = 2 if inputs == 1 or chunks * vec <= SHARED_ELEMENTS else 0
-            return Config(threads, vec, chunks, cluster=cluster, resident=resident)
+            return NvvmConfig(threads, vec, chunks, cluster=cluster, resident=resident)
     if chunks * vec > 2 * REGISTER_ELEMENTS:
         chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
-    return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+    return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def row_walk(extent: int, vec: int) -> Config:
+def row_walk(extent: int, vec: int) -> NvvmConfig:
     """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight."""
     threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
     threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
     chunks = max(min(WALK_CHUNKS, -(-extent // (threads * vec))), 1)
-    return Config(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+    return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> Config:
+def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> NvvmConfig:
     """Returns the schedule of `rows` reductions over `reduced` rows each: every thread sums columns of its own, and teams share the
     rows. A CTA has fewer columns where few CTAs would have much to do (the channels of an image, channels last), or where there are
     rows for more teams (partial sums)."""
@@ -205,12 +205,12 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
-    return Config(threads, vec, 1, teams=teams)
+    return NvvmConfig(threads, vec, 1, teams=teams)
 
 
-def column_scan(extent: int) -> Config:
+def column_scan(extent: int) -> NvvmConfig:
     """Returns the schedule of a scan down columns: every thread has a column of its own."""
-    return Config(min(WARP, power_of_two(extent)), 1, 1)
+    return NvvmConfig(min(WARP, power_of_two(extent)), 1, 1)
 
 
 def strip(columns: int) -> int | None:
@@ -241,7 +241,7 @@ def strip_chunk(channels: int, weights: int) -> int:
     return max(n for n in (1, 2, 4) if channels % n == 0 and (n == 1 or n * weights <= STRIP_WEIGHTS))
 
 
-def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREADS) -> tuple[Config, int]:
+def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREADS) -> tuple[NvvmConfig, int]:
     """Returns the schedule of a direct convolution with windows of `window` elements over `channels` contiguous channels, and how
     many adjacent programs share the columns of a strip. threads: threads that an SM should hold at a time."""
     accesses = channels // vec
@@ -249,17 +249,17 @@ def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREAD
     neighbours = min((n for n in range(1, accesses + 1) if accesses % n == 0), key=lambda n: abs(n - wanted))
     together = neighbours & -neighbours
     cta = STRIP_THREADS // 2 if window > LARGE_WINDOW or threads % STRIP_THREADS else STRIP_THREADS
-    return Config(together, vec, 1, pack=cta // together, resident=threads // cta), neighbours // together
+    return NvvmConfig(together, vec, 1, pack=cta // together, resident=threads // cta), neighbours // together
 
 
-def squares(vec: int) -> Config:
+def squares(vec: int) -> NvvmConfig:
     """Returns the schedule of a transpose: tiles of SQUARE x SQUARE lanes, whose rows the threads share."""
-    return Config(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
+    return NvvmConfig(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
 
 
-def scalar() -> Config:
+def scalar() -> NvvmConfig:
     """Returns the schedule of programs without a vector axis: every thread computes the same, one stores."""
-    return Config(WARP, 1, 1)
+    return NvvmConfig(WARP, 1, 1)
 
 
 def power_of_two(n: int) -> int:

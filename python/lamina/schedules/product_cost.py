@@ -9,50 +9,50 @@ from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
 
-from .contraction import Config
+from .contraction import GemmConfig
 from .prologue_cost import THROUGH_REGISTERS, Fed
 
-SCHEDULES: dict[Config, float] = {
-    Config(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
-    Config(128, 128, 64, 4, 3, 8, 2, 2): 0.66,
-    Config(128, 128, 64, 4, 3, 8, 2): 0.65,
-    Config(128, 256, 64, 8, 4, 8, 1, 4): 0.73,
-    Config(256, 128, 64, 8, 3, 8, 1, 2): 0.68,
-    Config(128, 256, 64, 8, 3, 8, 1): 0.73,
-    Config(128, 256, 64, 8, 3, 8, 0): 0.64,
-    Config(128, 128, 64, 4, 3, 8, 0): 0.60,
-    Config(64, 128, 64, 4, 4): 0.44,
-    Config(64, 64, 64, 4, 4): 0.32,
-    Config(64, 64, 64, 4, 4, descriptors=0): 0.30,
-    Config(64, 32, 128, 4, 4, descriptors=0): 0.20,
-    Config(32, 64, 128, 4, 4, descriptors=0): 0.17,
-    Config(32, 32, 128, 4, 4, descriptors=0): 0.13,
-    Config(16, 64, 128, 4, 5, descriptors=0): 0.11,
-    Config(16, 32, 128, 2, 5, descriptors=0): 0.10,
-    Config(128, 128, 64, 4, 6, 8, 1, 2, ping_pong=1): 0.74,
+SCHEDULES: dict[GemmConfig, float] = {
+    GemmConfig(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
+    GemmConfig(128, 128, 64, 4, 3, 8, 2, 2): 0.66,
+    GemmConfig(128, 128, 64, 4, 3, 8, 2): 0.65,
+    GemmConfig(128, 256, 64, 8, 4, 8, 1, 4): 0.73,
+    GemmConfig(256, 128, 64, 8, 3, 8, 1, 2): 0.68,
+    GemmConfig(128, 256, 64, 8, 3, 8, 1): 0.73,
+    GemmConfig(128, 256, 64, 8, 3, 8, 0): 0.64,
+    GemmConfig(128, 128, 64, 4, 3, 8, 0): 0.60,
+    GemmConfig(64, 128, 64, 4, 4): 0.44,
+    GemmConfig(64, 64, 64, 4, 4): 0.32,
+    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.30,
+    GemmConfig(64, 32, 128, 4, 4, descriptors=0): 0.20,
+    GemmConfig(32, 64, 128, 4, 4, descriptors=0): 0.17,
+    GemmConfig(32, 32, 128, 4, 4, descriptors=0): 0.13,
+    GemmConfig(16, 64, 128, 4, 5, descriptors=0): 0.11,
+    GemmConfig(16, 32, 128, 2, 5, descriptors=0): 0.10,
+    GemmConfig(128, 128, 64, 4, 6, 8, 1, 2, ping_pong=1): 0.74,
 }
 """The share of the peak that each reaches on large products."""
-PAIRS: dict[Config, float] = {
-    Config(128, 128, 64, 8, 4, 8, 0): 0.66,
-    Config(256, 64, 64, 8, 3, 8, 0): 0.65,
-    Config(128, 128, 64, 8, 4, 8, 0, joint=1): 0.64,
-    Config(128, 128, 64, 8, 3, 8, 1, 4): 0.58,
-    Config(128, 128, 64, 8, 3, 8, 1, joint=1): 0.58,
-    Config(128, 128, 64, 8, 4, 8, 1, 2): 0.58,
-    Config(128, 64, 64, 4, 3, 8, 2, 2): 0.50,
-    Config(128, 64, 64, 4, 3, 8, 2, joint=1): 0.50,
-    Config(64, 64, 64, 4, 4, descriptors=0): 0.35,
-    Config(128, 64, 128, 8, 3): 0.33,
-    Config(64, 64, 64, 4, 4): 0.33,
-    Config(32, 64, 64, 4, 4, descriptors=0): 0.20,
-    Config(16, 64, 128, 4, 4, descriptors=0): 0.11,
-    Config(16, 32, 128, 2, 4, descriptors=0): 0.10,
-    Config(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.75,
+PAIRS: dict[GemmConfig, float] = {
+    GemmConfig(128, 128, 64, 8, 4, 8, 0): 0.66,
+    GemmConfig(256, 64, 64, 8, 3, 8, 0): 0.65,
+    GemmConfig(128, 128, 64, 8, 4, 8, 0, joint=1): 0.64,
+    GemmConfig(128, 128, 64, 8, 3, 8, 1, 4): 0.58,
+    GemmConfig(128, 128, 64, 8, 3, 8, 1, joint=1): 0.58,
+    GemmConfig(128, 128, 64, 8, 4, 8, 1, 2): 0.58,
+    GemmConfig(128, 64, 64, 4, 3, 8, 2, 2): 0.50,
+    GemmConfig(128, 64, 64, 4, 3, 8, 2, joint=1): 0.50,
+    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.35,
+    GemmConfig(128, 64, 128, 8, 3): 0.33,
+    GemmConfig(64, 64, 64, 4, 4): 0.33,
+    GemmConfig(32, 64, 64, 4, 4, descriptors=0): 0.20,
+    GemmConfig(16, 64, 128, 4, 4, descriptors=0): 0.11,
+    GemmConfig(16, 32, 128, 2, 4, descriptors=0): 0.10,
+    GemmConfig(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.75,
 }
 """The same of two products that share their left operand, whose tiles one CTA holds side by side. The shares of those with one dot
 (`joint`), and of those of 16 and 32 rows, are guesses."""
 
-FED: dict[Config, float] = {Config(16, 32, 256, 4, 4, descriptors=0): 0.2}
+FED: dict[GemmConfig, float] = {GemmConfig(16, 32, 256, 4, 4, descriptors=0): 0.2}
 """The same of one product of up to 16 rows with a fused prologue, as measured there: 8 rows by int8 weights of 4096 x 11008 took
 25 us, with blocks of 64 x 128 of the weight 30."""
 
@@ -76,7 +76,7 @@ _ORDINARY = 0.4  # share of the f32 peak that epilogues reach: hardly anything i
 
 
 @dataclass(frozen=True)
-class Work:
+class GemmWork:
     """The problem that a GEMM kernel solves: `batch` products of m x k by k x n in a half type, with an epilogue.
 
     ops       operations of the epilogue per element
@@ -120,7 +120,7 @@ class Work:
         return gpu.peak("tf32") if self.item == 4 else gpu.peak("bf16") * (2 if self.item == 1 else 1)
 
 
-def library_seconds(work: Work, gpu: Gpu) -> float:
+def library_seconds(work: GemmWork, gpu: Gpu) -> float:
     """Estimates the time of the library's product, and of Lamina's pointwise kernel over its result where anything follows. Loading
     the operands is left out, so that it never makes Lamina's kernel the default."""
     product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
@@ -132,7 +132,7 @@ def library_seconds(work: Work, gpu: Gpu) -> float:
     return work.products * (_LIBRARY + product) + passed
 
 
-def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
+def our_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     """Estimates the time of Lamina's kernel: waves of tiles, or loading the operands if that is longer, and the epilogue, which
     little hides. With split-K another kernel reads the partial sums and runs the epilogue."""
     blocks = config.parts * blocks_of(config, work)
@@ -154,16 +154,16 @@ def our_seconds(config: Config, work: Work, gpu: Gpu) -> float:
     return launches + max(-(-blocks // slots) * block, read / gpu.bandwidth) + inside + after * hidden
 
 
-def blocks_of(config: Config, work: Work) -> int:
+def blocks_of(config: GemmConfig, work: GemmWork) -> int:
     """Number of tiles of the result."""
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
-def _share(config: Config, work: Work) -> float:
+def _share(config: GemmConfig, work: GemmWork) -> float:
     return _schedules(work)[replace(config, parts=1)]
 
 
-def _schedules(work: Work) -> dict[Config, float]:
+def _schedules(work: GemmWork) -> dict[GemmConfig, float]:
     """Share of the peak by schedule. The step along the inner dimension has as many bytes in other types as in half types."""
     table = PAIRS if work.products > 1 else SCHEDULES
     if work.doubled:
@@ -173,7 +173,7 @@ def _schedules(work: Work) -> dict[Config, float]:
     return table if work.item == 2 else {replace(c, k=c.k * 2 // work.item): share for c, share in table.items()}
 
 
-def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
+def candidates(work: GemmWork, gpu: Gpu) -> tuple[GemmConfig, ...]:
     """Returns the schedules that suit the sizes and fit in shared memory, the most promising first."""
     ping_pong = gpu.capability == _KNOWN and work.item == 2 and work.fed is None
     known = [c for c in _schedules(work) if ping_pong or not c.ping_pong]
@@ -183,7 +183,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[Config, ...]:
     return tuple(sorted([*fitting, *_in_parts(fitting, work, gpu)], key=lambda c: our_seconds(c, work, gpu)))
 
 
-def shared_bytes(config: Config, work: Work) -> int:
+def shared_bytes(config: GemmConfig, work: GemmWork) -> int:
     """Returns the shared memory per CTA that Triton allocates without wgmma, derived from its generated code: operands in flight,
     or the inputs of their prologue, and a part of the result in persistent kernels. On Hopper it allocates more, but there is more
     than any of these schedules needs."""
@@ -194,7 +194,7 @@ def shared_bytes(config: Config, work: Work) -> int:
     return int((config.stages - 1) * step * of) + (_WALKING if config.resident else _BARRIERS)
 
 
-def _in_parts(configs: Sequence[Config], work: Work, gpu: Gpu) -> list[Config]:
+def _in_parts(configs: Sequence[GemmConfig], work: GemmWork, gpu: Gpu) -> list[GemmConfig]:
     """Split-K variants, in the best number of parts, of the most promising schedules whose tiles leave SMs idle."""
     found = []
     for config in configs:
@@ -206,7 +206,7 @@ def _in_parts(configs: Sequence[Config], work: Work, gpu: Gpu) -> list[Config]:
     return sorted(found, key=lambda c: our_seconds(c, work, gpu))[:_MOST_IN_PARTS]
 
 
-def unmeasured(work: Work, gpu: Gpu) -> Config | None:
+def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
     """Returns the default schedule where nothing was tuned; None for the library's kernel.
 
     The library is the default for tf32, for pairs and for sums along rows, too: followed by Lamina's pointwise kernels it was as
@@ -227,7 +227,7 @@ def unmeasured(work: Work, gpu: Gpu) -> Config | None:
     return best if worth and (work.follows or work.fed) and known else None
 
 
-def _ping_pong_pays(config: Config, work: Work, gpu: Gpu) -> bool:
+def _ping_pong_pays(config: GemmConfig, work: GemmWork, gpu: Gpu) -> bool:
     """Whether ping-pong was measured to be faster for problems of this kind."""
     many = work.m >= _ROWS and blocks_of(config, work) >= gpu.sm_count
     return many and (work.products > 1 or work.ops >= _ACTIVATION)

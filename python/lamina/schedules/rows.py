@@ -42,11 +42,11 @@ class Nvvm:
         """The text that `read` takes: "nvvm{threads=128 ...}"."""
         return text.write(self)
 
-    def config(self, lanes: int, vec: int) -> nvvm.Config:
+    def config(self, lanes: int, vec: int) -> nvvm.NvvmConfig:
         """Returns the Config for rows of `lanes` elements that threads read `vec` at a time."""
         chunks = self.chunks or -(-lanes // (self.threads * vec * self.cluster))
         pack = max(128 // self.threads, 1) if self.threads <= WARP and self.cluster == 1 else 1
-        return nvvm.Config(self.threads, vec, chunks, pack, cluster=self.cluster, resident=self.resident)
+        return nvvm.NvvmConfig(self.threads, vec, chunks, pack, cluster=self.cluster, resident=self.resident)
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Triton:
         """The text that `read` takes: "triton{n=0 ...}"."""
         return text.write(self)
 
-    def config(self, lanes: int, vec: int) -> nvvm.Config:
+    def config(self, lanes: int, vec: int) -> nvvm.NvvmConfig:
         """Returns the Config for rows of `lanes` elements, from which the tile program is emitted."""
         wide = self.n or power_of_two(lanes)
         threads = max(min(self.warps * WARP, wide // vec), 1)
-        return nvvm.Config(threads, vec, max(wide // (threads * vec), 1))
+        return nvvm.NvvmConfig(threads, vec, max(wide // (threads * vec), 1))
 
 
 Rows = Nvvm | Triton
@@ -95,7 +95,7 @@ def _check(rows: Rows) -> None:
 
 
 @dataclass(frozen=True)
-class Work:
+class RowWork:
     """A row program with the cost model's schedule.
 
     config  the cost model's schedule
@@ -106,7 +106,7 @@ class Work:
     moved   bytes that are read and written at least
     """
 
-    config: nvvm.Config
+    config: nvvm.NvvmConfig
     lanes: int
     rows: int
     walks: bool
@@ -114,7 +114,7 @@ class Work:
     moved: int
 
 
-def candidates(work: Work, gpu: Gpu) -> tuple[str, ...]:
+def candidates(work: RowWork, gpu: Gpu) -> tuple[str, ...]:
     """Returns the schedules worth measuring: the cost model's, then those of each kind, the most promising first."""
     if work.moved < LEAST_BYTES:
         return ()
@@ -130,7 +130,7 @@ def candidates(work: Work, gpu: Gpu) -> tuple[str, ...]:
     return tuple(name for name in (MODEL, first, *triton[:1], *rest, *triton[1:]) if name)
 
 
-def _walking(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
+def _walking(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
     """Schedules that read rows in pieces. They vary the bytes in flight per thread, and how evenly rows fill the GPU."""
     base = Nvvm(work.config.threads, work.config.chunks)
     fewer = replace(base, chunks=max(base.chunks // 2, 1))
@@ -145,7 +145,7 @@ def _walking(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
     yield replace(base, chunks=2 * base.chunks)
 
 
-def _holding(work: Work, gpu: Gpu) -> Iterator[Nvvm]:
+def _holding(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
     """Schedules for rows that are needed twice: held by more or fewer threads, held by more and smaller CTAs, of which some read
     while others wait, or read again from L2."""
     config, cluster = work.config, work.config.cluster
@@ -175,7 +175,7 @@ def _full(rows: Nvvm) -> Nvvm:
     return replace(rows, resident=max(_THREADS // rows.threads, 1))
 
 
-def _fits(rows: Nvvm, made: nvvm.Config, work: Work, gpu: Gpu) -> bool:
+def _fits(rows: Nvvm, made: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
     """Whether this GPU can run a schedule, and no thread has nothing or too much to do."""
     if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
         return False
@@ -184,7 +184,7 @@ def _fits(rows: Nvvm, made: nvvm.Config, work: Work, gpu: Gpu) -> bool:
     return rows.chunks * rows.threads * made.vec * rows.cluster < 2 * work.lanes and made.chunks * made.vec <= _HELD
 
 
-def _by_triton(work: Work) -> Iterator[Triton]:
+def _by_triton(work: RowWork) -> Iterator[Triton]:
     """Triton schedules: 16 or 32 elements per thread where a program holds a row, else blocks of which several are in flight."""
     block = power_of_two(work.lanes)
     if block <= (_WALK if work.walks else _BLOCK):

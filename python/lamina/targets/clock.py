@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Clock:
+class Stopwatch:
     """A stopwatch: `with clock.stage("name"): ...` adds the block's time to `seconds`."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from .steps import Steps
 
 
 @dataclass(frozen=True)
-class Entry:
+class TargetEntry:
     """Names a target's parts as "module:name". They are imported on demand: LLVM and MLIR take a while.
 
     steps    the function that returns its Steps
@@ -22,9 +22,9 @@ class Entry:
     backend: str
 
 
-TARGETS: dict[Kind, Entry] = {
-    "cpu": Entry("lamina.targets.cpu.steps:steps", "lamina.targets.cpu.backend:CpuBackend"),
-    "nvvm": Entry("lamina.targets.nvvm.steps:steps", "lamina.targets.nvvm.backend:NvvmBackend"),
+TARGETS: dict[Kind, TargetEntry] = {
+    "cpu": TargetEntry("lamina.targets.cpu.steps:steps", "lamina.targets.cpu.backend:CpuBackend"),
+    "nvvm": TargetEntry("lamina.targets.nvvm.steps:steps", "lamina.targets.nvvm.backend:NvvmBackend"),
 }
 
 

@@ -16,10 +16,10 @@ from .exchange import Exchange
 from .reductions import combine, own, tree
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
+    from ..kernel import ThreadKernel
 
 
-def accumulate(k: "Kernel", op: ir.Operation) -> None:
+def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.exp_sum: adds a block to a thread's maximum and sum."""
     x, largest, total = (k.spread(v) for v in op.operands)
     old, before = (vector.extract(v.parts[0], dynamic_position=[], static_position=[0]) for v in (largest, total))
@@ -32,7 +32,7 @@ def accumulate(k: "Kernel", op: ir.Operation) -> None:
     k.held[op.results[1]], k.held[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
 
 
-def finish(k: "Kernel", op: ir.Operation) -> None:
+def finish(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.exp_total: the maximum and the sum of the whole program, and the factor that rescales the thread's own
     exponentials."""
     largest, total = (vector.extract(k.spread(v).parts[0], dynamic_position=[], static_position=[0]) for v in op.operands)
@@ -52,7 +52,7 @@ def finish(k: "Kernel", op: ir.Operation) -> None:
     k.held[op.results[0]], k.held[op.results[1]], k.held[op.results[2]] = largest, total, Spread((together([scale]),))
 
 
-def lanes(k: "Kernel", op: ir.Operation) -> None:
+def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.lanes: broadcasts a thread's value to all its lanes."""
     (part,) = k.spread(op.operands[0]).parts
     value = vector.extract(part, dynamic_position=[], static_position=[0])

@@ -15,12 +15,12 @@ from ..threads import barrier
 from ..values import Spread, elements, together
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
+    from ..kernel import ThreadKernel
 
 Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
-def scan(k: "Kernel", op: ir.Operation) -> None:
+def scan(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers one tile.scan: to the block of prefixes and the next block's carry."""
     name = ir.StringAttr(op.attributes["combine"]).value
 
@@ -46,7 +46,7 @@ def _prefixes(values: list[ir.Value], join: Join) -> list[ir.Value]:
     return out
 
 
-def _among_lanes(k: "Kernel", own: ir.Value, none: ir.Value, join: Join) -> tuple[ir.Value, ir.Value]:
+def _among_lanes(k: "ThreadKernel", own: ir.Value, none: ir.Value, join: Join) -> tuple[ir.Value, ir.Value]:
     """Returns the total of the warp's lanes before this one, and that of all."""
     before, total, step = none, own, 1
     while step < min(k.shape.threads, k.shape.warp):
@@ -58,7 +58,7 @@ def _among_lanes(k: "Kernel", own: ir.Value, none: ir.Value, join: Join) -> tupl
     return before, total
 
 
-def _among_warps(k: "Kernel", totals: list[ir.Value], carry: ir.Value, join: Join) -> tuple[list[ir.Value], ir.Value]:
+def _among_warps(k: "ThreadKernel", totals: list[ir.Value], carry: ir.Value, join: Join) -> tuple[list[ir.Value], ir.Value]:
     """Returns what comes before this warp's part of each access, and the carry after all of them."""
     at, warps, starts = k.at, max(k.shape.threads // k.shape.warp, 1), []
     if warps == 1:

@@ -3,7 +3,7 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from ..memory import Memory
+from ..memory import ThreadMemory
 from ..threads import Indices, Shape, barrier
 from ..values import elements
 
@@ -17,7 +17,7 @@ def padding(item: int) -> int:
 
 def fill(
     op: ir.Operation, source: ir.Value, square: ir.Value, bounds: list[ir.Value], divisor: int,
-    shape: Shape, memory: Memory, at: Indices, thread: ir.Value,
+    shape: Shape, memory: ThreadMemory, at: Indices, thread: ir.Value,
 ) -> None:  # fmt: skip
     """Fills the transpose tile `square` from `source`. bounds: first element, rows, columns; divisor: of the first element, the
     stride and the number of columns."""

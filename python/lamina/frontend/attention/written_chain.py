@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import fx
 
-from ..rewrites.products import Product, product
+from ..rewrites.products import FxProduct, product
 from ..rewrites.reading import drop, is_softmax, same_elements, scaled, shape, users, value, without_dropout
 from .score_masks import Term, terms
 
@@ -24,9 +24,9 @@ class Written:
     """
 
     node: fx.Node
-    last: Product
+    last: FxProduct
     chain: tuple[fx.Node, ...]
-    first: Product
+    first: FxProduct
     steps: tuple[Term, ...]
     scale: float
     shape: tuple[int, ...]

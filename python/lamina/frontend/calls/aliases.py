@@ -19,14 +19,14 @@ _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantResult:
     """An output that is not a tensor: None or a number."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class View:
+class ViewResult:
     """A tensor over the memory of a result of the compiled graph or of an input.
 
     of      "result" or "input"
@@ -52,7 +52,7 @@ class Reinterpreted:
     conj, neg the view's own bits
     """
 
-    base: View
+    base: ViewResult
     base_conj: bool
     base_neg: bool
     offset: int
@@ -96,7 +96,7 @@ class Empty:
     device: str
 
 
-Output = Constant | View | Reinterpreted | Empty
+Output = ConstantResult | ViewResult | Reinterpreted | Empty
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
     found: list[Output] = []
     for output in outputs:
         if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
-            found.append(Constant(output.meta["val"] if isinstance(output, fx.Node) else output))
+            found.append(ConstantResult(output.meta["val"] if isinstance(output, fx.Node) else output))
             continue
         value = output.meta["val"]
         held = storage(value)
@@ -289,10 +289,10 @@ def _is_reinterpreted(value: Tensor, base: Tensor) -> bool:
     return (value.dtype, value.is_conj(), value.is_neg()) != (base.dtype, base.is_conj(), base.is_neg())
 
 
-def _view(of: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> View | Reinterpreted:
+def _view(of: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> ViewResult | Reinterpreted:
     shape, strides = tuple(value.shape), tuple(value.stride())
     if value is base or not _is_reinterpreted(value, base):
-        return View(of, index, _offset(value, base), value.dtype, shape, strides)
-    whole = View(of, index, 0, base.dtype, tuple(base.shape), tuple(base.stride()))
+        return ViewResult(of, index, _offset(value, base), value.dtype, shape, strides)
+    whole = ViewResult(of, index, 0, base.dtype, tuple(base.shape), tuple(base.stride()))
     bits = (value.is_conj(), value.is_neg())
     return Reinterpreted(whole, base.is_conj(), base.is_neg(), _offset(value, base), value.dtype, shape, strides, *bits)

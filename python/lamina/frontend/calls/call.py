@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .aliases import Constant, Empty, Reinterpreted, View
+from .aliases import ConstantResult, Empty, Reinterpreted, ViewResult
 from .interface import Interface
 
 
@@ -25,8 +25,8 @@ class _Adapter:
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
         self.pick = _moving(_picker(interface.inputs), interface.moved)
         self.captured = captured
-        self.template = [o.value if isinstance(o, Constant) else None for o in interface.outputs]
-        self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, View | Reinterpreted)]
+        self.template = [o.value if isinstance(o, ConstantResult) else None for o in interface.outputs]
+        self.tensors = [i for i, o in enumerate(interface.outputs) if isinstance(o, ViewResult | Reinterpreted)]
         self.reinterpreted = [(i, o) for i, o in enumerate(interface.outputs) if isinstance(o, Reinterpreted)]
         self.empties = [(i, o) for i, o in enumerate(interface.outputs) if isinstance(o, Empty)]
 

@@ -12,7 +12,7 @@ from lamina.core.errors import CompileError
 from lamina.core.program import ITEM_BYTES, Program, Ref
 
 from ..importing.dtypes import CODES
-from .aliases import Constant, Empty, Output, Reinterpreted, View
+from .aliases import ConstantResult, Empty, Output, Reinterpreted, ViewResult
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class Interface:
     outputs: tuple[Output, ...]
     moved: tuple[int, ...] = ()
 
-    def views(self) -> list[View]:
+    def views(self) -> list[ViewResult]:
         """Returns the program's results: the outputs that are tensors, or the bases that they reinterpret."""
-        return [o.base if isinstance(o, Reinterpreted) else o for o in self.outputs if isinstance(o, View | Reinterpreted)]
+        return [o.base if isinstance(o, Reinterpreted) else o for o in self.outputs if isinstance(o, ViewResult | Reinterpreted)]
 
     def numbers_of(self, outputs: Collection[int]) -> tuple[int, ...]:
         """Returns the numbers of these outputs among the program's results."""
-        returned = [i for i, o in enumerate(self.outputs) if isinstance(o, View | Reinterpreted)]
+        returned = [i for i, o in enumerate(self.outputs) if isinstance(o, ViewResult | Reinterpreted)]
         return tuple(number for number, i in enumerate(returned) if i in outputs)
 
     def is_programs(self) -> bool:
         """Returns whether the graph's arguments and outputs are just the program's."""
         whole = self.inputs == tuple(range(self.arguments)) and not self.captured and not self.moved
-        return whole and all(isinstance(output, View) for output in self.outputs)
+        return whole and all(isinstance(output, ViewResult) for output in self.outputs)
 
     def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
         """Returns the captured tensors."""
@@ -52,7 +52,7 @@ class Interface:
 
     def is_storable(self) -> bool:
         """Returns whether JSON can hold the outputs' constants."""
-        values = [output.value for output in self.outputs if isinstance(output, Constant)]
+        values = [output.value for output in self.outputs if isinstance(output, ConstantResult)]
         return all(value is None or type(value) in (bool, int, float, str) for value in values)
 
     def to_json(self) -> list[Any]:
@@ -77,7 +77,7 @@ def attribute(gm: fx.GraphModule, name: str) -> Any:
 def _output_to_json(output: Output) -> Iterator[Any]:
     yield type(output).__name__
     for value in vars(output).values():
-        if isinstance(value, View):
+        if isinstance(value, ViewResult):
             yield list(_output_to_json(value))
         else:
             yield str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
@@ -87,7 +87,7 @@ def _output_from_json(kind: str, *values: Any) -> Output:
     match kind:
         case "View":
             of, index, offset, dtype, shape, strides = values
-            return View(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
+            return ViewResult(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
         case "Reinterpreted":
             base, base_conj, base_neg, offset, dtype, shape, strides, *bits = values
             view: Any = _output_from_json(*base)
@@ -95,7 +95,7 @@ def _output_from_json(kind: str, *values: Any) -> Output:
         case "Empty":
             dtype, shape, strides, device = values
             return Empty(getattr(torch, dtype), tuple(shape), tuple(strides), device)
-    return Constant(*values)
+    return ConstantResult(*values)
 
 
 def with_outputs(program: Program, interface: Interface) -> Program:
@@ -105,7 +105,7 @@ def with_outputs(program: Program, interface: Interface) -> Program:
     return replace(program, outputs=tuple(refs))
 
 
-def _output(program: Program, view: View) -> Ref:
+def _output(program: Program, view: ViewResult) -> Ref:
     dtype, item = CODES[view.dtype], ITEM_BYTES[CODES[view.dtype]]
     if view.of == "result":
         base = program.outputs[view.index]

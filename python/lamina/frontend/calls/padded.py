@@ -1,8 +1,8 @@
 """Returns results with padded rows as strided views instead of compact copies.
 
-Where a product's rows are padded for a library (decompositions/ops/library.py: a vocabulary of 50257 words), eager's result is the first
-columns of a wider tensor. Copying them costs as much again as writing them; so a result that is a view of such columns stays a view
-of the wider tensor, with its strides, as in TorchInductor. Its rows are contiguous, but further apart.
+Where a product's rows are padded for a library (decompositions/ops/library.py: a vocabulary of 50257 words), eager's result is the
+first columns of a wider tensor. Copying them costs as much as writing them; so a result that is a view of such columns stays a
+view of the wider tensor, with its strides, as in TorchInductor. Its rows are contiguous, but further apart.
 """
 
 from typing import Any

@@ -15,7 +15,7 @@ from torch import Tensor, fx
 
 from lamina.core.program import Program
 
-from .aliases import Outputs, View, storage
+from .aliases import Outputs, ViewResult, storage
 from .interface import Interface
 
 FREE = "lamina.free"
@@ -87,12 +87,12 @@ def shared_results(gm: fx.GraphModule) -> dict[int, int]:
 def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
     """Returns those of the outputs `free` that are a whole result of the program, in its shape, that no other output views."""
     outputs = found.outputs
-    views = [output for output in outputs if isinstance(output, View) and output.of == "result"]
+    views = [output for output in outputs if isinstance(output, ViewResult) and output.of == "result"]
     uses = Counter(view.index for view in views)
     own = []
     for i in free:
         output = outputs[i]
-        if not isinstance(output, View) or output.of != "result" or uses[output.index] > 1:
+        if not isinstance(output, ViewResult) or output.of != "result" or uses[output.index] > 1:
             continue
         if output.offset == 0 and tuple(found.bases[output.index].meta["val"].shape) == tuple(output.shape):
             own.append(i)
@@ -104,7 +104,7 @@ def with_strides(interface: Interface, program: Program, free: Sequence[int]) ->
     outputs = list(interface.outputs)
     for i in free:
         view = outputs[i]
-        assert isinstance(view, View)
+        assert isinstance(view, ViewResult)
         outputs[i] = replace(view, strides=tuple(s for s in program.outputs[view.index].strides if isinstance(s, int)))
     return replace(interface, outputs=tuple(outputs))
 
@@ -114,7 +114,7 @@ def report(gm: fx.GraphModule, interface: Interface) -> None:
     if free_results(gm):
         strides = torch._guards.TracingContext.get().output_strides
         assert strides is not None
-        strides.extend(output.strides if isinstance(output, View) else None for output in interface.outputs)
+        strides.extend(output.strides if isinstance(output, ViewResult) else None for output in interface.outputs)
 
 
 def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:

@@ -22,7 +22,7 @@ from ..attention.keep import ATTENTION, attend, is_on_gpu, kind_of_mask
 from ..calls.aliases import storage
 from ..calls.interface import attribute
 from ..decompositions.eager_layout import laid_out
-from ..decompositions.expansion import Call, Expansion, is_composite, kept, kind_of, stays, traced
+from ..decompositions.expansion import Expansion, TracedCall, is_composite, kept, kind_of, stays, traced
 from ..decompositions.table import Table, own, table
 from ..rewrites.in_place import functional, is_functional, rewritten
 from ..rewrites.normalize import SETTLED
@@ -111,7 +111,7 @@ class _Run:
         Where a decomposition lays out its results otherwise than eager does, calls that take them are of other kinds, traced when
         met.
         """
-        calls: dict[Hashable, Call] = {}
+        calls: dict[Hashable, TracedCall] = {}
         for node in self.gm.graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem and node.target not in SETTLED:
                 whole, key, call = self._kind(node, node.args, node.kwargs)
@@ -121,7 +121,7 @@ class _Run:
         if all(is_functional(n) for of in found for n in of.nodes):
             self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
 
-    def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, Call]:
+    def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, TracedCall]:
         """Returns whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
         target = functional(node.target) if node in self.same else node.target
         run, note = self._rule(node, target)
@@ -129,7 +129,7 @@ class _Run:
         if node in self.same and not _all_row_major(node):
             run, note, whole = partial(_where_it_was, run), f"in place {note}", False
         key, inputs = kind_of(target, args, kwargs, note)
-        return whole, key, Call(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
+        return whole, key, TracedCall(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
 
     def _call(self, node: fx.Node) -> Any:
         whole, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))

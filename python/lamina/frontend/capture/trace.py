@@ -34,7 +34,7 @@ from .trace_errors import explain
 
 
 @dataclasses.dataclass(frozen=True)
-class Slot:
+class TensorSlot:
     """One argument of a flat graph: a tensor of the model, a leaf of the inputs, or neither (a token, for which None is passed).
 
     leaf   its number among the flattened inputs; -1 for none
@@ -64,7 +64,7 @@ class Traced:
 
     module: nn.Module
     program: ExportedProgram
-    slots: tuple[Slot, ...]
+    slots: tuple[TensorSlot, ...]
     out_spec: pytree.TreeSpec
     constants: dict[int, Any]
     grad: bool
@@ -83,7 +83,7 @@ class Inference:
     """
 
     gm: fx.GraphModule
-    slots: tuple[Slot, ...]
+    slots: tuple[TensorSlot, ...]
     mutated: tuple[int | None, ...]
 
 
@@ -127,7 +127,7 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     return Traced(module, program, slots, spec, constants, grad, tuple(found.places), foreign=foreign)
 
 
-def _drop_copies(graph: fx.Graph, slots: Sequence[Slot], places: Sequence[Place]) -> None:
+def _drop_copies(graph: fx.Graph, slots: Sequence[TensorSlot], places: Sequence[Place]) -> None:
     """Removes torch.export's copies of assigned tensors into the old buffers: eager leaves the old buffers' memory alone."""
     new = dict(zip(((id(held), name) for held, name in places), _returned(graph)[-len(places) :], strict=True)) if places else {}
     owners = {node: slot.owner for node, slot in zip(_placeholders(graph), slots, strict=True) if slot.owner is not None}
@@ -181,20 +181,20 @@ def _names(program: ExportedProgram) -> dict[str, int]:
     return {spec.arg.name: i for i, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")}
 
 
-def _slots(program: ExportedProgram, module: nn.Module, foreign: Foreign) -> tuple[Slot, ...]:
+def _slots(program: ExportedProgram, module: nn.Module, foreign: Foreign) -> tuple[TensorSlot, ...]:
     slots, leaf = [], 0
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
-            slots.append(Slot(leaf))
+            slots.append(TensorSlot(leaf))
             leaf += 1
             continue
         if spec.target is None:
-            slots.append(Slot())
+            slots.append(TensorSlot())
             continue
         path, _, name = spec.target.rpartition(".")
         owner = _owner(module, path, name)
         value = owner[0][owner[1]] if owner is not None else foreign.tensor(program.constants[spec.target])
-        slots.append(Slot(-1, value, owner))
+        slots.append(TensorSlot(-1, value, owner))
     return tuple(slots)
 
 

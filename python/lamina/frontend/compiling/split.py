@@ -46,7 +46,7 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class Part:
+class GraphPart:
     """Consecutive nodes that are all compiled or all run eagerly.
 
     gm       its nodes as a graph: placeholders are `inputs`, results are `outputs`
@@ -102,7 +102,7 @@ def compile_graph(
     return Parts(gm, parts, runs)
 
 
-def _refuse(parts: Sequence[Part]) -> None:
+def _refuse(parts: Sequence[GraphPart]) -> None:
     for part in parts:
         for call in part.outside:
             raise CompileError(
@@ -112,7 +112,7 @@ def _refuse(parts: Sequence[Part]) -> None:
             )
 
 
-def split(gm: fx.GraphModule) -> list[Part] | None:
+def split(gm: fx.GraphModule) -> list[GraphPart] | None:
     """Returns the parts of a graph in order; None where one program holds all of it."""
     reasons = {node: why for node in gm.graph.nodes if (why := why_outside(node, gm)) is not None}
     odd = any(why_value(node.meta.get("val")) is not None for node in gm.graph.nodes if node.op == "placeholder")
@@ -176,7 +176,7 @@ def _is_free(node: fx.Node) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target.is_view
 
 
-def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node], reasons: dict[fx.Node, str]) -> Part:
+def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node], reasons: dict[fx.Node, str]) -> GraphPart:
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     mine = set(nodes)
@@ -190,13 +190,13 @@ def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node],
     graph.output(tuple(mapping[n] for n in kept))
     outside = tuple(Outside(str(n.target), reasons[n], where(n)) for n in nodes if n in reasons)
     eager = bool(outside) or all(n.op == "get_attr" or n.target is operator.getitem or _is_free(n) for n in nodes)
-    return Part(fx.GraphModule(gm, graph), inputs, tuple(kept), outside, eager)
+    return GraphPart(fx.GraphModule(gm, graph), inputs, tuple(kept), outside, eager)
 
 
 class Parts:
     """Calls the parts of a graph in order. Each value is kept until the last part that reads it."""
 
-    def __init__(self, gm: fx.GraphModule, parts: Sequence[Part], runs: Sequence[Run]) -> None:
+    def __init__(self, gm: fx.GraphModule, parts: Sequence[GraphPart], runs: Sequence[Run]) -> None:
         self._boxed_call = True
         arguments = [n for n in gm.graph.nodes if n.op == "placeholder"]
         slots = {n: i for i, n in enumerate(arguments)}

@@ -20,7 +20,7 @@ from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 from lamina.tune.choice import Choice
 
-from ..calls.aliases import View
+from ..calls.aliases import ViewResult
 from ..calls.interface import Interface, with_outputs
 from ..calls.saved import report, with_strides
 from ..capture.exclusive import COMPILING
@@ -254,7 +254,7 @@ def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
     from ..importing.layouts import annotate
 
     module = import_graph(graph.gm, options=options)
-    results = {i: view.index for i in graph.free if isinstance(view := graph.interface.outputs[i], View)}
+    results = {i: view.index for i in graph.free if isinstance(view := graph.interface.outputs[i], ViewResult)}
     shares = {results[i]: results[j] for i, j in graph.shares.items()}
     annotate(module, graph.gm, results.values(), shares)
     return module

@@ -12,7 +12,7 @@ from lamina.core.program_check import fault
 from lamina.runtime.cache import Entry
 from lamina.tune.choice import Choice
 
-from ..calls.aliases import Constant, View
+from ..calls.aliases import ConstantResult, ViewResult
 from ..calls.interface import Interface
 
 
@@ -81,7 +81,7 @@ def _fits(interface: Interface, program: Program, gm: fx.GraphModule) -> bool:
         return False
     if any(shape is not None and shape != spec.shape for shape, spec in zip(given, program.inputs, strict=True)):
         return False
-    views = [(output.shape, output.strides) for output in interface.outputs if isinstance(output, View)]
+    views = [(output.shape, output.strides) for output in interface.outputs if isinstance(output, ViewResult)]
     if views != [(ref.shape, ref.strides) for ref in program.outputs]:
         return False
     return all(_is_result(output, result) for output, result in zip(interface.outputs, results, strict=True))
@@ -97,7 +97,7 @@ def _shape(node: Any) -> tuple[int, ...] | None:
 
 
 def _is_result(output: Any, result: Any) -> bool:
-    if isinstance(output, Constant):
+    if isinstance(output, ConstantResult):
         value = result.meta.get("val") if isinstance(result, fx.Node) else result
         return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) or repr(output.value) == repr(value)
     shape = _shape(result)

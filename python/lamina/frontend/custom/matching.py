@@ -23,7 +23,7 @@ Found = Mapping[fx.Node, fx.Node]
 
 
 @dataclass(frozen=True)
-class Matcher:
+class KernelMatcher:
     """A small graph to find.
 
     arguments  its placeholders

@@ -26,7 +26,7 @@ from ..decompositions.table import Table
 from ..importing.locations import where
 from ..importing.support import has_effect
 from .launch import launched, serves
-from .matching import Found, Matcher
+from .matching import Found, KernelMatcher
 from .op import KERNEL
 from .rules import parameter_names, place
 
@@ -61,7 +61,7 @@ class _Search:
     kernel: CustomKernel
     graph: fx.Graph
     decompositions: Table
-    traces: dict[Any, Matcher] = field(default_factory=dict)
+    traces: dict[Any, KernelMatcher] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Replaces the pattern's occurrences and returns whether there were any."""
@@ -77,13 +77,13 @@ class _Search:
                         changed = self._replaced(way, loose, at) or changed
         return changed
 
-    def _traced(self, way: Way, inputs: Sequence[Tensor]) -> Matcher:
+    def _traced(self, way: Way, inputs: Sequence[Tensor]) -> KernelMatcher:
         key = (way, *((t.dtype, t.shape, t.stride(), t.device) for t in inputs))
         if key not in self.traces:
             self.traces[key] = traced(self.kernel, inputs, self.decompositions, way)
         return self.traces[key]
 
-    def _replaced(self, way: Way, loose: Matcher, at: fx.Node) -> bool:
+    def _replaced(self, way: Way, loose: KernelMatcher, at: fx.Node) -> bool:
         nodes = list(self.graph.nodes)
         for found in loose.matches(at, nodes, {}):
             inputs = [found[argument] for argument in loose.arguments]
@@ -117,7 +117,7 @@ WAYS: tuple[Way, ...] = (by_export, by_dispatch)
 """The ways to trace: composite ops, which torch decomposes by itself, become different ops in them."""
 
 
-def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table, way: Way) -> Matcher:
+def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table, way: Way) -> KernelMatcher:
     """Returns a matcher of the pattern traced for inputs like these, exact for them. Raises CompileError where tracing fails."""
     assert kernel.pattern is not None
     try:
@@ -131,7 +131,7 @@ def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table
     computed = all(isinstance(r, fx.Node) and r.op == "call_function" for r in results)
     if not results or not computed or len(set(results)) < len(results):
         raise CompileError(f"kernel {kernel.name}: pattern has to compute each of its results", where=place(kernel.pattern))
-    return Matcher(tuple(n for n in graph.nodes if n.op == "placeholder"), tuple(results), exact=True)
+    return KernelMatcher(tuple(n for n in graph.nodes if n.op == "placeholder"), tuple(results), exact=True)
 
 
 def _results(graph: fx.Graph) -> list[Any]:

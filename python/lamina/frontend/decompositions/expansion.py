@@ -99,7 +99,7 @@ def _layout(value: Tensor, memory: dict[int, int]) -> Hashable:
 
 
 @dataclass(frozen=True)
-class Call:
+class TracedCall:
     """A call to trace: `run(*args, **kwargs)`.
 
     inputs  the nodes among the arguments
@@ -113,7 +113,7 @@ class Call:
     source: str
 
 
-def kept(call: Call, fake: FakeTensorMode) -> Expansion:
+def kept(call: TracedCall, fake: FakeTensorMode) -> Expansion:
     """Returns the expansion of a call that stays as it is."""
     graph = fx.Graph()
     places = {node: _placeholder(graph, node, i) for i, node in enumerate(call.inputs)}
@@ -123,7 +123,7 @@ def kept(call: Call, fake: FakeTensorMode) -> Expansion:
     return Expansion((made,), tuple(places.values()), made, _shared((made,), call.inputs), fx.GraphModule({}, fx.Graph()))
 
 
-def traced(calls: Sequence[Call], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
+def traced(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
     """Returns the expansions of calls, decomposed by a table.
 
     All calls go through one trace, as a trace has a fixed cost; each has arguments of its own.
@@ -150,7 +150,7 @@ def traced(calls: Sequence[Call], fake: FakeTensorMode, decompositions: Table) -
     return found
 
 
-def _result(call: Call, given: dict[fx.Node, Tensor]) -> Any:
+def _result(call: TracedCall, given: dict[fx.Node, Tensor]) -> Any:
     try:
         return call.run(*fx.map_arg(call.args, given.__getitem__), **fx.map_arg(call.kwargs, given.__getitem__))
     except Exception as error:

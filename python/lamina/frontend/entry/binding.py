@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..calls.aliases import sharing
 from ..capture.module_state import Place
-from ..capture.trace import Slot
+from ..capture.trace import TensorSlot
 
 
 class Binding:
@@ -19,7 +19,7 @@ class Binding:
     values     the model's tensors among the arguments, as they were at the last refresh
     """
 
-    def __init__(self, slots: Sequence[Slot], constants: Mapping[int, Any]) -> None:
+    def __init__(self, slots: Sequence[TensorSlot], constants: Mapping[int, Any]) -> None:
         self.slots = tuple(slots)
         own = [slot for slot in slots if slot.value is not None]
         self._places: list[Place] = [slot.owner or ({"": slot.value}, "") for slot in own]

@@ -31,7 +31,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Product:
+class FxProduct:
     """A batched matrix product.
 
     left   (batch..., rows, inner)
@@ -48,7 +48,7 @@ class Product:
     scale: float = 1.0
 
 
-def product(node: fx.Node) -> Product | None:
+def product(node: fx.Node) -> FxProduct | None:
     """Reads a node as a matrix product; None where it is none."""
     kind = name(node)
     if kind == "einsum":
@@ -61,20 +61,20 @@ def product(node: fx.Node) -> Product | None:
             return None
         found = _plain(one, two)
         kept = added if beta == 1 and isinstance(added, fx.Node) else None
-        return None if found is None else Product(found.left, found.right, (), kept, alpha)
+        return None if found is None else FxProduct(found.left, found.right, (), kept, alpha)
     if kind not in ("matmul", "bmm"):
         return None
     args = given(node, "input", "other")
     return _plain(args.get("input"), args.get("other")) if len(args) == 2 else None
 
 
-def _plain(one: object, two: object) -> Product | None:
+def _plain(one: object, two: object) -> FxProduct | None:
     if not isinstance(one, fx.Node) or not isinstance(two, fx.Node) or not 2 <= len(shape(one)) == len(shape(two)):
         return None
-    return Product(Operand(one), Operand(two))
+    return FxProduct(Operand(one), Operand(two))
 
 
-def _einsum(node: fx.Node) -> Product | None:
+def _einsum(node: fx.Node) -> FxProduct | None:
     """Reads an einsum of two operands: one label is contracted, each operand has one label of its own, the others are batch
     dimensions."""
     text, *operands = node.args
@@ -97,7 +97,7 @@ def _einsum(node: fx.Node) -> Product | None:
         one, two, left, right, row, column = two, one, right, left, column, row
     if {*out[-2:]} == {*row, *column}:
         batch = [*out[:-2]]
-    return Product(
+    return FxProduct(
         Operand(left, _order([*batch, *row, *inner], one)),
         Operand(right, _order([*batch, *inner, *column], two)),
         _order(out, [*batch, *row, *column]),

@@ -25,7 +25,7 @@ from lamina.passes.lower.tile_to_cpu import CHECKS, TileToCpu
 
 from .. import llvm_text
 from ..base import Artifact, Backend
-from ..clock import Clock
+from ..clock import Stopwatch
 
 
 def lowering_pipeline() -> str:
@@ -67,7 +67,7 @@ class CpuBackend(Backend):
             for op in module.body.operations
             if "tile.grid" in op.operation.attributes
         )
-        clock = Clock()
+        clock = Stopwatch()
         with module.context, ir.Location.unknown():
             with clock.stage("expand-math"):
                 ExpandMath(ldexp=self.device.avx512).run(module)

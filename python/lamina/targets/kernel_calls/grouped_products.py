@@ -3,7 +3,7 @@
 from typing import Any
 
 from lamina.core.program import Call
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from .attention import said, sizes, strides, tensors
 
@@ -12,7 +12,7 @@ def grouped(call: Call) -> dict[str, Any]:
     """Describes the launch for a call, with as many programs as `programs` allows and blocks need. See
     kernels/products/grouped.py."""
     (x, w, *_), out, given = tensors(call), call.outs[0], dict(call.kwargs)
-    config = Config.read(str(given["schedule"]))
+    config = GemmConfig.read(str(given["schedule"]))
     (rows, inner), (groups, _, columns) = sizes(x), sizes(w)
     blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # an upper bound
     most = given["programs"]

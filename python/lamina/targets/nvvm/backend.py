@@ -31,7 +31,7 @@ from lamina.passes.lower.nvvm import indices
 
 from .. import llvm_text
 from ..base import Artifact, Backend
-from ..clock import Clock
+from ..clock import Stopwatch
 from ..triton import compiler as triton
 from ..triton import text as triton_text
 from . import codegen
@@ -96,7 +96,7 @@ class NvvmBackend(Backend):
         """
         if why := self.accepts(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.target}}}")
-        clock = Clock()
+        clock = Stopwatch()
         printed = triton_text.take(module, self.gpu.capability >= TMA)
         names = [*programs_of(module), *(p.name for p in printed), *(k.name for k in ready)]
         parts = split(module, self._parts(module)) if has_programs(module) or not (printed or ready) else []
@@ -129,7 +129,7 @@ class NvvmBackend(Backend):
         def text() -> str:
             return str(module.operation.get_asm(enable_debug_info=True))
 
-        clock = Clock()
+        clock = Stopwatch()
         printed = [triton.for_gpu(p, self.gpu) for p in triton_text.take(module, self.gpu.capability >= TMA)]
         if not (printed or ready or has_programs(module)):
             raise CompileError("there are no kernels: every step is a call of a library", remedy="--emit=plan shows the calls")
@@ -166,23 +166,23 @@ class NvvmBackend(Backend):
         """Returns how many parts the kernels are compiled in: few enough that each outweighs the fixed cost of a part."""
         return max(1, min(PARTS, _processors(), len(programs_of(module)) // LEAST))
 
-    def _by_triton(self, program: triton_text.Printed) -> "Made":
+    def _by_triton(self, program: triton_text.Printed) -> "MadeCode":
         return self._assembled([triton.compile_kernel(program, self.gpu)])
 
-    def _awaited(self, kernel: triton.Awaited) -> "Made":
+    def _awaited(self, kernel: triton.Awaited) -> "MadeCode":
         return self._assembled([kernel.compiled])
 
-    def _by_llvm(self, llvm: str, parts: int) -> "Made":
+    def _by_llvm(self, llvm: str, parts: int) -> "MadeCode":
         ptx = self.to_ptx(llvm)
         made = assemble(ptx, self.gpu.arch, jobs=max(1, _processors() // parts))
-        return Made(ptx, made.cubin, made.resources, {})
+        return MadeCode(ptx, made.cubin, made.resources, {})
 
-    def _assembled(self, kernels: Sequence[triton.Compiled]) -> "Made":
+    def _assembled(self, kernels: Sequence[triton.Compiled]) -> "MadeCode":
         ptx = triton.join([k.ptx for k in kernels])
         made = assemble(ptx, self.gpu.arch)
-        return Made(ptx, made.cubin, made.resources, {k.name: k.needs for k in kernels})
+        return MadeCode(ptx, made.cubin, made.resources, {k.name: k.needs for k in kernels})
 
-    def to_gpu(self, module: ir.Module, clock: Clock) -> None:
+    def to_gpu(self, module: ir.Module, clock: Stopwatch) -> None:
         """Lowers a module to the gpu level, the code of one thread. Math is expanded before distribution, while it is one op per
         block, and after it again for what distribution has added (exponentials that rescale online sums)."""
         expand = ("lamina-expand-math", {"target": "nvvm"})
@@ -191,7 +191,7 @@ class NvvmBackend(Backend):
                 with clock.stage(name):
                     load(name)(**options).run(module)
 
-    def to_llvm(self, module: ir.Module, clock: Clock) -> str:
+    def to_llvm(self, module: ir.Module, clock: Stopwatch) -> str:
         """Returns LLVM 24's text for the kernels of a module at the gpu level. The module is left in the llvm dialect."""
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
@@ -216,7 +216,7 @@ class NvvmBackend(Backend):
         codegen.optimise(parsed, target)
         return codegen.emit(parsed, target)
 
-    def _done(self, job: "Future[Made]", parts: Sequence[ir.Module]) -> "Made":
+    def _done(self, job: "Future[MadeCode]", parts: Sequence[ir.Module]) -> "MadeCode":
         """Returns a job's result. Where ptxas refuses, raises CompileError with the kernel's lines in the model, and keeps the PTX
         in a file."""
         try:
@@ -235,7 +235,7 @@ class NvvmBackend(Backend):
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeCode:
     """One part of an artifact: kernels in a cubin of their own."""
 
     ptx: str

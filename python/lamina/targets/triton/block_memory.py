@@ -2,10 +2,10 @@
 
 from torch_mlir import ir
 
-from .lanes import Lanes
+from .lanes import LaneMemory
 
 
-class BlockMemory(Lanes):
+class BlockMemory(LaneMemory):
     """Prints memory ops. Addresses are pointers to a parameter's elements; lanes past those of the tile program are masked."""
 
     def __init__(self, function: ir.Operation, name: str, part: ir.Operation | None = None) -> None:

@@ -14,7 +14,7 @@ WIDEN = ".to(tl.int64)"
 _TYPED = {*CASTS, "arith.bitcast", "arith.shrui", "math.copysign"}
 
 
-class Lanes(Printer):
+class LaneMemory(Printer):
     """The values of a kernel as Triton has them. A value that is the same in all lanes stays a scalar, which Triton broadcasts;
     lanes past those of the tile program hold anything.
 

@@ -14,7 +14,7 @@ INDENT = "    "
 
 
 @dataclass(frozen=True)
-class Tile:
+class TritonTile:
     """A block of memory as a descriptor sees it, the contiguous dimension last.
 
     source         where memory begins: the parameter, or an address after it
@@ -34,7 +34,7 @@ class Tile:
     across: bool
 
 
-class Memory:
+class TritonMemory:
     """The state of a kernel's text while it is printed.
 
     descriptors  whether blocks may be loaded through descriptors
@@ -115,7 +115,7 @@ class Memory:
         """Returns the text that makes a descriptor."""
         return f"tl.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks})"
 
-    def _tile(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> "Tile | None":
+    def _tile(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> "TritonTile | None":
         """Returns a block as a descriptor sees it; None where memory does not allow it."""
         memory = ir.MemRefType(view.type)
         strides, offset = memory.get_strides_and_offset()
@@ -139,7 +139,7 @@ class Memory:
         places = tuple(self._value(where_[d]) for d in order)
         name = self.names[source]
         start = f"({name} + {offset})" if offset else name
-        return Tile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
+        return TritonTile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
 
     def _pointers(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], shape: list[int]) -> tuple[str, str]:
         """Returns pointers to a block's elements, and the mask of those inside memory, "" for all."""

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from .memory import DIMENSIONS, INDENT, Memory, Tile
+from .memory import DIMENSIONS, INDENT, TritonMemory, TritonTile
 
 FARTHEST = 1 << 40  # a descriptor can step at least this many bytes
 
 
-class Pairs(Memory):
+class Pairs(TritonMemory):
     """Prints loops of two products. `near` holds the two parameters that share a descriptor, once a loop is joined."""
 
     def __init__(self, function: ir.Operation, descriptors: bool) -> None:
@@ -61,7 +61,7 @@ class Pairs(Memory):
         counter = loop.regions[0].blocks[0].arguments[0]
         return f"for {self.names[counter]} in range({', '.join(self._value(v) for v in list(loop.operands)[:3])}):"
 
-    def _both(self, first: Tile, second: Tile) -> str:
+    def _both(self, first: TritonTile, second: TritonTile) -> str:
         """Returns a load of the blocks of both right operands, side by side."""
         self.near = first.source, second.source
         self.head.append(f"{INDENT}at0, at1 = {first.source}.to(tl.int64), {second.source}.to(tl.int64)")
@@ -72,7 +72,7 @@ class Pairs(Memory):
         return f"{blocks}.load([{', '.join(('0', *first.places))}]).reshape({2 * columns}, {k}).T"
 
 
-def alike(first: Tile, second: Tile) -> bool:
+def alike(first: TritonTile, second: TritonTile) -> bool:
     """Tells whether two blocks differ only in their memory, and lie so that they can be side by side."""
     same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
     return same and first.source != second.source and first.across == second.across

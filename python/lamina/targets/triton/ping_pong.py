@@ -17,7 +17,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES
 
 from .math import FUNCTIONS
-from .memory import INDENT, Tile
+from .memory import INDENT, TritonTile
 from .ops import TYPES
 from .pairs import alike
 from .printer import Printed, Printer, config_of
@@ -41,7 +41,7 @@ _REGISTERS, _LOADS = 240, 24  # registers of a thread that multiplies, and of on
 _FACTORS = ("f16", "bf16")
 
 
-class NoTurns(Exception):
+class NoPingPong(Exception):
     """Raised with the reason why a program cannot be a ping-pong kernel."""
 
 
@@ -57,7 +57,7 @@ class Ring:
     name: str
     blocks: tuple[str, ...]
     places: tuple[tuple[str, ...], ...]
-    tile: Tile
+    tile: TritonTile
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class Ring:
         return [f"load({blocks}, [{', '.join(place)}], filled.index(stage), {part})" for blocks, place, part in texts]
 
 
-class TurnsPrinter(Printer):
+class PingPongPrinter(Printer):
     """Prints ping-pong kernels. Raises NoTurns unless a program multiplies blocks from descriptors in a single loop."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str) -> None:
@@ -106,10 +106,10 @@ class TurnsPrinter(Printer):
         self.depth = 2
         self._body(self.block)
         if not self.loop:
-            raise NoTurns("it has no loop of products")
+            raise NoPingPong("it has no loop of products")
         stages = min(self.config.stages, (_SHARED - self.shared) // self.bytes)
         if stages < 2:
-            raise NoTurns(f"{self.bytes} bytes of each stage and {self.shared} of results are too many for shared memory")
+            raise NoPingPong(f"{self.bytes} bytes of each stage and {self.shared} of results are too many for shared memory")
         texts = [self._function(name) for name in self.calls]
         texts += [self._loading(), self._multiplying(parameters), self._kernel(parameters)]
         self.calls = {}
@@ -190,10 +190,10 @@ class TurnsPrinter(Printer):
         made = list(ops[-1].operands)
         known = all(text.isdigit() for text in (low, high, step)) and all(float(init or 1) == 0 for init in inits)
         if self.loop or not known or [dot.result for dot in dots] != made or len(ops) != len(made) * 2 + 2:
-            raise NoTurns("its loop does more than multiply blocks that it reads")
+            raise NoPingPong("its loop does more than multiply blocks that it reads")
         pairs = zip(dots, list(body.arguments)[1:], strict=True)
         if any(dot.operands[0] != dots[0].operands[0] or dot.operands[2] != acc for dot, acc in pairs):
-            raise NoTurns("its products share no left factor")
+            raise NoPingPong("its products share no left factor")
         self.place, self.lines = self.lines, []
         self.loop = f"for k in range({low}, {high}, {step}):"
         left, *rights = (self._factor(v) for v in (dots[0].operands[0], *(dot.operands[1] for dot in dots)))
@@ -201,7 +201,7 @@ class TurnsPrinter(Printer):
         rings = [self._ring(left), *([self._ring(*rights)] if joint else map(self._ring, rights))]
         rows, columns = ir.VectorType(op.results[0].type).shape
         if rows * columns * len(dots) > _ACCUMULATED * _LANES:
-            raise NoTurns("its sums find no room in the registers of 4 warps")
+            raise NoPingPong("its sums find no room in the registers of 4 warps")
         self._multiply(rings, rows, columns * (2 if joint else 1), (int(low), -(-(int(high) - int(low)) // int(step))))
         names = [self._fresh() for _ in dots] if joint else self._sums(rings)
         if joint:
@@ -235,17 +235,17 @@ class TurnsPrinter(Printer):
         self._line(f"{listed} = warpgroup_mma_wait(0, deps=({listed},))")
         self._line(f"mbarrier.arrive(emptied.index(before(stage, {_STAGES})), count=1)")
 
-    def _factor(self, v: ir.Value) -> Tile:
+    def _factor(self, v: ir.Value) -> TritonTile:
         read = v.owner.operation
         type_ = ir.VectorType(v.type)
         tile = None
         if read.name == "vector.transfer_read" and str(type_.element_type) in _FACTORS:
             tile = self._tile(read, read.operands[0], list(read.operands)[1:-1], type_)
         if tile is None:
-            raise NoTurns("its factors are not of 16 bits, or lie so that no descriptor reads them")
+            raise NoPingPong("its factors are not of 16 bits, or lie so that no descriptor reads them")
         return tile
 
-    def _ring(self, *tiles: Tile) -> Ring:
+    def _ring(self, *tiles: TritonTile) -> Ring:
         first = tiles[0]
         dtype = TYPES[self.types[first.name]]
         blocks = tuple(self._descriptor(t.name, t.source, t.sizes, t.steps, t.blocks) for t in tiles)
@@ -276,7 +276,7 @@ class TurnsPrinter(Printer):
             self.stored.append(blocks)
         self._line(f"store({blocks}, [{', '.join(tile.places)}], {self._way_out(tile, blocks)}.index(turn), {self._value(value)})")
 
-    def _way_out(self, tile: Tile, blocks: str) -> str:
+    def _way_out(self, tile: TritonTile, blocks: str) -> str:
         """Returns shared memory for one result block of each group. Results of one shape share it."""
         dtype = self.types[tile.name]
         shape = f"{TYPES[dtype]}, {[2, *tile.blocks]}"

@@ -18,7 +18,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import where
 from lamina.passes.space.contraction import FLOAT8
-from lamina.schedules.contraction import Config
+from lamina.schedules.contraction import GemmConfig
 
 from .math import FUNCTIONS
 from .memory import INDENT
@@ -47,7 +47,7 @@ class Printed:
     kernel: str
     calls: tuple[str, ...]
     arguments: tuple[tuple[str, int], ...]
-    config: Config
+    config: GemmConfig
     imports: str = ""
     otherwise: "Printed | None" = None
     note: str = ""
@@ -250,9 +250,9 @@ class Printer(Pairs):
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
 
 
-def config_of(function: ir.Operation) -> Config:
+def config_of(function: ir.Operation) -> GemmConfig:
     """Returns the schedule of a product's tile program (`tile.triton`)."""
-    return Config.read(ir.StringAttr(function.attributes["tile.triton"]).value)
+    return GemmConfig.read(ir.StringAttr(function.attributes["tile.triton"]).value)
 
 
 def literal(number: float) -> str:

@@ -5,13 +5,13 @@ from torch_mlir import ir
 from lamina.passes.ir.reading import neutral
 from lamina.passes.lower.simt.collective.reductions import COMBINE
 
-from .lanes import Lanes
+from .lanes import LaneMemory
 from .math import joining
 from .ops import applied
 from .printer import literal
 
 
-class Reductions(Lanes):
+class Reductions(LaneMemory):
     """Prints ops over all lanes of a block. Lanes past those of the tile program get the op's neutral element."""
 
     def _vector_reduction(self, op: ir.Operation) -> None:

@@ -8,7 +8,7 @@ from lamina.core.errors import CompileError
 
 from .blocks import BlockPrinter
 from .pairs import either
-from .ping_pong import NoTurns, TurnsPrinter
+from .ping_pong import NoPingPong, PingPongPrinter
 from .printer import Printed, Printer, config_of, together
 
 
@@ -45,8 +45,8 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     if not config_of(function).ping_pong:
         return plain
     try:
-        return replace(TurnsPrinter(function, descriptors, name).run(), otherwise=plain)
-    except NoTurns as why:
+        return replace(PingPongPrinter(function, descriptors, name).run(), otherwise=plain)
+    except NoPingPong as why:
         return plain.instead(str(why))
 
 

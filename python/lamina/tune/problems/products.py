@@ -16,7 +16,7 @@ from lamina.passes.families.gemm.library_epilogues import CUBLASLT, has_activati
 from lamina.passes.families.gemm.prologues import feeding
 from lamina.passes.families.grouped_products import Grouped
 from lamina.passes.families.select import LIBRARY, kernels_of
-from lamina.passes.families.surroundings import CHOICE, Bundle, bundles, calls, reader
+from lamina.passes.families.surroundings import CHOICE, Problem, bundles, calls, reader
 from lamina.passes.ir.reading import shape_of
 from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.targets import Backend
@@ -28,7 +28,7 @@ from ..store.store import Store
 from ..trial import Watch
 from .gradient_inputs import forward_first
 from .mask_inputs import hide_squares, squares_hidden
-from .subgraph_extraction import Built, Cut, Part, random_inputs
+from .subgraph_extraction import BuiltCandidate, Subgraph, SubgraphPart, random_inputs
 
 Heard = Callable[[Question, Answer], None]
 Asking = Callable[[Question, int, int], None]
@@ -79,7 +79,7 @@ def may_answer(index: int, options: Options, store: Store) -> bool:
 
 
 def ask(
-    found: Sequence[tuple[Part, Question]],
+    found: Sequence[tuple[SubgraphPart, Question]],
     context: ir.Context,
     backend: Backend,
     index: int,
@@ -102,23 +102,25 @@ def ask(
         inputs: list[torch.Tensor] = []
         one = threading.Lock()  # candidates are made in threads of a pool
 
-        def make(name: str, part: Part = part, inputs: list[torch.Tensor] = inputs, one: threading.Lock = one) -> Built:
+        def make(
+            name: str, part: SubgraphPart = part, inputs: list[torch.Tensor] = inputs, one: threading.Lock = one
+        ) -> BuiltCandidate:
             with one:
                 if not inputs:
                     inputs += random_inputs(part, torch.device("cuda", index))
-            return Built(part, name, backend, options, context, inputs)
+            return BuiltCandidate(part, name, backend, options, context, inputs)
 
         known[question.key] = decide(question, identity, store, options.tune, make, clock=clock, again=again, watch=watch)
         heard(question, known[question.key])
     return known
 
 
-def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Problem, Subgraph, Question]]:
     asked: dict[str, Question | None] = {}  # layers repeat
     for bundle in bundles(module):
         if CHOICE in bundle.ops[0].attributes:
             continue
-        cut = Cut(bundle, before=feeding(bundle.ops), rounds=rounds)
+        cut = Subgraph(bundle, before=feeding(bundle.ops), rounds=rounds)
         if cut.key not in asked:
             ours, default = kernels_of(bundle, gpu)
             libraries = (LIBRARY, CUBLASLT) if has_activation(bundle) else (LIBRARY,)
@@ -129,44 +131,44 @@ def _products(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundl
             yield bundle, cut, question
 
 
-def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+def _attention(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Problem, Subgraph, Question]]:
     masks = Masks()
     for op in calls(module):
         if CHOICE not in op.attributes and (attention := Attention.read(op, masks)) is not None:
-            bundle, work = Bundle((op,), None), attention.work
+            bundle, work = Problem((op,), None), attention.work
             kept = [v for v in (attention.result, attention.sums) if v is not None]
             ours = attention_cost.candidates(work, gpu)
             settle = {"settle": squares_hidden(op, attention)} if any(getattr(c, "blocks", 0) for c in ours) else {}
-            cut = Cut(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept, **settle)
+            cut = Subgraph(bundle, attention.what, before=attention.before, rounds=rounds, kept=kept, **settle)
             yield bundle, cut, _question(cut, ours, attention_cost.unmeasured(work, gpu))
 
 
-def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+def _gradients(module: ir.Module, gpu: Gpu, rounds: bool) -> Iterator[tuple[Problem, Subgraph, Question]]:
     masks = Masks()
     for op in calls(module):
         if CHOICE not in op.attributes and (gradients := Gradients.read(op, masks)) is not None:
-            bundle, work = Bundle((op,), None), gradients.work
+            bundle, work = Problem((op,), None), gradients.work
             ours = attention_backward_cost.candidates(work, gpu)
             settle = forward_first(op, gradients, *([hide_squares] if any(c.blocks for c in ours) else []))
-            cut = Cut(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
+            cut = Subgraph(bundle, gradients.what, rounds=rounds, kept=gradients.read_results, settle=settle)
             yield bundle, cut, _question(cut, ours, attention_backward_cost.unmeasured(work, gpu))
 
 
-def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Bundle, Cut, Question]]:
+def _grouped(module: ir.Module, rounds: bool) -> Iterator[tuple[Problem, Subgraph, Question]]:
     for op in calls(module):
         if CHOICE not in op.attributes and (grouped := Grouped.read(op)) is not None:
-            bundle, number = Bundle((op,), reader(op)), list(dict.fromkeys(op.operands)).index(grouped.ends)
+            bundle, number = Problem((op,), reader(op)), list(dict.fromkeys(op.operands)).index(grouped.ends)
 
             def settle(inputs: Sequence[torch.Tensor], number: int = number, rows: int = shape_of(grouped.x)[0]) -> None:
                 ends = inputs[number]
                 ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * rows // len(ends))
 
-            cut = Cut(bundle, rounds=rounds, settle=settle)
+            cut = Subgraph(bundle, rounds=rounds, settle=settle)
             yield bundle, cut, _question(cut, grouped.candidates, None)
 
 
 def _question(
-    cut: Cut, candidates: Sequence[object], unmeasured: object | None, libraries: tuple[str, ...] = (LIBRARY,)
+    cut: Subgraph, candidates: Sequence[object], unmeasured: object | None, libraries: tuple[str, ...] = (LIBRARY,)
 ) -> Question:
     """A question about libraries and Lamina's schedules: first the candidate that is used if nothing is measured, then the most
     promising."""

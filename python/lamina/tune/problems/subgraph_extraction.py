@@ -18,7 +18,7 @@ from lamina.kernels.library import STRICT
 from lamina.passes.families.conv.layout import channels_last
 from lamina.passes.families.conv.products import Convolution
 from lamina.passes.families.gemm.library_epilogues import CUBLASLT
-from lamina.passes.families.surroundings import CHOICE, Bundle, calls, strides_of
+from lamina.passes.families.surroundings import CHOICE, Problem, calls, strides_of
 from lamina.passes.infra.pipeline import run
 from lamina.passes.ir.locations import op_word
 from lamina.passes.ir.reading import producer, shape_of
@@ -40,7 +40,7 @@ DTYPES = {
 }  # fmt: skip
 
 
-class Part(Protocol):
+class SubgraphPart(Protocol):
     """A part of a module with its choice open.
 
     level   of the module `text`
@@ -61,7 +61,7 @@ class Part(Protocol):
         ...
 
 
-class Cut:
+class Subgraph:
     """Calls and their reader as the module `text`, whose @main takes their operands.
 
     what    description for people; "": by the shapes
@@ -75,7 +75,7 @@ class Cut:
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Problem,
         what: str = "",
         *,
         before: Sequence[ir.Operation] = (),
@@ -175,11 +175,11 @@ def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     values.update(zip(op.results, copy.results, strict=True))
 
 
-class Built:
+class BuiltCandidate:
     """One way to compute a cut, as lamina.tune.trial.Candidate."""
 
     def __init__(
-        self, cut: Part, name: str, backend: Backend, options: Options, context: ir.Context, inputs: Sequence[Tensor]
+        self, cut: SubgraphPart, name: str, backend: Backend, options: Options, context: ir.Context, inputs: Sequence[Tensor]
     ) -> None:
         self.cut, self.name, self.backend, self.options = cut, name, backend, options
         self.context, self.inputs = context, inputs
@@ -228,7 +228,7 @@ def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, de
     return torch.empty(0 if 0 in shape else last + 1, dtype=dtype, device=device)
 
 
-def random_inputs(cut: Part, device: torch.device) -> list[Tensor]:
+def random_inputs(cut: SubgraphPart, device: torch.device) -> list[Tensor]:
     """Returns normal random numbers, bool masks that are half true, bytes like those of quantized numbers, and zeros for other
     integers, which may be indices. The state of torch's generators is left unchanged."""
     bounds = {torch.bool: (0, 2), torch.int8: (-127, 128)}

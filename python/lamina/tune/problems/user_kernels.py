@@ -67,11 +67,11 @@ def chosen(
         asking(question, len(winners) + 1, len(asked))
         inputs: list[Tensor] = []
 
-        def make(name: str, step: Call = step, inputs: list[Tensor] = inputs) -> Built:
+        def make(name: str, step: Call = step, inputs: list[Tensor] = inputs) -> BuiltKernel:
             with _MAKING:
                 if not inputs:
                     inputs += random_inputs(step, torch.device("cuda", index))
-            return Built(with_config(step, name), functions, backend, inputs)
+            return BuiltKernel(with_config(step, name), functions, backend, inputs)
 
         answer = decide(question, identity, store, policy, make, clock=clock, again=again, watch=watch)
         winners[question] = answer.winner
@@ -107,7 +107,7 @@ def with_config(step: Call, name: str) -> Call:
     return replace(step, kwargs=tuple((key, config.get(key, value)) for key, value in step.kwargs))
 
 
-class Built:
+class BuiltKernel:
     """One config of a kernel, as lamina.tune.trial.Candidate."""
 
     def __init__(self, step: Call, functions: Mapping[str, Any], backend: Backend, inputs: Sequence[Tensor]) -> None:
