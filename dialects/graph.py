@@ -33,7 +33,6 @@ class GroupOp(Op):
     OPERATION_NAME = "graph.group"
     ATTRIBUTES = {"sym_name": ir.StringAttr}
     REGIONS = 1
-    PURE = True
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
@@ -73,7 +72,6 @@ class ExternOp(Op):
         "callee": ir.StringAttr, "reason": ir.StringAttr, "args": ir.ArrayAttr, "kwargs": ir.DictAttr,
         "strides": ir.ArrayAttr,
     }  # fmt: skip
-    PURE = True
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 `dialects.ext` declares ops through IRDL, whose verifier wants every operand of a variadic group to have the same type, so
 an op that takes buffers of several shapes cannot be declared there. The dialects graph and plan are therefore known to
-Lamina alone: the context accepts their unregistered ops, `verify` checks what a declaration would, and lamina-cse and lamina-dce
-know that they are pure where `PURE` says so.
+Lamina alone: the context accepts their unregistered ops, and `verify` checks what a declaration would.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ class Op:
     OPERANDS: ClassVar[int | None] = None
     RESULTS: ClassVar[int | None] = None
     REGIONS: ClassVar[int] = 0
-    PURE: ClassVar[bool] = False
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:

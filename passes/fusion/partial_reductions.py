@@ -17,7 +17,7 @@ def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
     with op.location, ir.InsertionPoint(op):
         for start, length in ((0, at), (at, g.extents[loop] - at)):
             ins = [_sliced(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
-            init = op.operands[g.inputs] if start == 0 else neutral_fill(op, type_, combine)
+            init = op.operands[g.inputs] if start == 0 else neutral_fill(type_, combine)
             half = generic(type_, [*ins, init], maps, len(g.extents), list(g.reduced))
             clone_body(op, half)
             halves.append(half)
@@ -60,7 +60,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
         # new loops are the first ones; old loop i is loop i + len(parts)
         shape, new = shape_of(op.results[0]), len(parts)
         partial_type = ir.RankedTensorType.get([*parts.values(), *shape], element)
-        init = neutral_fill(op, partial_type, combine)
+        init = neutral_fill(partial_type, combine)
         first = [ir.AffineDimExpr.get(d) for d in range(new)]
         maps.append([*first, *(shifted(e, new) for e in g.maps[g.inputs])])
         partial = generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
@@ -110,7 +110,7 @@ def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, lis
     return tensor.expand_shape(type_, v, groups, [], new_shape), results
 
 
-def neutral_fill(op: ir.Operation, type_: ir.RankedTensorType, combine: str) -> ir.Value:
+def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
     """Returns a constant tensor of the neutral value of `combine`, at the current insertion point."""
     value = neutral(combine, str(type_.element_type))  # x combined with it is x
     element = type_.element_type

@@ -52,8 +52,7 @@ class SmallKernel:
     def registers(self) -> int:
         """An estimate of the registers of a thread: those of the blocks live at once, and BASE."""
         block = self.function.regions[0].blocks[0]
-        most, _ = _alive(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
-        return BASE + most
+        return BASE + _alive(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
 
     @property
     def packs(self) -> bool:
@@ -145,8 +144,8 @@ class LaunchBundle:
         return all(k.threads(k.registers, k.cta) <= LOSS * k.threads(most, cta) for k in kernels)
 
 
-def _alive(block: ir.Block, lanes: int, each: int) -> tuple[int, int]:
-    """Returns the most registers that are live at once in a block of ops, and those live at its end."""
+def _alive(block: ir.Block, lanes: int, each: int) -> int:
+    """Returns the most registers that are live at once in a block of ops."""
     ops = [op.operation for op in block.operations]
     last: dict[ir.Value, int] = {}
     for at, op in enumerate(ops):
@@ -154,7 +153,7 @@ def _alive(block: ir.Block, lanes: int, each: int) -> tuple[int, int]:
     ends: dict[int, int] = {}
     alive = most = 0
     for at, op in enumerate(ops):
-        inner = max((_alive(b, lanes, each)[0] for r in op.regions for b in r.blocks), default=0)
+        inner = max((_alive(b, lanes, each) for r in op.regions for b in r.blocks), default=0)
         made = sum(_registers(r.type, lanes, each) for r in op.results)
         for r in op.results:
             end = last.get(r, at)
@@ -162,7 +161,7 @@ def _alive(block: ir.Block, lanes: int, each: int) -> tuple[int, int]:
         alive += made
         most = max(most, alive + inner)
         alive -= ends.pop(at, 0)
-    return most, alive
+    return most
 
 
 def _uses(op: ir.Operation, at: int, last: dict[ir.Value, int]) -> None:

@@ -210,6 +210,7 @@ def test_what_a_worker_printed_counts_when_it_is_ended() -> None:
     printed = """print('{"notes": {"a": "b"}, "kind": "op"}', flush=True)"""
     assert worker(f"{printed}; time.sleep(600)", limit=2)["notes"] == {"a": "b", "the process": "took more than 2 s"}
     assert worker(f"{printed}; sys.exit('gone')")["notes"] == {"a": "b", "the process": "gone"}
+    assert worker("print('{}', flush=True); sys.exit('gone')") == {"notes": {"the process": "gone"}}
     assert worker("sys.exit('gone')") == {"failed": "gone"}
     assert worker(printed) == {"notes": {"a": "b"}, "kind": "op"}
 

@@ -76,7 +76,7 @@ def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
     if not printed.strip():
         return {"failed": failed}
     result: Found = json.loads(printed.splitlines()[-1])
-    return {**result, "notes": {**result["notes"], "the process": failed}} if failed else result
+    return {**result, "notes": {**result.get("notes", {}), "the process": failed}} if failed else result
 
 
 def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:

@@ -122,10 +122,6 @@ class Snapshot:
                 (value.extend if isinstance(value, list) else value.update)(copy)
 
 
-def _lost(what: str) -> CompileError:
-    return CompileError(f"forward changes {what}, which a graph does not keep", remedy=_REMEDY)
-
-
 def _kind(kind: str) -> str:
     return f"the {_REGISTERED[kind]}" if kind else "the attribute"
 

@@ -44,11 +44,6 @@ def _like(i: int) -> Callable[..., torch.dtype]:
     return dtype
 
 
-def _of_outer(x: Tensor, a: Tensor, b: Tensor) -> torch.dtype:
-    """Returns addr's result dtype: all three operands are matrices before promotion, so their ranks do not matter."""
-    return torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
-
-
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """Decomposes index_fill by torch's function, which needs a value of the tensor's dtype."""
     filled: Tensor = core_aten_decompositions()[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
