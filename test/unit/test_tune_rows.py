@@ -114,7 +114,7 @@ def test_what_is_measured_is_chosen_and_kept(store: Store, monkeypatch: pytest.M
     bench = Bench()
     monkeypatch.setattr(products, "CudaClock", lambda index: bench)
     monkeypatch.setattr(products, "random_inputs", lambda part, device: [])
-    monkeypatch.setattr(products, "Built", lambda part, name, *_: bench.make(name))
+    monkeypatch.setattr(products, "BuiltCandidate", lambda part, name, *_: bench.make(name))
     _, wrong, triton, *_, last = names = candidates(asked_of("softmax", "sm_90a")[1][0][1], HOPPER)
     bench.fakes = {wrong: Fake(0.1, torch.zeros(4)), triton: Fake(0.5), last: Fake(0.2)}
     ((_, answer),) = annotated(module := fake(softmax, (4096, 4096)), store, "quick")

@@ -85,7 +85,7 @@ def _output_to_json(output: Output) -> Iterator[Any]:
 
 def _output_from_json(kind: str, *values: Any) -> Output:
     match kind:
-        case "View":
+        case "ViewResult":
             of, index, offset, dtype, shape, strides = values
             return ViewResult(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
         case "Reinterpreted":
