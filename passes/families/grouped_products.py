@@ -1,4 +1,4 @@
-"""Grouped GEMM (aten._grouped_mm), as in mixtures of experts: turns calls into calls of Lamina's kernel."""
+"""Replaces calls of aten._grouped_mm (grouped GEMM, as in mixtures of experts) by calls of Lamina's kernel."""
 
 import math
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ SCHEDULES = (
     GemmConfig(64, 64, 64, 4, 4),
     GemmConfig(16, 64, 128, 4, 4),
 )
-_WIDE = 1 << 31  # elements of a matrix from which on offsets in it need 64 bits
-_SMALL = 2  # rows of a tile, relative to the rows of a group on average, at most
+_WIDE = 1 << 31  # a matrix of this many elements or more needs 64-bit offsets
+_SMALL = 2  # most rows of a tile, as a multiple of the average rows of a group
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Grouped:
 
     x     [rows, inner]
     w     [groups, inner, columns]
-    ends  i32: the row that each group ends at
+    ends  i32: the end of each group, as the row after its last
     """
 
     x: ir.Value
@@ -38,7 +38,7 @@ class Grouped:
 
     @staticmethod
     def read(op: ir.Operation) -> "Grouped | None":
-        """Reads a call. None for other calls, and for other forms of it: groups of columns, or of the inner dimension."""
+        """Reads a call of _grouped_mm. None for other ops, and where it groups columns or the inner dimension instead of rows."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CALLEE or len(op.operands) != 3:
             return None
         x, w, ends = op.operands
@@ -57,7 +57,7 @@ class Grouped:
         return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
 
     def take(self, op: ir.Operation, config: GemmConfig, gpu: Gpu) -> None:
-        """Replaces the call by one of Lamina's kernel, which has a hook for epilogues (lamina-custom-epilogue)."""
+        """Replaces the call by a call of Lamina's kernel, into which lamina-custom-epilogue can fuse an epilogue."""
         said = {
             "of": op.attributes["callee"],
             "schedule": ir.StringAttr.get(str(config)),

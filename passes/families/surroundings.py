@@ -1,4 +1,4 @@
-"""Bundles calls of products with their prologues and epilogue, and builds the one group that Lamina's kernel computes."""
+"""Bundles calls of products with their prologue and epilogue, and builds the single group that becomes one of Lamina's kernels."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -28,15 +28,15 @@ from .gemm.split_glu import in_halves, may_meet
 from .gemm.split_groups import Pieces, split_at_sums
 
 CHOICE = "graph.choice"
-BLOCK = GemmConfig()  # the tile for sums of rows and columns where there is no schedule yet
+BLOCK = GemmConfig()  # its tile is used for row and column sums where no schedule is chosen yet
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Calls that are decided on together: one product, or several that share their left operand and meet in one group.
+    """A bundle: calls that are decided on together. One product, or several with the same left operand that one group reads.
 
-    group   the only user of their results, if that is a group: the epilogue
-    before  ops that only compute operands of theirs, fused into the kernel: the prologue (see prologues.feeding)
+    group   the epilogue: the only user of the calls' results, if that is a group
+    before  the prologue: ops that only compute operands of the calls, to be fused into the kernel (see prologues.feeding)
     """
 
     ops: tuple[ir.Operation, ...]
@@ -45,15 +45,15 @@ class Problem:
 
     @property
     def last(self) -> ir.Operation:
-        """The op whose results are those of the bundle."""
+        """The op that produces the results of the bundle."""
         return self.group or self.ops[-1]
 
     def alone(self) -> "Problem":
-        """Returns the first call without its epilogue."""
+        """Returns the first call alone, without the epilogue."""
         return Problem(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
 
     def half(self) -> "Problem":
-        """Returns the first call with the epilogue."""
+        """Returns the first call with the epilogue, and no prologue."""
         return Problem(self.ops[:1], self.group)
 
     def fed(self) -> "Problem":
@@ -68,8 +68,8 @@ def calls(module: ir.Module) -> list[ir.Operation]:
 
 
 def bundles(module: ir.Module) -> Iterator[Problem]:
-    """Yields the bundles of all calls that Lamina's kernels may compute, in order, each call once. Each is looked up only when it
-    is asked for, since rewriting earlier ones changes the surroundings."""
+    """Yields the bundles of all calls that Lamina's kernels may compute, in order, each call once. Each bundle is built only when
+    it is asked for, since rewriting earlier ones changes what reads the calls."""
     ops = calls(module)
     number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
     taken: set[int] = set()
@@ -81,7 +81,7 @@ def bundles(module: ir.Module) -> Iterator[Problem]:
 
 
 def bundle_of(op: ir.Operation) -> Problem:
-    """Returns the bundle of a product's call."""
+    """Returns the bundle that the call of a product or convolution belongs to, without a prologue."""
     group = reader(op)
     if group is not None:
         together = Problem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
@@ -102,7 +102,7 @@ def reader(op: ir.Operation) -> ir.Operation | None:
 
 
 def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
-    """Whether `op` may share a kernel with `other`, which `group` reads: the same left operand and the same choice."""
+    """Whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and graph.choice."""
     one, two = Product.read(op), Product.read(other)
     if one is None or two is None or (reader(op) or op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
         return False
@@ -144,17 +144,17 @@ class MadeProgram:
 
 
 def joined(bundle: Problem, config: GemmConfig = BLOCK) -> ir.Operation:
-    """Replaces a bundle, or its first call alone where tiles cannot compute both, by one group, and returns it. If the epilogue
-    has row sums, the group yields the sums of blocks of columns, and another group goes on. Raises Unfit, with nothing changed,
-    where tiles cannot compute the product either."""
+    """Replaces a bundle by one group, and returns it; only its first call where one kernel cannot compute the whole bundle. If
+    the epilogue has row sums, the group yields sums over blocks of columns, and another group computes the rest. Raises Unfit, with
+    nothing changed, where a kernel cannot compute the first call either."""
     part, made = best_of(bundle, config)
     made.replace(part)
     return made.group
 
 
 def best_of(bundle: Problem, config: GemmConfig) -> tuple[Problem, MadeProgram]:
-    """Builds the candidate for a bundle, or for its first call alone where tiles cannot compute both, and returns which.
-    Raises Unfit where tiles cannot compute the product either."""
+    """Builds the candidate for a bundle, or for its first call alone where one kernel cannot compute the whole bundle. Returns what
+    the candidate is for, and the candidate. Raises Unfit where a kernel cannot compute the first call either."""
     if bundle.group is not None:
         for make in (_made, _made_first, _made_of_halves):
             with suppress(Unfit):
@@ -163,7 +163,7 @@ def best_of(bundle: Problem, config: GemmConfig) -> tuple[Problem, MadeProgram]:
 
 
 def _made_first(bundle: Problem, config: GemmConfig) -> MadeProgram:
-    """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit where there are none, or tiles cannot."""
+    """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit without such sums, or as _made does."""
     assert bundle.group is not None
     if Product.read(bundle.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
@@ -176,7 +176,7 @@ def _made_first(bundle: Problem, config: GemmConfig) -> MadeProgram:
 
 
 def _made_of_halves(bundle: Problem, config: GemmConfig) -> MadeProgram:
-    """Builds the candidate for gate and up as column halves of one product. Raises Unfit where there are none, or tiles cannot."""
+    """Builds the candidate for gate and up as column halves of one product. Raises Unfit without such halves, or as _made does."""
     products = [Product.read(op) for op in bundle.ops]
     if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
         raise Unfit("no halves of the columns of a product")
@@ -186,8 +186,8 @@ def _made_of_halves(bundle: Problem, config: GemmConfig) -> MadeProgram:
 def _made(
     bundle: Problem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
 ) -> MadeProgram:
-    """Builds the candidate for a bundle, beside it. emit: writes a product on the block's arguments. Raises Unfit where tiles
-    cannot compute it."""
+    """Builds the candidate for a bundle, beside it. emit: emits a product on the block's arguments. Raises Unfit where a kernel
+    with these tiles cannot compute it."""
     products = [p for op in bundle.ops if (p := computed(op)) is not None]
     group, sums = bundle.group, [op.results[0] for op in bundle.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
@@ -249,10 +249,10 @@ def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, 
 
 
 def product_in(group: ir.Operation) -> Contraction:
-    """Returns the contraction of a group with products. Raises Unfit or Untraceable where tiles cannot compute it."""
+    """Returns the contraction of a group with products. Raises Unfit or Untraceable where a GEMM kernel cannot compute it."""
     given = given_strides(group.operation.block)
     ins, outs = [_strides(v, given) for v in group.operands], [row_major(shape_of(v)) for v in group.results]
-    if WINDOW in group.attributes:  # as lamina-plan lays images out
+    if WINDOW in group.attributes:  # lamina-plan lays images out channels last
         ins = [_last(v, s) for v, s in zip(group.operands, ins, strict=True)]
         outs = [_last(v, s) for v, s in zip(group.results, outs, strict=True)]
     return product_on(group, ins, outs)
@@ -263,14 +263,14 @@ def _last(v: ir.Value, strides: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def product_on(group: ir.Operation, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]]) -> Contraction:
-    """Returns the contraction of a group on operands and results of these strides."""
+    """Returns the contraction of a group. ins, outs: the strides of its operands and results."""
     return product_of(group.regions[0].blocks[0], ins, outs)
 
 
 def product_of(
     block: ir.Block, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]], *, round_half: bool = False
 ) -> Contraction:
-    """Returns the contraction of the block of a group or kernel function. For block sums, its results are what is summed."""
+    """Returns the contraction of the block of a group or kernel function. For sums over blocks, the results are what is summed."""
     ends = list(list(block.operations)[-1].operands)
     sums = [BlockSums.read(v) or ColumnBlocks.read(v) for v in ends]
     for v, strides, sum_ in zip(ends, outs, sums, strict=True):
@@ -279,7 +279,7 @@ def product_of(
     whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
-    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # as stored: a variance may depend on rounding
+    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # summed as stored, since a variance may depend on rounding
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centred))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))

@@ -6,16 +6,16 @@ from torch_mlir.dialects import arith
 from ..ir.generics import empty, generic, with_body
 from ..ir.views import VIEWS, is_view
 
-APART = "apart"  # the attribute of calls that take longer with a bias than without
+APART = "apart"  # marks calls that may take longer with a bias than without
 _WITH_BIAS, _WITHOUT = "aten.addmm.default", "aten.mm.default"
-_TILE, _MULTIPROCESSORS = 64, 128  # the side of a library's output tile, and the multiprocessors that tiles have to fill
-_LONG = 256  # length of k from which on splitting it pays
+_TILE, _MULTIPROCESSORS = 64, 128  # assumed side of a library's output tile, and multiprocessors of the GPU
+_LONG = 256  # split-K pays from this inner dimension on
 
 
 def add_apart(block: ir.Block) -> None:
-    """Splits products with a bias that are marked `apart` into a product and an addition. This is done where only ops that
-    become Lamina's kernels read them, as the addition is free there, and where the result has so few tiles that a library would
-    split k (the sums), which it does only without a bias."""
+    """Splits products with a bias that are marked `apart` into a product and an addition, in either of two cases. Only ops that
+    become Lamina's kernels read the product: there the addition is free. Or the result has so few tiles that the library would use
+    split-K, which it does only without a bias."""
     for op in [o.operation for o in block.operations]:
         apart = op.name == "graph.extern" and APART in op.attributes and _has_bias(op)
         if apart and (_feeds_kernels(op.results[0]) or _has_few_tiles(op)):
@@ -23,13 +23,13 @@ def add_apart(block: ir.Block) -> None:
 
 
 def _has_few_tiles(op: ir.Operation) -> bool:
-    """Returns whether a product has fewer tiles than a GPU has multiprocessors, each with a long sum."""
+    """Returns whether a product has fewer tiles than a GPU has multiprocessors, and its sums are long."""
     (m, k), n = (list(ir.RankedTensorType(op.operands[1].type).shape), ir.RankedTensorType(op.results[0].type).shape[1])
     return k >= _LONG and -(-m // _TILE) * -(-n // _TILE) < _MULTIPROCESSORS
 
 
 def _has_bias(op: ir.Operation) -> bool:
-    """Returns whether a call adds one number to each column of a product, and neither is scaled."""
+    """Returns whether a call is an addmm with one bias per column, where neither bias nor product is scaled."""
     if ir.StringAttr(op.attributes["callee"]).value != _WITH_BIAS or len(op.operands) != 3 or len(op.attributes["kwargs"]):
         return False
     bias, result = (ir.RankedTensorType(v.type) for v in (op.operands[0], op.results[0]))
@@ -37,7 +37,7 @@ def _has_bias(op: ir.Operation) -> bool:
 
 
 def _feeds_kernels(value: ir.Value) -> bool:
-    """Returns whether only ops that become kernels read a value, or views of it: no call, nor the caller."""
+    """Returns whether all that reads a value, or views of it, becomes kernels: no call reads it, and it is not returned."""
     users = [use.owner.operation for use in value.uses]
     return bool(users) and all(_is_computed(user, value) for user in users)
 

@@ -1,5 +1,5 @@
-"""Rewrites a reduction as two steps: splits loops into parts, and peels the remainder of a loop whose extent has no good
-divisor."""
+"""Rewrites a reduction as two steps: partial results, then their combination. Splits loops into equal parts, and peels the
+remainder of a loop whose extent has no good divisor."""
 
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
@@ -9,7 +9,10 @@ from ..ir.reading import Generic, neutral, shape_of
 
 
 def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
-    """Reduces the first `at` elements along a loop apart from the rest, combines both, and returns the first reduction."""
+    """Reduces the first `at` iterations of a loop and the rest by separate ops, combines both, and returns the first of these ops.
+
+    combine  the op that combines two results, such as "arith.addf"
+    """
     op = g.op
     type_ = ir.RankedTensorType(op.results[0].type)
     maps = [[shifted(entry, 0) for entry in m] for m in g.maps]
@@ -35,7 +38,7 @@ def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
 
 
 def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Value:
-    """Returns the elements of `v` that `length` iterations of a loop from `start` on read."""
+    """Returns the slice of `v` that a loop reads in `length` iterations from `start`. m: the indexing map of `v`."""
     walks = [any(i == loop for i, _ in terms) for _, terms in m]
     if not any(walks):
         return v
@@ -48,7 +51,10 @@ def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Val
 
 
 def split(g: Generic, parts: dict[int, int], combine: str) -> None:
-    """Splits each loop of `parts` in two, the outer with that many iterations, and reduces the partial results by a second op."""
+    """Splits each loop of `parts` in two, and reduces the partial results by a second op.
+
+    parts  for each loop: the iterations of the outer one of the two
+    """
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):
@@ -57,7 +63,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
             expanded, results = _expand(v, m, parts)
             ins.append(expanded)
             maps.append(results)
-        # new loops are the first ones; old loop i is loop i + len(parts)
+        # the new outer loops come first; old loop i is now loop i + len(parts)
         shape, new = shape_of(op.results[0]), len(parts)
         partial_type = ir.RankedTensorType.get([*parts.values(), *shape], element)
         init = neutral_fill(partial_type, combine)
@@ -80,7 +86,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
 
 
 def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
-    """Returns the affine expression of a map's entry with its loops renumbered by `by`."""
+    """Returns the affine expression of an indexing map's entry, with `by` added to the numbers of its loops."""
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:
@@ -89,7 +95,7 @@ def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.Affin
 
 
 def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
-    """Returns `v` with each dimension that a loop of `parts` walks split in two, and its map."""
+    """Splits each dimension of `v` that a loop of `parts` walks in two; returns the result and its indexing map."""
     shape = shape_of(v)
     new_shape: list[int] = []
     groups: list[list[int]] = []
@@ -111,8 +117,8 @@ def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, lis
 
 
 def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
-    """Returns a constant tensor of the neutral value of `combine`, at the current insertion point."""
-    value = neutral(combine, str(type_.element_type))  # x combined with it is x
+    """Emits a constant tensor of the neutral element of `combine` at the current insertion point."""
+    value = neutral(combine, str(type_.element_type))
     element = type_.element_type
     attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
     return ir.Operation.create(

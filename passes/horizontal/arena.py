@@ -1,4 +1,4 @@
-"""Packs the arena of a program whose steps have been reordered."""
+"""Packs the arena again for a program whose steps horizontal fusion has reordered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from .steps import PlannedSteps
 class Packed:
     """A new placement of a program's buffers.
 
-    slots  of each buffer in the arena
-    bytes  of the arena
-    bound  the most bytes live at once
+    slots  by buffer: its place in the arena
+    bytes  size of the arena
+    bound  the most bytes live at once: a lower bound on the size
     """
 
     program: ir.Operation
@@ -34,7 +34,7 @@ class Packed:
 
 
 def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
-    """Places the buffers for this order of bundles. The steps of one bundle run at the same time."""
+    """Places the buffers for bundles of steps that run in this order. The steps of one bundle run at the same time."""
     homes: dict[ir.Value, ArenaSlot] = {}
     slots: dict[ir.Value, ArenaSlot] = {}
     for time, bundle in enumerate(bundles):

@@ -13,22 +13,22 @@ from ..lower.simt.threads import Shape
 from ..space.schedule import bits
 
 LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
-SMALL = 8  # in launches: a kernel that lasts longer gains nothing
+SMALL = 8  # times LAUNCH: a kernel that lasts longer gains nothing by joining others
 THREADS = 2048  # per SM
-BASE = 24  # registers of a thread beside those of its blocks
-LOSS = 1.34  # factor by which the threads on an SM may decrease, where they do not all fit at once
-BUFFERS = 480  # of one kernel: its arguments take at most 4 KB
-KERNELS = 16
-OPS = 3000  # of one kernel's program
-EXCHANGES = ("vector.reduction", "tile.exp_total", "tile.combine", "tile.transpose", "memref.alloca")
-SHARED = 40 << 10  # bytes, of the 48 KB that need no opt-in
+BASE = 24  # registers of a thread, besides those that hold elements of its blocks
+LOSS = 1.34  # where not all CTAs fit at once: factor by which the threads on an SM may decrease
+BUFFERS = 480  # of a joined kernel, at most: arguments may take 4 KB
+KERNELS = 16  # different kernels in a joined one, at most
+OPS = 3000  # in a joined kernel, at most
+EXCHANGES = ("vector.reduction", "tile.exp_total", "tile.combine", "tile.transpose", "memref.alloca")  # threads exchange values
+SHARED = 40 << 10  # bytes of shared memory at most, of the 48 KB that need no opt-in
 
 
 class SmallKernel:
-    """A tile program as a candidate.
+    """A tile program that may be joined with others.
 
-    cta      threads of a CTA, at least
-    seconds  of a launch at the machine's peaks
+    cta      threads of its CTAs; those of a joined kernel have at least as many
+    seconds  estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
     alone    why it is never joined, or ""
     """
 
@@ -50,17 +50,17 @@ class SmallKernel:
 
     @cached_property
     def registers(self) -> int:
-        """An estimate of the registers of a thread: those of the blocks live at once, and BASE."""
+        """An estimate of the registers of a thread: BASE, and those of all blocks that are live at once."""
         block = self.function.regions[0].blocks[0]
         return BASE + _alive(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
 
     @property
     def packs(self) -> bool:
-        """Whether any number of its programs may share a CTA: they do not wait for each other at barriers."""
+        """Whether any number of its programs may share a CTA, because none needs a barrier of the CTA."""
         return self.shape.teams == 1 and (self.shape.threads <= self.shape.warp or not self.size[2])
 
     def within(self, cta: int) -> Shape:
-        """Returns its shape in CTAs of `cta` threads."""
+        """Returns its shape where CTAs have `cta` threads."""
         return replace(self.shape, pack=self.shape.pack * cta // self.cta)
 
     @cached_property
@@ -89,7 +89,7 @@ class SmallKernel:
         return ops, shared, exchanges
 
     def threads(self, registers: int, cta: int) -> int:
-        """Returns the threads that an SM holds, with so many registers each and in CTAs of `cta` threads."""
+        """Returns the threads that an SM holds, with `registers` registers each and in CTAs of `cta` threads."""
         return max(min(THREADS // cta, self.gpu.registers // (registers * cta)), 1) * cta
 
 
@@ -102,10 +102,10 @@ def kernels_of(module: ir.Module, target: Target) -> dict[str, SmallKernel]:
 class LaunchBundle:
     """Launches that become one.
 
-    steps    their numbers
+    steps    the numbers of these steps
     kernels  how often each kernel is launched
-    buffers  their operands, each once
-    cta      threads of a CTA
+    buffers  the operands of all launches, each once
+    cta      threads of a CTA of the joined kernel
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -116,7 +116,7 @@ class LaunchBundle:
         self.cta = 0
 
     def add(self, step: int, kernel: SmallKernel, buffers: Iterable[ir.Value]) -> bool:
-        """Adds a launch if nothing is lost by that, and returns whether it did."""
+        """Adds a launch unless that would cost time or exceed a limit; returns whether it did."""
         fresh = {v for v in buffers if v not in self.buffers}
         if len(self.buffers) + len(fresh) > BUFFERS:
             return False
@@ -130,8 +130,8 @@ class LaunchBundle:
         return True
 
     def _agree(self, kernels: Mapping[SmallKernel, int], cta: int) -> bool:
-        """Returns whether the kernels fit into one, and either each has about as many threads on an SM as it had alone, or all
-        run at once."""
+        """Returns whether the kernels fit into one without loss: all their CTAs run at once, or each kernel has about as many
+        threads on an SM as it had alone."""
         if len(kernels) > KERNELS or not all(k.cta == cta or k.packs for k in kernels):
             return False
         ops, shared = (sum(k.size[i] for k in kernels) for i in (0, 1))

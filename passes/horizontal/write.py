@@ -1,4 +1,4 @@
-"""Writes joined kernels as functions of `tile.part`s, and their launches."""
+"""Writes the kernels of horizontal fusion, as functions with a `tile.part` for each kernel that they join, and their launches."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from ..plan.outline import pairs_attribute
 from .cost import SmallKernel
 from .steps import PlannedStep
 
-NAMED = 2  # kernels that the name of a joined function lists
+NAMED = 2  # kernels that the name of a joined function lists, at most
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Launch:
 
 
 class Writer:
-    """Joins launches. Bundles of the same kernels that share buffers in the same way share a function."""
+    """Joins launches. Bundles that launch the same kernels, and share buffers among them in the same way, share one function."""
 
     def __init__(self, module: ir.Module) -> None:
         self.module = module
@@ -36,9 +36,9 @@ class Writer:
         self.made: dict[tuple[object, ...], str] = {}
 
     def join(self, steps: Sequence[PlannedStep], kernels: Sequence[SmallKernel]) -> ir.Operation:
-        """Returns one launch for all of these, in front of the first."""
+        """Creates one launch for all of these, beside them; the caller puts it into order and erases them."""
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
-        # the CTAs that take longest start first
+        # kernels whose CTAs take longest come first, to start first
         launches.sort(key=lambda x: -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid))
         ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
@@ -87,7 +87,7 @@ def drop_unused(module: ir.Module, kernels: Sequence[SmallKernel], program: ir.O
 
 
 def _label(labels: Sequence[str]) -> str:
-    """Joins labels; the numbers that tell groups of one name apart are dropped."""
+    """Joins labels, without the numbers that tell groups of the same name apart."""
     labels = [re.sub(r"_\d+$", "", label) for label in labels]
     return ", ".join(label if n == 1 else f"{n} x {label}" for label, n in Counter(labels).items())
 
@@ -125,7 +125,7 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
 
 
 def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
-    """Writes the programs of a kernel at the insertion point, once for each list of buffers."""
+    """Writes one tile.part at the insertion point that runs all launches of a kernel. uses: the buffers of each launch."""
     copy = kernel.function.clone()
     kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
     kept |= {"tile.grid": _i64(kernel.grid * len(uses)), "tile.pack": _i64(kernel.within(cta).pack)}
@@ -145,8 +145,8 @@ def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
 
 
 def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]]) -> list[ir.Value]:
-    """Returns the buffers of a program, chosen by its number among all launches, and replaces that number by the one within its
-    launch."""
+    """Emits the choice of the buffers that a program works on, and returns them. Programs of all launches are numbered in sequence:
+    the number divided by the grid is the launch, and the remainder replaces tile.program_id in `ops`."""
     with ir.InsertionPoint.at_block_begin(block):
         program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
         grid = arith.constant(ir.IndexType.get(), kernel.grid)

@@ -22,7 +22,7 @@ _CLOSERS = {"{": "}", "(": ")", "[": "]"}
 
 @dataclass(frozen=True)
 class PassCall:
-    """A pass and its options as written: (key, value) pairs, value None for a bare flag. `column` counts from 1."""
+    """A pass and its options as written: (key, value) pairs, where a bare flag has the value None. `column` counts from 1."""
 
     name: str
     options: tuple[tuple[str, str | None], ...] = ()
@@ -35,7 +35,7 @@ class PassCall:
 
 @dataclass(frozen=True)
 class PipelineNest:
-    """Passes to run on every op called `anchor` below the enclosing one."""
+    """Passes to run on every op named `anchor` inside the op of the enclosing nest."""
 
     anchor: str
     items: "tuple[PassCall | PipelineNest, ...]"
@@ -55,7 +55,7 @@ class PipelineNest:
 
 
 def parse(text: str) -> PipelineNest:
-    """Parses a pipeline; the root is always builtin.module. Raises CompileError that points at the wrong column."""
+    """Parses a pipeline; the root is always builtin.module. Raises a CompileError that points at the column of the mistake."""
     parser = _Parser(text)
     items = parser.items(end="")
     if len(items) == 1 and isinstance(items[0], PipelineNest) and items[0].anchor == "builtin.module":
@@ -89,7 +89,7 @@ class _Parser:
         return error_at(self.at + 1, message)
 
     def items(self, end: str) -> tuple[PassCall | PipelineNest, ...]:
-        """Parses items up to `end`, which stays unread; no items at all is an empty pipeline."""
+        """Parses items up to `end`, which is not consumed. There may be none: an empty pipeline."""
         found: list[PassCall | PipelineNest] = []
         if self.peek() == end:
             return ()
@@ -122,7 +122,7 @@ class _Parser:
         return PassCall(name[0], self.options() if token == "{" else (), column)
 
     def options(self) -> tuple[tuple[str, str | None], ...]:
-        """Parses the options in braces; the opening brace comes next."""
+        """Parses options in braces, starting at the opening brace."""
         self.at += 1
         found: list[tuple[str, str | None]] = []
         while self.peek() != "}":
@@ -139,7 +139,7 @@ class _Parser:
         return tuple(found)
 
     def value(self) -> str:
-        """Returns the raw text of a value: up to a space or the closing brace, whole where quoted or bracketed."""
+        """Returns the raw text of a value: up to a space or the closing brace, except inside quotes and brackets."""
         begin, open_ = self.at, list[str]()
         while self.at < len(self.text):
             char = self.text[self.at]

@@ -6,9 +6,9 @@ from torch_mlir import ir
 
 
 def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> None:
-    """Clones ops at the current insertion point, like MLIR's IRMapping.
+    """Clones ops at the current insertion point, as C++ code does with an IRMapping.
 
-    values  old value -> new value, for operands; the results of the clones are added
+    values  maps old operands to new ones; gets the results of the clones
     """
 
     def renamed(op: ir.Operation) -> ir.WalkResult:

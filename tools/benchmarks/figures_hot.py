@@ -1,4 +1,4 @@
-"""Formats the figures of `bench.py --suite hot`: goals, tables, and a line for each workload."""
+"""Formats the results of `bench.py --suite hot`: goals, tables, and a line for each workload."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from lamina.tools.benchmarks.figures_gpu import NONE, floor, largest_error, miss
 from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, COMPILED, Goal
 
 OURS = ("lamina", "lamina tuned", "lamina own")
-TUNING_SECONDS, FILLED = 60.0, 1.1
+TUNING_SECONDS, FILLED = 60.0, 1.1  # quick tuning at most; compile time with a filled store, as a multiple of untuned, at most
 _RIVALS = ("eager", COMPILED, AUTOTUNED)
 _MINE = {"lamina tuned": "", "lamina own": "own kernel "}
 _CLOCKS = {"times": "", "wall": ", as a caller sees it"}
@@ -17,9 +17,9 @@ Found = Mapping[str, Any]
 
 
 def goals(found: Found) -> list[tuple[str, bool]]:
-    """Returns every goal and whether it was reached; one without a figure is not.
+    """Returns every goal and whether it was reached; a goal that was not measured counts as missed.
 
-    Ratios are rounded to two digits: where the library's kernel is chosen, Lamina's call and eager's run the same kernel.
+    Ratios are rounded to two digits: where the library's kernel is chosen, Lamina and eager run the same one and differ by noise.
     """
     reached: list[tuple[str, bool]] = []
     for name, f in found.items():
@@ -63,13 +63,13 @@ def _tuning_goals(f: Found) -> list[tuple[str, bool]]:
 
 
 def _of_bandwidth(f: Found) -> float | None:
-    """Returns the share of a copy's bandwidth at which Lamina moves the bytes that must be moved; None if it did not run."""
+    """Returns Lamina's bandwidth, for the bytes that must be moved, as a share of a copy's; None if Lamina did not run."""
     mine = f["times"].get("lamina tuned")
     return None if mine is None else f["work"]["bytes"] / f["roofs"]["bandwidth"] / mine
 
 
 def row(name: str, f: Found) -> str:
-    """Formats the figures of one workload in a line."""
+    """Formats the results of one workload as one line."""
     if "failed" in f:
         return f"{name}: failed: {f['failed']}"
     if f["kind"] == "tuning":
@@ -83,7 +83,7 @@ def row(name: str, f: Found) -> str:
 
 
 def tables(found: Found) -> list[Figures]:
-    """Returns the tables of `found`: what the workers printed, by workload; {"failed": text} for one that failed."""
+    """Returns all tables. found: what the workers printed, by workload; {"failed": text} for a workload that failed."""
     measured = {name: f for name, f in found.items() if "failed" not in f}
     ops = {n: f for n, f in measured.items() if f["kind"] == "op"}
     tuned = {n: f for n, f in measured.items() if f["kind"] == "tuning"}

@@ -1,4 +1,4 @@
-"""Analyzes attention masks: recognizes causal masks and windows, keys that sequences have (padding), and linear biases (ALiBi)."""
+"""Analyzes attention masks: recognizes causal masks, windows, padding masks, and linear biases (ALiBi)."""
 
 import math
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from torch_mlir import ir
 
 from .mask_parts import HEAD, KEY, QUERY, MaskPart, Values, depends_on, seen_through, tensor_of, whole
 
-_HIDES = -1e4  # a bias at or below which a key has no weight beside others
-_RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # from here on values round to infinity
-_MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # <, <=, > and >=
-_ROUNDING = {"bf16": 2**-8, "f16": 2**-11, "f32": 2**-22, "f64": 2**-50}
+_HIDES = -1e4  # with a bias of at most this, a key counts as hidden
+_RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # values from here on round to infinity
+_MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
+_ROUNDING = {"bf16": 2**-8, "f16": 2**-11, "f32": 2**-22, "f64": 2**-50}  # relative error that passes for rounding
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,16 @@ class Keys:
 
 @dataclass(frozen=True)
 class Meaning:
-    """causal  query i sees keys up to i + offset
+    """What a mask and the causal flag mean.
+
+    causal  query i sees keys up to i + offset
     window  query i sees keys from i + offset - window + 1; 0: from the first
     span    range of keys that all queries see, [from, to); None: all
     keys    keys that are visible at run time; None: all
     slopes  for each head, the bias per key of distance (ALiBi)
     moved   each row of scores also gets a constant, which cancels in the weights but not in the log-sum-exp
     rest    the kernel still has to read the mask itself
-    hides   the mask only hides, and completely: a bool mask would do
+    hides   the mask only hides keys, and completely: a bool mask would do
     """
 
     causal: bool = False
@@ -52,7 +54,7 @@ class Meaning:
 
     @property
     def what(self) -> str:
-        """A description for messages, such as ": causal, window 8, keys"; "" where nothing is known."""
+        """A description for messages, such as ": causal, window 8, keys"; "" where nothing was recognized."""
         said = [
             f"causal{f' from {self.offset:+d}' if self.offset else ''}" if self.causal else "",
             f"window {self.window}" if self.window else "",
@@ -96,8 +98,8 @@ class _Reader:
     soft       some scores are hidden by position with a finite bias
     soft_keys  some keys are hidden at run time with a finite bias
     moved      see Meaning
-    unread     some term is not understood
-    adds_more  such a term is added to the scores
+    unread     some term was not understood
+    adds_more  a term that was not understood is added to the scores
     """
 
     heads: int
@@ -118,7 +120,7 @@ class _Reader:
         self.low, self.high = np.zeros(self.queries, np.int64), np.full(self.queries, self.count)
 
     def hides(self, part: MaskPart, wanted: bool, soft: bool) -> None:
-        """Reads a bool term: keys are visible where it equals `wanted`. soft: others only get a finite bias."""
+        """Reads a bool term: keys are visible where it equals `wanted`. soft: the other keys only get a finite bias."""
         at, known = seen_through(part), self.values.of(part)
         op = at.op
         if known is not None:
@@ -153,7 +155,7 @@ class _Reader:
                 self.unread = self.adds_more = True
 
     def _chosen(self, at: MaskPart, types: tuple[str, ...]) -> bool:
-        """Reads a select one of whose values hides; False for others."""
+        """Reads a select between a constant that hides and another term; returns False for other selects."""
         for i, wanted in ((2, True), (1, False)):
             fill = self.values.of(at.argument(i))
             if fill is not None and fill.size == 1 and float(fill.reshape(())) <= _HIDES:
@@ -163,7 +165,7 @@ class _Reader:
         return False
 
     def _added(self, known: np.ndarray, types: tuple[str, ...]) -> bool:
-        """Reads a term of known values; False where it is neither a bias per row, nor hides, nor grows linearly."""
+        """Reads a term of known values; False where it is no constant per row, does not hide, and is not linear in distance."""
         hidden = known <= _HIDES
         if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
             self.moved |= bool(np.any(known))
@@ -181,6 +183,7 @@ class _Reader:
         return True
 
     def _placed(self, seen: np.ndarray) -> None:
+        """Narrows each query's range of keys to `seen`; unread where this is no range, or differs by sequence or head."""
         if any(seen.shape[d] > 1 and not np.all(seen == seen.take([0], d)) for d in (0, HEAD)):
             self.unread = True
             return
@@ -204,14 +207,14 @@ class _Reader:
             return plain
         if self.unread:  # the mask is read, but what is known to be hidden can be skipped
             return replace(shape, rest=True, hides=hides)
-        if self.soft_keys:  # a sequence without visible keys gets the mean of all
+        if self.soft_keys:  # with a finite bias, a sequence without visible keys gets the mean of all values
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
         return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
 
 
 def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
-    """Expresses the ranges [low, high) as causal, window or span, which kernels support; None where they cannot."""
+    """Expresses the ranges [low, high) as causal, window or span, which kernels support; None where none of these fits."""
     high = np.maximum(high, low)
     if np.all(low == low[0]) and np.all(high == high[0]):
         return Meaning(span=None if (low[0], high[0]) == (0, count) else (int(low[0]), int(high[0])))
@@ -272,7 +275,7 @@ def _is_finite(fill: float, types: Sequence[str]) -> bool:
 
 
 def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:
-    """Whether the first visible bias of some row differs from slope times distance by more than one rounding each."""
+    """Whether the first visible bias of some row differs from slope times distance by more than rounding explains."""
     first = seen.argmax(KEY, keepdims=True)
     start = np.take_along_axis(known, first, KEY).astype(np.float64)
     off = np.abs(start - slopes[:, None, None] * (first - np.arange(queries)[:, None]))
@@ -280,8 +283,8 @@ def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: 
 
 
 def _slopes(known: np.ndarray, seen: np.ndarray, dtype: str) -> np.ndarray | None:
-    """Returns the bias per key of distance for each head, fitted to the visible keys; None where the bias is not linear, up to one
-    rounding."""
+    """Returns the bias per key of distance for each head, fitted to the visible keys; None where the bias is not linear, except
+    for rounding."""
     if not np.all(np.isfinite(known[seen])) or (known.shape[0] > 1 and not np.all(known == known[:1])):
         return None
     rows, there = np.where(seen, known, 0.0)[0].astype(np.float64), seen[0]  # head, query, key

@@ -1,4 +1,4 @@
-"""Operands that replace masks whose meaning is known: key bounds, slopes, run-time key masks, and lists of visible blocks."""
+"""Emits the operands that replace attention masks: key bounds, ALiBi slopes, run-time key masks, and lists of visible blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
 
 
 class Known(NamedTuple):
-    """The key under which calls share operands. A broadcast mask may serve several numbers of heads and keys, and only one of its
-    calls may be causal.
+    """The key under which calls share operands. The mask itself would not do: calls that share a broadcast mask may differ in the
+    number of heads and keys, and some may be causal while others are not.
 
     sizes  batch, heads and keys
     """
@@ -36,10 +36,10 @@ class Known(NamedTuple):
 class Masks:
     """The masks of a module: their meanings, analyzed before anything changes, and the operands made for earlier calls.
 
-    values    evaluated values
+    values    cache of evaluated values
     meanings  by mask, shape of the scores and causal flag
-    narrow    masks before they are broadcast over heads and queries
-    made      operands, by what calls must share
+    narrow    for each mask that kernels still read: the mask before it is broadcast over heads and queries
+    made      operands of earlier calls, by name
     listed    lists of visible blocks
     """
 
@@ -60,7 +60,7 @@ class Masks:
         return self.meanings[key]
 
     def operands(self, mask: ir.Value, scores: Sequence[int], of: Meaning) -> dict[str, ir.Value]:
-        """Returns the operands that kernels read, by name; emits them at the insertion point unless an earlier call has them."""
+        """Returns the operands that kernels read, by name. Emits them at the insertion point unless an earlier call has them."""
         if of.rest:
             if mask not in self.narrow:
                 self.narrow[mask] = narrowed(mask)
@@ -71,8 +71,9 @@ class Masks:
         return self.made[known]
 
     def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int, turned: bool = False) -> ir.Value:
-        """Returns the list of visible blocks of a mask that is read (kernels/attention/blocks.py): i32 of shape (batch or 1,
-        heads or 1, blocks of m queries, blocks of n keys + 2). turned: (..., blocks of n keys, blocks of m queries + 2)."""
+        """Returns the lists of visible blocks of a mask that kernels still read (kernels/attention/blocks.py): i32 of shape
+        (batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2). turned: (..., blocks of n keys, blocks of m queries
+        + 2). Call `operands` for the mask first."""
         read, said = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
         said |= {"offset": of.offset, "window": of.window}
         key = (read, of.causal, turned, *said.values())
@@ -89,7 +90,7 @@ class Masks:
 
 
 def _made(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
-    """Emits the operands that replace a mask. number: counts such masks, for names."""
+    """Emits the operands that replace a mask. number: of the mask, to name a new group."""
     found: dict[str, ir.Value] = {}
     if of.keys is not None:
         there = _there(of.keys, scores, number)
@@ -110,7 +111,7 @@ def _constant(value: np.ndarray) -> ir.Value:
 
 
 def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
-    """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within this span, and the end of them."""
+    """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within `span`, and one past the last."""
     number = ir.IntegerType.get_signless(64)
     shape = shape_of(there)
     said = {name: ir.IntegerAttr.get(number, n) for name, n in zip(("low", "high"), span, strict=True)}
@@ -119,7 +120,8 @@ def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
 
 
 def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
-    """Returns the visible keys, i1 of shape (batch or 1, heads or 1, 1, keys): a value as it is, or the result of a new group."""
+    """Returns which keys are visible, i1 of shape (batch or 1, heads or 1, 1, keys): the mask's value if it is already that,
+    else the result of a new group."""
     value = keys.part.value
     sizes = [1 if keys.part.axes[d] is None else scores[d] for d in range(4)]
     sizes[QUERY], sizes[KEY] = 1, scores[KEY]
@@ -150,7 +152,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
 
 
 def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
-    """Broadcasts a key mask to four dimensions, true where a key is visible."""
+    """Broadcasts a key mask to four dimensions, and inverts it if needed: true where a key is visible."""
     i1 = ir.IntegerType.get_signless(1)
     type_ = ir.RankedTensorType.get(list(sizes), i1)
     loops = {a: d for d, a in enumerate(keys.part.axes) if a is not None}
@@ -162,7 +164,7 @@ def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
 
 
 def _behind(value: ir.Value) -> list[ir.Operation]:
-    """Returns the backward slice of a value within its group, in order; [] for values of @main."""
+    """Returns the ops of a group that compute a value (its backward slice), in order; [] for values of @main."""
     op = producer(value)
     if op is None or _parent(op) != "graph.group":
         return []
@@ -177,12 +179,12 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
 
 
 def _is_outer(value: ir.Value, block: ir.Block | None) -> bool:
-    """Whether this is an argument of the block."""
+    """Whether a value is an argument of the block."""
     return isinstance(value, ir.BlockArgument) and value.owner == block
 
 
 def _argument(value: ir.Value) -> ir.Value:
-    """Returns the operand of a group for an argument of its block; other values as they are."""
+    """Returns the operand of a group that an argument of its block stands for; other values as they are."""
     if isinstance(value, ir.BlockArgument):
         owner = value.owner.owner.operation
         if owner.name == "graph.group":

@@ -28,16 +28,16 @@ from .products import in_strips_unmeasured
 
 STRIPS = "strips"  # the graph.choice for direct convolution
 _TYPES = ("f16", "bf16")
-_PRODUCTS = 32 * 25  # products of a sum at most: tensor cores are for more
+_PRODUCTS = 32 * 25  # of a sum, at most: longer sums are for tensor cores
 
 
 @dataclass(frozen=True)
 class Depthwise(Pass):
-    """Turn calls of depthwise convolutions into Lamina's kernels, and of grouped ones where `graph.choice` says "strips".
+    """Turn depthwise convolutions into Lamina's kernels, and other grouped ones where `graph.choice` says "strips".
 
     Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter per channel and a channels-last
     result is a group marked `graph.window`: a sum over the window in f32, fused with its only reader where that is a pointwise
-    group on an image or on rows of its channels. A group of its own transposes the weight to channels last in f32: threads hold
+    group on an image or on rows of its channels. Another group transposes the weight to channels last in f32: threads hold
     adjacent channels, and convert no element of the weight twice. lamina-tile makes a direct convolution of the group: each thread
     computes a strip of columns (passes/space/direct_convolution.py). Grouped convolutions also sum over the channels of a group.
 
@@ -46,7 +46,7 @@ class Depthwise(Pass):
         %0 = "graph.group"(%x, %1) ({ pad ; sum of products }) {graph.window}
 
     cuDNN's channels-last kernels load a pixel and a weight for each product. Here a thread holds a row of sums and reads each pixel
-    of a row of the window once, so that nearly all it does is multiply and add.
+    of a row of the window once, so that it does little besides multiplying and adding.
 
     On a CPU, f32 convolutions with row-major results become groups, too: `graph.planes` has their stride, padding and dilation, and
     lamina-tile computes them plane by plane (passes/space/planes.py).
@@ -58,7 +58,7 @@ class Depthwise(Pass):
     target: Target | None = None
 
     def run(self, module: ir.Module) -> None:
-        """Rewrites the calls; raises CompileError where "strips" is chosen and cannot compute the call."""
+        """Rewrites the calls. Raises CompileError where "strips" is chosen but direct convolution cannot compute the call."""
         if self.target is None:
             return
         if not self.target.is_gpu:
@@ -87,7 +87,7 @@ class GroupedConvolution:
 
     @staticmethod
     def read(op: ir.Operation) -> "GroupedConvolution | None":
-        """Reads the grouped convolution that a graph.extern calls; None where direct convolution is not for it."""
+        """Reads the grouped convolution that a graph.extern calls; None for others, and where direct convolution does not suit."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
             return None
         image, weight = (shape_of(v) for v in list(op.operands)[:2])
@@ -122,7 +122,7 @@ class GroupedConvolution:
         return ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
 
     def emit(self, image: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> ir.Value:
-        """Emits the convolution of an image with a weight of `_weight`: summed in f32, then rounded."""
+        """Emits the convolution of an image with a weight as `_weight` lays it out: summed in f32, then rounded."""
         image = self._padded(image, shape_of(weight))
         sums = self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight)
         out = [ir.AffineDimExpr.get(d) for d in range(4)]
@@ -142,7 +142,7 @@ class GroupedConvolution:
         return sums_of_products(self.wide, image, weight, maps, 2)
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
-        """Emits the sums over the channels of each group, for all its features."""
+        """Emits the sums of a grouped convolution: over the window and the channels of a group, for each feature."""
         batch, features, *sizes = self.result.shape
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
         maps = [[n, g, c, *self._window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
@@ -152,12 +152,12 @@ class GroupedConvolution:
         return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
 
     def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
-        """Returns row and column of the padded image."""
+        """Returns the row and column of the padded image that result (i, j) reads at (ki, kj) of the window."""
         (si, sj), (di, dj) = self.stride, self.dilation
         return [i * si + ki * di, j * sj + kj * dj]
 
     def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
-        """Emits the image with zeros around it, up to where the last window ends."""
+        """Emits the image with zeros around it, as far as the last window reaches."""
         sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=False)
         reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
         return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
@@ -203,7 +203,7 @@ def _replaced(op: ir.Operation, convolution: GroupedConvolution) -> bool:
 
 
 def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
-    """Replaces a call and its reader by `new`."""
+    """Replaces a call and its reader, if `new` has it, by `new`."""
     for old, now in zip((group or op).results, new.results, strict=True):
         if now.type != old.type:
             with new.location, ir.InsertionPoint(group or op):
@@ -215,7 +215,7 @@ def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> Non
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
-    """Emits a group: (features, channels, kernel height, kernel width) -> f32 (kernel height, width, channels * features)."""
+    """Emits a group that transposes a weight: (features, channels, height, width) -> f32 (height, width, channels * features)."""
     features, channels, kh, kw = shape_of(weight)
     i, j, c, o = (ir.AffineDimExpr.get(d) for d in range(4))
     f32 = ir.F32Type.get()
@@ -231,8 +231,8 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
-    """Builds the group that would replace a call and its reader, beside them. Where the reader drops the row dimension of an image
-    of one row, the group has it, so that it gets an image's layout; rows of channels that the reader makes become an image."""
+    """Builds the group that would replace a call and its reader, beside them. Where the reader drops the height of images of one
+    row, the group keeps it, so that they get the layout of images. Results that are rows of channels become images."""
     image = tuple(convolution.result.shape)
     flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
@@ -272,7 +272,7 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
 def _group(
     operands: Sequence[ir.Value], results: Sequence[ir.Type], name: str, body: Callable[[Sequence[ir.Value]], list[ir.Value]]
 ) -> ir.Operation:
-    """Creates a graph.group at the insertion point. body: emits its ops on its arguments, and returns its results."""
+    """Creates a graph.group at the insertion point. body: emits the ops on the block's arguments, and returns the results."""
     new = ir.Operation.create(
         "graph.group",
         results=list(results),
@@ -287,7 +287,7 @@ def _group(
 
 
 def _fits(group: ir.Operation) -> bool:
-    """Whether direct convolution can compute a group on channels-last images."""
+    """Whether direct convolution can compute a group, with all its images channels last."""
     block = group.regions[0].blocks[0]
     last = {v: channels_last(shape_of(v)) for v in (*group.operands, *group.results) if len(shape_of(v)) == 4}
     strides = {a: last.get(v) or strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}

@@ -14,24 +14,24 @@ from .products import Product
 
 CUBLASLT = "cublaslt"
 _CALLEE = "aten._addmm_activation.default"
-_GELU = "gelu_tanh"  # the pattern's name (patterns/gelu.py): the library has the tanh form, not that of erf
+_GELU = "gelu_tanh"  # the pattern's name (simplify/patterns/gelu.py): the library has GELU by tanh, but not by erf
 
 
 @dataclass(frozen=True)
 class _Activation:
-    """A linalg.generic whose only operand is the product. gelu: tanh GELU, else ReLU."""
+    """A linalg.generic whose only operand is the product. gelu: whether it is tanh GELU; else it is ReLU."""
 
     op: ir.Operation
     gelu: bool
 
 
 def has_activation(bundle: Problem) -> bool:
-    """Whether the first op of a bundle's group is an activation that cuBLASLt fuses with the product and its bias."""
+    """Whether a bundle's product has a bias, and all that reads it is an activation, in its group, that cuBLASLt can fuse."""
     return _activation(bundle) is not None
 
 
 def take_activation(bundle: Problem) -> None:
-    """Moves the activation into the call; the group keeps the rest, if any. Raises Unfit, with nothing changed, where it cannot."""
+    """Moves the activation into the call; the group keeps the rest, if any. Raises Unfit, and changes nothing, if there is none."""
     found = _activation(bundle)
     if found is None:
         raise Unfit("no ReLU or GELU by tanh follows a product with a bias, and reads it alone")
@@ -93,7 +93,7 @@ def _is_relu(op: ir.Operation) -> bool:
 
 
 def _on_element(op: ir.Operation, name: str) -> ir.Operation | None:
-    """Returns the body's op of this name if it yields it and its first operand is the element that is read; else None."""
+    """Returns the op that the body yields, if it has this name and its first operand is the element that is read; else None."""
     *_, end = op.regions[0].blocks[0].operations
     inner = end.operation.operands[0].owner
     if not isinstance(inner, ir.Operation | ir.OpView) or inner.operation.name != name:
@@ -102,7 +102,7 @@ def _on_element(op: ir.Operation, name: str) -> ir.Operation | None:
 
 
 def _drop(op: ir.Operation) -> None:
-    """Replaces an activation by its operand. Users that round the result to the operand's type read the operand itself."""
+    """Replaces an activation by its operand. Users that only round its result to the operand's type are dropped, too."""
     source, result = op.operands[0], op.results[0]
     if source.type == result.type:
         result.replace_all_uses_with(source)

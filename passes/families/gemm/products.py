@@ -13,16 +13,16 @@ SCALED = "aten._scaled_mm.default"
 PRODUCTS = (SCALED, "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 _FACTORS = ("f16", "bf16")
 _FLOAT8 = "f8E4M3FN"
-_FAST = 7  # the position of use_fast_accum among the arguments of _scaled_mm: sums may have less precision
+_FAST = 7  # the position of use_fast_accum among the arguments of _scaled_mm; if true, sums may have less precision
 TF32 = "tf32"  # the attribute of calls that may round f32 operands to tf32
 
 
 @dataclass(frozen=True)
 class Product:
-    """beta * added + alpha * a @ b, of two matrices or of batches of them.
+    """A matrix product, or a batch of them: beta * added + alpha * a @ b.
 
-    added   the bias, which broadcasts; None: there is none
-    scales  f32 factors of the sums, which broadcast
+    added   the bias, which broadcasts to the result; None: there is none
+    scales  f32 factors that multiply the sums, and broadcast to the result
     fast    the sums may have less precision than f32
     """
 
@@ -54,12 +54,12 @@ class Product:
 
     @property
     def operands(self) -> list[ir.Value]:
-        """The bias, a, b and the scales, as far as there are any."""
+        """The bias if there is one, a, b and the scales."""
         return [*([] if self.added is None else [self.added]), self.a, self.b, *self.scales]
 
     @property
     def after(self) -> list[ir.Value]:
-        """The operands of `finish`: scales and bias."""
+        """The operands that `finish` reads besides the sums: the scales, and the bias if there is one."""
         return [*self.scales, *([] if self.added is None else [self.added])]
 
     @property
@@ -69,8 +69,10 @@ class Product:
         return batch, self.result.shape[-2], self.result.shape[-1], ir.RankedTensorType(self.a.type).shape[-1]
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
-        """Emits the product in linalg on other values for `operands`: summed in f32, then rounded to the result's type. f32 factors
-        are rounded to tf32."""
+        """Emits the product in linalg: summed in f32, then rounded to the result's type. f32 factors are rounded to tf32.
+
+        operands  values to use for `self.operands`
+        """
         values = dict(zip(self.operands, operands, strict=True))
         return self.finish(self.sums(values[self.a], values[self.b]), [values[v] for v in self.after])
 
@@ -87,7 +89,7 @@ class Product:
         return sums_of_products(ir.RankedTensorType.get(shape, ir.F32Type.get()), a, b, maps, 1, factor=tf32_or_half)
 
     def finish(self, sums: ir.Value, after: Sequence[ir.Value], parts: int = 1) -> ir.Value:
-        """Emits the product from the result of `sums` and values for `after`. Parts are added in order."""
+        """Emits the product from the result of `sums`, with the values to use for `self.after`. Parts are added in order."""
         rank = self.result.rank
         inner = [ir.AffineDimExpr.get(d) for d in range(rank)]
         terms, term_maps = [sums] * parts, [inner]
@@ -110,7 +112,7 @@ class Product:
 
 
 def _scaled_product(op: ir.Operation) -> Product | None:
-    """Reads aten._scaled_mm on e4m3, with one scale per matrix, or one per row of the left and per column of the right."""
+    """Reads aten._scaled_mm on e4m3, with a scale per matrix, or per row of the left and column of the right; None for others."""
     operands, given = list(op.operands), list(op.attributes["args"])
     tensors: list[ir.Value | None] = [operands.pop(0) if isinstance(x, ir.UnitAttr) else None for x in given[:6]]
     a, b, one, other, bias, scale_result = tensors + [None] * (6 - len(tensors))
@@ -143,7 +145,7 @@ def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
 
 
 def tf32_or_half(x: ir.Value) -> ir.Value:
-    """Returns an element as tensor cores read it, in f32: f32 is rounded to tf32, half types are extended."""
+    """Returns an element as tensor cores read it, in f32: f32 is rounded to tf32, shorter types are extended."""
     f32 = ir.F32Type.get()
     return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
 

@@ -1,4 +1,4 @@
-"""GEMM prologues: pointwise groups whose only users are GEMM operands, which the kernel can compute on the blocks that it loads."""
+"""Finds GEMM prologues: pointwise groups that only GEMMs read, as operands. The kernel can compute these on the blocks it loads."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ Values = dict[ir.Value, ir.Value]
 
 
 def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
-    """Returns the prologue of some products: pointwise groups with one result that only they read as operands, and views between,
-    in program order. A group that is the only user of another product is not among them: it is that one's epilogue."""
+    """Returns the prologue of some products, in program order: the pointwise groups with one result that only these products read,
+    as operands, and the views in between. A group that is the only user of another product is left to that one, as its epilogue."""
     found: dict[ir.Operation, None] = {}
     for op in ops:
         product = Product.read(op)
@@ -39,7 +39,8 @@ def read_before(before: Sequence[ir.Operation]) -> list[ir.Value]:
 
 
 def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
-    """Clones the ops of a prologue at the insertion point. values: maps what it reads to new values, and gets its results."""
+    """Clones the ops of a prologue at the insertion point. values: maps what the ops read to new values, and gets their
+    results."""
     for op in before:
         if op.name != "graph.group":
             copy_ops([op], values)
@@ -52,14 +53,14 @@ def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
 
 
 def erase_before(before: Sequence[ir.Operation]) -> None:
-    """Erases a prologue; empty tensors that have other users stay."""
+    """Erases a prologue, except ops that still have users, such as shared empty tensors."""
     for op in reversed(before):
         if not list(op.results[0].uses):
             op.erase()
 
 
 def _chain(factor: ir.Value) -> list[ir.Operation]:
-    """Returns the pointwise group that computes an operand, the views on the way, and their empty tensors; [] if there is none."""
+    """Returns the pointwise group that computes an operand, the views between and their empty tensors; [] if there is no group."""
     views: list[ir.Operation] = []
     op = producer(factor)
     while op is not None and op.name in _VIEWS:
@@ -77,7 +78,7 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 
 def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
-    """Whether all users of a value, through views or not, are operands of these calls."""
+    """Whether only these calls read a value, directly or through views, and as an operand a or b."""
     for use in v.uses:
         user = use.owner.operation
         if user.name in _VIEWS:

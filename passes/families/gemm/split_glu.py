@@ -1,4 +1,4 @@
-"""GLU products: rewrites one product whose column halves are gate and up as two products that share their left operand."""
+"""Splits the product of a GLU whose column halves are gate and up into two products that share their left operand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,13 +11,13 @@ from .products import Product
 
 
 def may_meet(product: Product, group: ir.Operation) -> bool:
-    """Whether the group may read the product only as column halves: it has slices, and the columns are even."""
+    """Whether the group may read the product only as column halves: it has slices, and the number of columns is even."""
     body = group.regions[0].blocks[0].operations
     return product.result.shape[-1] % 2 == 0 and any(o.operation.name == "tensor.extract_slice" for o in body)
 
 
 def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
-    """Emits the product on other values for its operands, as the concatenation of its column halves."""
+    """Emits the product as the concatenation of its column halves. operands: the values to use for the product's operands."""
     *outer, n = product.result.shape
     half = replace(product, result=ir.RankedTensorType.get([*outer, n // 2], product.result.element_type))
     factor = product.operands.index(product.a)
@@ -29,7 +29,7 @@ def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
 
 
 def _columns(v: ir.Value, first: int, count: int) -> ir.Value:
-    """Slices `count` columns of a tensor from `first`."""
+    """Slices `count` columns of a tensor, starting at column `first`."""
     type_ = ir.RankedTensorType(v.type)
     *outer, _ = type_.shape
     sizes, rank = [*outer, count], type_.rank

@@ -1,4 +1,4 @@
-"""Cost model of convolutions as implicit GEMM: ranks schedules for tuning. Few were measured, so the library is the default."""
+"""Cost model of convolutions as implicit GEMM: ranks schedules for tuning. As few were measured, the library is the default."""
 
 from dataclasses import replace
 
@@ -30,15 +30,16 @@ SCHEDULES: dict[GemmConfig, float] = {
     GemmConfig(32, 64, 64, 4, 4, descriptors=0): 0.18,
     GemmConfig(16, 32, 64, 2, 4, descriptors=0): 0.08,
 }
-"""The estimated share of the peak that each reaches on large images."""
-_SHARED = 0.7  # of that share, where a block of the inner dimension spans more than one position of the window
+"""The estimated share of the tensor cores' peak that each schedule reaches on large images."""
+_SHARED = 0.7  # factor on that share where a block of the inner dimension spans more than one position of the window
 _LAUNCH = 4e-6  # seconds
-_MOST_IN_PARTS = 3  # candidates with split-K
-_STEP = 5.5e-7  # seconds that a block of the inner dimension takes at least
+_MOST_IN_PARTS = 3  # candidates with split-K, at most
+_STEP = 5.5e-7  # seconds of a step along the inner dimension, at least
 
 
 def candidates(work: GemmWork, channels: int, gpu: Gpu) -> tuple[GemmConfig, ...]:
-    """Returns the schedules that suit a convolution, the most promising first. work: as a GEMM; channels: of one group."""
+    """Returns the schedules that suit a convolution, the most promising first. work: the convolution as a GEMM; channels: of
+    one group."""
     fitting = [
         _fed(replace(c, k=c.k * 2 // work.item), channels)
         for c in SCHEDULES
@@ -52,13 +53,13 @@ def candidates(work: GemmWork, channels: int, gpu: Gpu) -> tuple[GemmConfig, ...
 
 
 def _suits(columns: int, features: int) -> bool:
-    """Whether tiles of so many columns are neither far too wide nor, where that is avoidable, too narrow for tensor cores."""
+    """Whether tiles of so many columns are not far wider than the features, nor needlessly narrow for tensor cores."""
     return columns < 2 * max(features, 2 * LEAST) and (columns > LEAST or features <= LEAST)
 
 
 def seconds(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> float:
-    """Estimates the time of a convolution: waves of tiles, or the memory traffic of operands and results, whichever is longer. With
-    split-K another kernel adds the parts."""
+    """Estimates the time of a convolution: waves of tiles, or the memory traffic of operands and results, whichever takes
+    longer. With split-K, another kernel that adds the parts is included."""
     blocks = config.parts * _blocks(config, work)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
     share = SCHEDULES[replace(config, k=64, parts=1)] * (1 if channels // config.parts % config.k == 0 else _SHARED)
@@ -70,17 +71,18 @@ def seconds(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> floa
 
 
 def _blocks(config: GemmConfig, work: GemmWork) -> int:
-    """Number of tiles of the result."""
+    """Returns the number of tiles of the result."""
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
 def _in_parts(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> GemmConfig:
-    """Returns the config with the best number of split-K parts; each part is whole blocks of channels."""
+    """Returns the config with the best number of split-K parts; each part is a whole number of
+    blocks of channels."""
     ways = [config, *(replace(config, parts=p) for p in PARTS if channels % (p * config.k) == 0)]
     return min(ways, key=lambda c: seconds(c, work, channels, gpu))
 
 
 def _fed(config: GemmConfig, channels: int) -> GemmConfig:
-    """Halves the step along the inner dimension where only the half divides the channels."""
+    """Halves the step along the inner dimension where the channels are a multiple of the half, but not of the whole."""
     half = config.k // 2
     return replace(config, k=half) if channels % config.k and channels % half == 0 else config

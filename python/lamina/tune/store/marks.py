@@ -1,4 +1,4 @@
-"""Marks candidates that are being run for the first time: a mark that outlives its process shows that the candidate ended it."""
+"""Marks candidates that are being run for the first time. A mark that outlives its process shows that the candidate crashed it."""
 
 import os
 import sqlite3
@@ -23,13 +23,13 @@ def end(connection: sqlite3.Connection, key: Key, candidate: str) -> None:
 
 
 def left(connection: sqlite3.Connection, key: Key) -> list[str]:
-    """Returns marked candidates whose process on this host has ended. Marks of other hosts cannot be checked."""
+    """Returns the marked candidates whose process, on this host, has ended. Marks of other hosts cannot be checked."""
     rows = connection.execute(f"SELECT candidate, host, process FROM running {WHERE} ORDER BY candidate", key).fetchall()
     return [candidate for candidate, host, process in rows if host == gethostname() and not _is_alive(process)]
 
 
 def forget(connection: sqlite3.Connection, key: Key) -> None:
-    """Removes the marks that `left` returns."""
+    """Removes this host's marks of the candidates that `left` returns."""
     for candidate in left(connection, key):
         connection.execute(f"DELETE FROM running {WHERE} AND candidate = ? AND host = ?", (*key, candidate, gethostname()))
 
@@ -39,6 +39,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's
+    except PermissionError:  # alive, but another user's
         return True
     return True
