@@ -227,7 +227,7 @@ def test_a_launch_that_faults_is_named_step_by_step(tmp_path: Any) -> None:
     program = """
 import torch, lamina
 from dataclasses import replace
-from lamina.frontend import stages
+from lamina.frontend.compiling import stages
 
 real = stages.load
 def smaller(built, *given):  # the arena's tensors lie beyond their end: an illegal address
