@@ -18,7 +18,7 @@ from ..space.direct_convolution import WINDOW
 from ..space.implicit_gemm import windows_of
 from ..space.space import find_space
 from ..trace.materialize import given_strides
-from .conv.layout import channels_last
+from .conv.layout_calls import channels_last
 from .conv.products import Convolution, computed
 from .gemm.column_sums import ColumnBlocks
 from .gemm.products import Product

@@ -15,7 +15,7 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 
-from ..families.conv.layout import CONVOLUTIONS, channels_last
+from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..families.gemm.products import PRODUCTS
 from ..ir.views import groups, is_view, shape_of, view_layout, walked_dims
 from ..space.direct_convolution import WINDOW

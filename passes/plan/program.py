@@ -23,7 +23,7 @@ from lamina.core.program import (
     TensorSpec,
 )
 
-from ..families.conv.layout import CONVOLUTIONS, channels_last
+from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from .read import DTYPES

@@ -1,5 +1,5 @@
 // On a CPU only convolutions that oneDNN computes slowly with the channels first, and those beside them with small weights.
-// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-layout{slow=true packed=false transposed=true copied=true})' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-layout{slow=true})' | FileCheck %s
 
 // One filter for each channel, which Lamina's kernel computes with the channels first: as given, and the product of pixels after it.
 // CHECK-LABEL: func.func @depthwise

@@ -21,7 +21,7 @@ from ..gemm.products import in_parts
 from ..surroundings import CHOICE, calls, copy_body, reader, strides_of
 from .depthwise_cpu import replace_depthwise
 from .image_rows import as_image, as_rows, image_type, is_rows
-from .layout import CONVOLUTION, channels_last
+from .layout_calls import CONVOLUTION, channels_last
 from .one_row import row_added, row_dropped, with_row, without_row
 from .padding import padded, past_the_end
 from .products import in_strips_unmeasured

@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith, tensor
 from ...ir.generics import empty, generic, sums_of_products, wide, with_body
 from ...ir.reading import shape_of
 from ..gemm.products import TF32, Product, in_parts, tf32_or_half
-from .layout import CONVOLUTION, CONVOLUTIONS, channels_last
+from .layout_calls import CONVOLUTION, CONVOLUTIONS, channels_last
 from .padding import padded, past_the_end
 
 _FACTORS = ("f16", "bf16")

@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.kernels.library import STRICT
-from lamina.passes.families.conv.layout import BACKWARD, CONVOLUTIONS
+from lamina.passes.families.conv.layout_calls import BACKWARD, CONVOLUTIONS
 from lamina.passes.families.gemm.products import PRODUCTS, TF32
 from lamina.passes.fusion.bias_apart import APART
 

@@ -11,6 +11,6 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
     freeze_weights  weights are packed and prefer channels last; otherwise layouts change only where oneDNN is slow without it
     """
     return Steps(
-        layout="lamina-layout" if freeze_weights else "lamina-layout{slow=true packed=false transposed=true copied=true}",
+        layout=f"lamina-layout{options(slow=not freeze_weights)}",
         choose=(f"lamina-depthwise{options(target=target)}",),
     )

@@ -4,8 +4,6 @@ from lamina.core.target import Target
 
 from ..steps import Steps, options
 
-# cuDNN's tensor core kernels want channels last.
-_LAYOUT = "lamina-layout{types=f16,bf16,tf32 packed=false grouped=false transposed=true gradients=true copied=true}"
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
 _SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056)
 _FUSE = options(balance=16)  # an H200 does 67e12 f32 operations while it moves 4.3e12 bytes
@@ -15,7 +13,7 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
     """Returns the passes for a GPU, which packs no weights."""
     for_target = options(target=target)
     return Steps(
-        layout=_LAYOUT,
+        layout=f"lamina-layout{for_target}",
         split=_SPLIT,
         fuse=_FUSE,
         choose=(

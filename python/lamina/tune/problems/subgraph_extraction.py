@@ -15,7 +15,7 @@ from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.kernels.library import STRICT
-from lamina.passes.families.conv.layout import channels_last
+from lamina.passes.families.conv.layout_calls import channels_last
 from lamina.passes.families.conv.products import Convolution
 from lamina.passes.families.gemm.library_epilogues import CUBLASLT
 from lamina.passes.families.surroundings import CHOICE, Problem, calls, strides_of

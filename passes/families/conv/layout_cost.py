@@ -1,0 +1,155 @@
+"""Minimizes an estimate of a function's time over the layouts of its convolutions.
+
+The function is a graph of calls. A call costs what the library takes for it in a layout; an edge between calls, or between a call
+and an argument or a result of the function, costs a transposition where the layouts of its ends differ. Two labels and such edges
+make a minimum cut. The search starts from all calls with channels first and from all with channels last, changes single calls while
+that saves time, and keeps the better end.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.layout import Layout
+from lamina.schedules.convolution_layout import seconds
+
+from ...ir.views import shape_of
+from ...trace.materialize import given_strides
+from .layout_calls import LayoutCall, channels_last
+from .products import in_strips_unmeasured
+
+_LAUNCH = 2e-6  # seconds of a kernel that does nothing but transpose
+_FUSED = 0.3  # share of a transposition's bytes over bandwidth that a kernel needs more to write in another order than it reads
+_SMALL = 16  # operands with fewer elements than this part of the result are not images of a chain
+_DIRECT = 1.5  # times its floor that Lamina's direct convolution takes
+_NUMBERS = (3, 5)  # positions of stride and dilation among the arguments of a convolution
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A value that may have to be transposed.
+
+    a, b  numbers of the calls at its ends; `b` is None for an argument or a result of the function
+    last  whether that argument or result has its channels last
+    cost  seconds of the transposition
+    """
+
+    a: int
+    b: int | None
+    last: bool
+    cost: float
+
+    def seconds(self, chosen: Sequence[bool]) -> float:
+        """Returns the cost under a choice: whether each call has its channels last."""
+        other = self.last if self.b is None else chosen[self.b]
+        return self.cost if chosen[self.a] != other else 0.0
+
+
+def cheapest(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> list[LayoutCall]:
+    """Returns the calls that should have their channels last."""
+    costs = [_seconds(call, gpu) for call in calls]
+    edges = list(_edges(function, calls, gpu))
+    at: list[list[Edge]] = [[] for _ in calls]
+    for edge in edges:
+        at[edge.a].append(edge)
+        if edge.b is not None:
+            at[edge.b].append(edge)
+
+    def total(chosen: Sequence[bool]) -> float:
+        return sum(cost[last] for cost, last in zip(costs, chosen, strict=True)) + sum(e.seconds(chosen) for e in edges)
+
+    def gain(chosen: list[bool], i: int) -> float:
+        flipped = [*chosen]
+        flipped[i] = not chosen[i]
+        before, after = (costs[i][c[i]] + sum(e.seconds(c) for e in at[i]) for c in (chosen, flipped))
+        return before - after
+
+    def improved(start: bool) -> list[bool]:
+        chosen = [start] * len(calls)
+        for _ in calls:
+            better = [i for i in range(len(calls)) if gain(chosen, i) > 0]
+            if not better:
+                break
+            best = max(better, key=lambda i: gain(chosen, i))
+            chosen[best] = not chosen[best]
+        return chosen
+
+    chosen = min((improved(start) for start in (True, False)), key=total)
+    return [call for call, last in zip(calls, chosen, strict=True) if last]
+
+
+def _seconds(call: LayoutCall, gpu: Gpu) -> tuple[float, float]:
+    """Returns the time of a call with channels first and last. With channels last, its weight is transposed, too."""
+    first, last = seconds(call.shape, call.computes, gpu)
+    if _is_direct(call):
+        last = min(last, _DIRECT * call.shape.floor(gpu))
+    weight = call.images[-1]
+    return first, last + 2 * _bytes(weight) / gpu.bandwidth
+
+
+def _is_direct(call: LayoutCall) -> bool:
+    """Whether Lamina's direct convolution is the default with channels last (lamina-depthwise)."""
+    if call.is_gradient or call.is_transposed or call.element == "f32":
+        return False
+    image, weight = (shape_of(v) for v in call.images)
+    args = ir.ArrayAttr(call.op.attributes["args"])
+    stride, dilation = ([ir.IntegerAttr(n).value for n in ir.ArrayAttr(args[i])] for i in _NUMBERS)
+    return in_strips_unmeasured(image, weight, call.groups, (stride[0], stride[-1]), (dilation[0], dilation[-1]))
+
+
+def _edges(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> Iterator[Edge]:
+    """Yields what may have to be transposed: each image of a call, and each result of the function that is one."""
+    numbers = {call.op: i for i, call in enumerate(calls)}
+    block = function.regions[0].blocks[0]
+    strides = given_strides(block)
+    for i, call in enumerate(calls):
+        for image in call.images[:-1]:
+            for source, fused in _sources(image):
+                cost = _transposition(image, fused, gpu)
+                if isinstance(source, ir.BlockArgument):
+                    yield Edge(i, None, _is_last(source, strides.get(source)), cost)
+                elif source.owner in numbers and numbers[source.owner] != i:
+                    yield Edge(i, numbers[source.owner], False, cost)
+    for value in block.operations[len(block.operations) - 1].operands:
+        if len(shape_of(value)) == 4:
+            for source, fused in _sources(value):
+                if not isinstance(source, ir.BlockArgument) and source.owner in numbers:
+                    call = calls[numbers[source.owner]]
+                    yield Edge(numbers[call.op], None, not call.is_channels_first, _transposition(value, fused, gpu))
+
+
+def _sources(image: ir.Value) -> Iterator[tuple[ir.Value, bool]]:
+    """Yields the arguments and results of calls that an image is computed from, through ops that Lamina's kernels compute; and
+    whether there are any such ops, as these may transpose on the way."""
+    size = math.prod(shape_of(image))
+    seen: set[ir.Value] = set()
+    stack = [(image, False)]
+    while stack:
+        value, fused = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, ir.BlockArgument) or value.owner.name == "graph.extern":
+            yield value, fused
+            continue
+        computes = fused or value.owner.name == "linalg.generic"
+        for operand in value.owner.operands:
+            if isinstance(operand.type, ir.RankedTensorType) and math.prod(shape_of(operand)) * _SMALL > size:
+                stack.append((operand, computes))
+
+
+def _transposition(image: ir.Value, fused: bool, gpu: Gpu) -> float:
+    moved = 2 * _bytes(image) / gpu.bandwidth
+    return _FUSED * moved if fused else _LAUNCH + moved
+
+
+def _is_last(value: ir.Value, strides: Sequence[int] | None) -> bool:
+    shape = shape_of(value)
+    return len(shape) == 4 and strides is not None and Layout.of(shape, list(strides)) == Layout.of(shape, channels_last(shape))
+
+
+def _bytes(value: ir.Value) -> int:
+    return math.prod(shape_of(value)) * ir.RankedTensorType(value.type).element_type.width // 8
