@@ -16,7 +16,9 @@ from lamina.core.program import Call, Launch, Program, Ref
 from lamina.frontend.compiling.stages import build
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.convolutions import in_another_form, of_blocks
-from lamina.passes.families.conv.layout import channels_last
+from lamina.passes.families.conv.layout_calls import channels_last
+
+pytestmark = pytest.mark.usefixtures("channels_last")
 
 aten = torch.ops.aten
 BF16 = torch.bfloat16

@@ -21,6 +21,8 @@ from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 
+pytestmark = pytest.mark.usefixtures("channels_last")
+
 BF16 = torch.bfloat16
 
 

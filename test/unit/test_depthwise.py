@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from lamina.core.program import Call, Launch
 from lamina.frontend.decompositions.ops import library as decompositions_library
 
+pytestmark = pytest.mark.usefixtures("channels_last")
+
 BF16, LAST = torch.bfloat16, torch.channels_last
 torch.manual_seed(0)  # of the weights of the models below
 
