@@ -19,8 +19,9 @@ from ..ir.reading import Untraceable, compute_type, element_type, shape_of
 from ..space.contraction import EPILOGUE, Unfit
 from ..space.direct_convolution import WINDOW
 from ..trace.trace import RESHAPES, Tracer
+from .choice import CHOICE
 from .grouped_products import GROUPED
-from .surroundings import CHOICE, calls, strides_of
+from .surroundings import calls, strides_of
 
 _KERNELS = ("lamina.kernel.default", GROUPED)
 _STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")

@@ -1,14 +1,24 @@
 """Replaces calls of aten._grouped_mm (grouped GEMM, as in mixtures of experts) by calls of Lamina's kernel."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.target import Target
 from lamina.schedules.contraction import GemmConfig
 
 from ..ir.extern_calls import kernel_call
+from ..ir.reading import shape_of
+from ..space.contraction import Unfit
+from .choice import LIBRARY, Choice
+from .surroundings import calls, reader
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GROUPED = "lamina.grouped_product"
 _CALLEE = "aten._grouped_mm.default"
@@ -70,3 +80,62 @@ class Grouped:
             made.attributes["needs"] = op.attributes["needs"]
         op.results[0].replace_all_uses_with(made.results[0])
         op.erase()
+
+
+@dataclass(frozen=True)
+class GroupedProblem:
+    """A grouped GEMM with its epilogue; implements `Problem`."""
+
+    op: ir.Operation
+    found: Grouped
+
+    before, kept, what = (), (), ""
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The call."""
+        return (self.op,)
+
+    @property
+    def group(self) -> ir.Operation | None:
+        """The group that alone reads the result, which lamina-custom-epilogue may fuse."""
+        return reader(self.op)
+
+    def default(self, gpu: Gpu | None) -> Choice:
+        """Returns the library: no estimate of a grouped GEMM was ever held against measurements."""
+        return LIBRARY
+
+    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
+        """Returns the schedules whose tiles are not too tall for the average group."""
+        return [Choice(config) for config in self.found.candidates]
+
+    def take(self, choice: Choice, target: Target | None) -> None:
+        """Replaces the call by one of Lamina's kernel. Raises Unfit for other schedules, and where the target is no GPU."""
+        if not isinstance(choice.kernel, GemmConfig) or choice.extent:
+            raise Unfit("no schedule of a grouped GEMM")
+        if target is None or not target.is_gpu:
+            raise Unfit("kernels of grouped GEMMs are for a GPU: give the pass a target such as nvvm:sm_90a")
+        self.found.take(self.op, choice.kernel, target.gpu)
+
+    def settle(self, inputs: "Sequence[Tensor]") -> None:
+        """Sets the ends of groups of about the same number of rows."""
+        import torch
+
+        ends = inputs[list(dict.fromkeys(self.op.operands)).index(self.found.ends)]
+        ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * shape_of(self.found.x)[0] // len(ends))
+
+
+class GroupedFamily:
+    """Grouped GEMMs; implements `Family`."""
+
+    computes = "products of groups of rows in f16 and bf16 (torch._grouped_mm)"
+
+    def reads(self, op: ir.Operation) -> bool:
+        """Whether Lamina's kernel can compute a call."""
+        return Grouped.read(op) is not None
+
+    def problems(self, module: ir.Module) -> Iterator[GroupedProblem]:
+        """Yields a problem for each call."""
+        for op in calls(module):
+            if (found := Grouped.read(op)) is not None:
+                yield GroupedProblem(op, found)

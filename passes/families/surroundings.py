@@ -1,4 +1,4 @@
-"""Bundles calls of products with their prologue and epilogue, and builds the single group that becomes one of Lamina's kernels."""
+"""Collects calls of products with their prologue and epilogue, and builds the single group that becomes one of Lamina's kernels."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +18,7 @@ from ..space.direct_convolution import WINDOW
 from ..space.implicit_gemm import windows_of
 from ..space.space import find_space
 from ..trace.materialize import given_strides
+from .choice import CHOICE, Extent
 from .conv.layout_calls import channels_last
 from .conv.products import Convolution, computed
 from .gemm.column_sums import ColumnBlocks
@@ -27,13 +28,12 @@ from .gemm.row_sums import BlockSums, is_reduction
 from .gemm.split_glu import in_halves, may_meet
 from .gemm.split_groups import Pieces, split_at_sums
 
-CHOICE = "graph.choice"
 BLOCK = GemmConfig()  # its tile is used for row and column sums where no schedule is chosen yet
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A bundle: calls that are decided on together. One product, or several with the same left operand that one group reads.
+class GemmProblem:
+    """Calls that are decided on together: a product or convolution, or products with one left operand that a group reads.
 
     group   the epilogue: the only user of the calls' results, if that is a group
     before  the prologue: ops that only compute operands of the calls, to be fused into the kernel (see prologues.feeding)
@@ -45,20 +45,18 @@ class Problem:
 
     @property
     def last(self) -> ir.Operation:
-        """The op that produces the results of the bundle."""
+        """The op that produces the results of the problem."""
         return self.group or self.ops[-1]
 
-    def alone(self) -> "Problem":
+    def alone(self) -> "GemmProblem":
         """Returns the first call alone, without the epilogue."""
-        return Problem(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
+        return GemmProblem(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
 
-    def half(self) -> "Problem":
-        """Returns the first call with the epilogue, and no prologue."""
-        return Problem(self.ops[:1], self.group)
-
-    def fed(self) -> "Problem":
-        """Returns the same calls with their prologue."""
-        return replace(self, before=feeding(self.ops))
+    def extended(self, extent: Extent) -> "GemmProblem":
+        """Returns the ops that a choice of this extent covers."""
+        if extent == "first":
+            return GemmProblem(self.ops[:1], self.group)
+        return replace(self, before=feeding(self.ops)) if extent == "prologue" else self
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
@@ -67,29 +65,29 @@ def calls(module: ir.Module) -> list[ir.Operation]:
     return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
 
 
-def bundles(module: ir.Module) -> Iterator[Problem]:
-    """Yields the bundles of all calls that Lamina's kernels may compute, in order, each call once. Each bundle is built only when
+def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
+    """Yields the problems of all calls that Lamina's kernels may compute, in order, each call once. Each problem is built only when
     it is asked for, since rewriting earlier ones changes what reads the calls."""
     ops = calls(module)
     number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
     taken: set[int] = set()
     for i, op in enumerate(ops):
         if i not in taken and computed(op) is not None:
-            bundle = bundle_of(op)
-            taken.update(number[o.results[0]] for o in bundle.ops)
-            yield bundle
+            problem = problem_of(op)
+            taken.update(number[o.results[0]] for o in problem.ops)
+            yield problem
 
 
-def bundle_of(op: ir.Operation) -> Problem:
-    """Returns the bundle that the call of a product or convolution belongs to, without a prologue."""
+def problem_of(op: ir.Operation) -> GemmProblem:
+    """Returns the problem that the call of a product or convolution belongs to, without a prologue."""
     group = reader(op)
     if group is not None:
-        together = Problem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
+        together = GemmProblem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
         if 1 < len(together.ops) <= MOST:
             with suppress(Unfit), op.context:
                 _made(together, BLOCK).erase()
                 return together
-    return Problem((op,), group)
+    return GemmProblem((op,), group)
 
 
 def reader(op: ir.Operation) -> ir.Operation | None:
@@ -111,7 +109,7 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class MadeProgram:
-    """A candidate group, built beside the bundle that it would replace, and its contraction.
+    """A candidate group, built beside the problem that it would replace, and its contraction.
 
     pieces  the split epilogue, where the candidate holds only the first piece
     """
@@ -126,8 +124,8 @@ class MadeProgram:
         if self.pieces is not None:
             self.pieces.erase()
 
-    def replace(self, bundle: Problem) -> None:
-        """Replaces the bundle by the candidate."""
+    def replace(self, problem: GemmProblem) -> None:
+        """Replaces the problem by the candidate."""
         results = list(self.group.results)
         if self.pieces is not None:
             mine = dict(zip(self.pieces.first.results, results, strict=True))
@@ -135,77 +133,77 @@ class MadeProgram:
                 old.replace_all_uses_with(new)
             results = [mine.get(v, v) for v in self.pieces.results]
             self.pieces.first.erase()
-        for old, new in zip(bundle.last.results, results, strict=True):
+        for old, new in zip(problem.last.results, results, strict=True):
             old.replace_all_uses_with(new)
-        for op in (bundle.group, *bundle.ops):
+        for op in (problem.group, *problem.ops):
             if op is not None:
                 op.erase()
-        erase_before(bundle.before)
+        erase_before(problem.before)
 
 
-def joined(bundle: Problem, config: GemmConfig = BLOCK) -> ir.Operation:
-    """Replaces a bundle by one group, and returns it; only its first call where one kernel cannot compute the whole bundle. If
+def joined(problem: GemmProblem, config: GemmConfig = BLOCK) -> ir.Operation:
+    """Replaces a problem by one group, and returns it; only its first call where one kernel cannot compute the whole problem. If
     the epilogue has row sums, the group yields sums over blocks of columns, and another group computes the rest. Raises Unfit, with
     nothing changed, where a kernel cannot compute the first call either."""
-    part, made = best_of(bundle, config)
+    part, made = best_of(problem, config)
     made.replace(part)
     return made.group
 
 
-def best_of(bundle: Problem, config: GemmConfig) -> tuple[Problem, MadeProgram]:
-    """Builds the candidate for a bundle, or for its first call alone where one kernel cannot compute the whole bundle. Returns what
-    the candidate is for, and the candidate. Raises Unfit where a kernel cannot compute the first call either."""
-    if bundle.group is not None:
+def best_of(problem: GemmProblem, config: GemmConfig) -> tuple[GemmProblem, MadeProgram]:
+    """Builds the candidate for a problem, or for its first call alone where one kernel cannot compute the whole problem. Returns
+    what the candidate is for, and the candidate. Raises Unfit where a kernel cannot compute the first call either."""
+    if problem.group is not None:
         for make in (_made, _made_first, _made_of_halves):
             with suppress(Unfit):
-                return bundle, make(bundle, config)
-    return bundle.alone(), _made(bundle.alone(), config)
+                return problem, make(problem, config)
+    return problem.alone(), _made(problem.alone(), config)
 
 
-def _made_first(bundle: Problem, config: GemmConfig) -> MadeProgram:
+def _made_first(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
     """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit without such sums, or as _made does."""
-    assert bundle.group is not None
-    if Product.read(bundle.ops[0]) is None:
+    assert problem.group is not None
+    if Product.read(problem.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
-    pieces = split_at_sums(bundle.group, [op.results[0] for op in bundle.ops], config)
+    pieces = split_at_sums(problem.group, [op.results[0] for op in problem.ops], config)
     try:
-        return replace(_made(replace(bundle, group=pieces.first), config), pieces=pieces)
+        return replace(_made(replace(problem, group=pieces.first), config), pieces=pieces)
     except Unfit:
         pieces.erase()
         raise
 
 
-def _made_of_halves(bundle: Problem, config: GemmConfig) -> MadeProgram:
+def _made_of_halves(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
     """Builds the candidate for gate and up as column halves of one product. Raises Unfit without such halves, or as _made does."""
-    products = [Product.read(op) for op in bundle.ops]
-    if len(products) > 1 or products[0] is None or bundle.group is None or not may_meet(products[0], bundle.group):
+    products = [Product.read(op) for op in problem.ops]
+    if len(products) > 1 or products[0] is None or problem.group is None or not may_meet(products[0], problem.group):
         raise Unfit("no halves of the columns of a product")
-    return _made(bundle, config, in_halves)
+    return _made(problem, config, in_halves)
 
 
 def _made(
-    bundle: Problem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
+    problem: GemmProblem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
 ) -> MadeProgram:
-    """Builds the candidate for a bundle, beside it. emit: emits a product on the block's arguments. Raises Unfit where a kernel
+    """Builds the candidate for a problem, beside it. emit: emits a product on the block's arguments. Raises Unfit where a kernel
     with these tiles cannot compute it."""
-    products = [p for op in bundle.ops if (p := computed(op)) is not None]
-    group, sums = bundle.group, [op.results[0] for op in bundle.ops]
+    products = [p for op in problem.ops if (p := computed(op)) is not None]
+    group, sums = problem.group, [op.results[0] for op in problem.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
-    given = {r for op in bundle.before for r in op.results}
+    given = {r for op in problem.before for r in op.results}
     factors = [v for p in products for v in p.operands if v not in given]
-    operands = list(dict.fromkeys([*read_before(bundle.before), *factors, *after]))
-    location = fused([o.location for o in (*bundle.before, *bundle.ops, group) if o is not None])
+    operands = list(dict.fromkeys([*read_before(problem.before), *factors, *after]))
+    location = fused([o.location for o in (*problem.before, *problem.ops, group) if o is not None])
     words = dict.fromkeys(op_word(name) for name in model_ops(location))
-    with location, ir.InsertionPoint(bundle.last):
+    with location, ir.InsertionPoint(problem.last):
         name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
-        results = [v.type for v in bundle.last.results]
+        results = [v.type for v in problem.last.results]
         new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
         if any(isinstance(p, Convolution) for p in products):
             new.attributes[WINDOW] = ir.UnitAttr.get()
         block = new.regions[0].blocks.append(*[v.type for v in operands])
         values = dict(zip(operands, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            compute_before(bundle.before, values)
+            compute_before(problem.before, values)
             made = [emit(p, [values[v] for v in p.operands]) for p in products]
             if group is not None:
                 values.update(zip(sums, made, strict=True))

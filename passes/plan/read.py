@@ -11,8 +11,9 @@ from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
 from lamina.kernels.library import may_alias, writes_in_place
 
+from ..families.choice import CHOICE
 from ..families.conv.layout_calls import channels_last
-from ..families.surroundings import CHOICE, product_on, strides_of
+from ..families.surroundings import product_on, strides_of
 from ..ir.locations import where
 from ..ir.reading import Untraceable
 from ..ir.views import is_view, shape_of, view_layout

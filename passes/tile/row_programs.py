@@ -7,6 +7,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.schedules.rows import LEAST_BYTES, RowWork
 
+from ..families.choice import CHOICE
 from ..families.gemm.row_sums import is_reduction
 from ..ir.reading import Untraceable
 from ..space.direct_convolution import WINDOW
@@ -15,7 +16,7 @@ from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits
 from ..space.schedule_gpu import ROWS, schedule_gpu
 from ..space.space import Space, find_space
-from .tile import ALIGNED, CHOICE, traffic
+from .tile import ALIGNED, traffic
 
 
 def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> RowWork | None:

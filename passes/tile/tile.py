@@ -18,6 +18,7 @@ from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.rows import Rows, Triton
 
+from ..families.choice import CHOICE
 from ..fusion.fuse import where
 from ..infra.base import Pass
 from ..ir.expressions import Apply, Load
@@ -38,7 +39,6 @@ from .emit.loops import Loops
 from .emit.planes import PlaneProgram
 from .products import lower_product
 
-CHOICE = "graph.choice"  # on a group that lamina-select-kernels has decided about: its schedule
 THREADS = 2048  # that an SM holds
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
 Emitter = Loops | StripProgram | PlaneProgram

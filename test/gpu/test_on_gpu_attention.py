@@ -15,11 +15,13 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Program
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
-from lamina.passes.families.select import LIBRARY
+from lamina.passes.families import choice as choices
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_cost import AttentionWork, candidates
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
+
+LIBRARY = str(choices.LIBRARY)
 
 BF16, F16 = torch.bfloat16, torch.float16
 DOORS = ("lamina.compile", "torch.compile")

@@ -17,14 +17,16 @@ import lamina
 from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
-from lamina.passes.families.select import LIBRARY
+from lamina.passes.families import choice as choices
 from lamina.runtime.executable import Executable
 from lamina.schedules.attention_backward_cost import candidates
 from lamina.schedules.attention_cost import AttentionWork
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems import products
+from lamina.tune.problems import hot_ops
 from lamina.tune.question import Answer, Question
+
+LIBRARY = str(choices.LIBRARY)
 
 BF16, F16 = torch.bfloat16, torch.float16
 OURS = "ours"
@@ -101,7 +103,7 @@ def check(monkeypatch: pytest.MonkeyPatch, library: SDPBackend, passes: tuple[st
         wanted = passes["backward" in question.what] if question.what.startswith("attention") else LIBRARY
         return Answer(next(name for name in question.candidates if (name == LIBRARY) == (wanted == LIBRARY)))
 
-    monkeypatch.setattr(products, "decide", decide)
+    monkeypatch.setattr(hot_ops, "decide", decide)
     torch._dynamo.reset()
     model, exact = Layer(kv_heads).cuda().bfloat16(), Layer(kv_heads).cuda().double()
     exact.load_state_dict(model.state_dict())

@@ -62,12 +62,12 @@ def check(name: str, schedule: str, dtype: torch.dtype = BF16) -> None:
 
 @pytest.mark.parametrize("name", [name for name, (*_, how) in IMAGES.items() if "groups" in how])
 def test_strips(name: str) -> None:
-    check(name, "strips")
+    check(name, "direct")
 
 
 @pytest.mark.parametrize("name", ["4 channels", "32 channels"])
 def test_strips_of_f16(name: str) -> None:
-    check(name, "strips", F16)
+    check(name, "direct", F16)
 
 
 @pytest.mark.parametrize("schedule", [str(c) for c in FEW])

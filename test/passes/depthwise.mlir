@@ -1,6 +1,6 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise)' --split-input-file | FileCheck %s --check-prefix=CPU
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
 
 // The weight in order and in f32; the sum over the window with what reads it, which adds the bias.
 // CHECK: #[[WINDOW:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2 * 2 + d4, d3 + d5)>

@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise{target=cpu})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise{target=cpu},lamina-plan,lamina-tile)' --split-input-file | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise)' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-depthwise,lamina-plan,lamina-tile)' --split-input-file | FileCheck %s --check-prefix=TILE
 
 // The sum over the window with what reads it.
 // CHECK-LABEL: func.func @main

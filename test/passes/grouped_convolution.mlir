@@ -1,7 +1,7 @@
 // Convolutions of several groups, by graph.choice: in strips, whose features share what is read of their group's channels, or as one
 // product of pixels by features for each group.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-depthwise{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-depthwise{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a},lamina-plan,lamina-tile{target=nvvm:sm_90a})' --split-input-file | FileCheck %s --check-prefix=TILE
 
 // CHECK-DAG: #[[IMAGE:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d0, d1, d7, d3 + d5, d4 + d6)>
 // CHECK-DAG: #[[WEIGHT:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d5, d6, d7, d1, d2)>
@@ -21,7 +21,7 @@
 // TILE-COUNT-14: tile.read_shared{{.*}} {jump = 4 : i64, length = 4 : i64}
 // TILE-COUNT-14: vector.transfer_write
 func.func @main(%x: tensor<2x32x8x14xbf16> {graph.strides = array<i64: 3584, 1, 448, 32>}, %w: tensor<32x4x3x3xbf16>) -> (tensor<2x32x8x14xbf16> {graph.strides = array<i64: 3584, 1, 448, 32>}) {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 8], callee = "aten.convolution.default", graph.choice = "strips", kwargs = {}, reason = "library", strides = [array<i64: 3584, 1, 448, 32>]} : (tensor<2x32x8x14xbf16>, tensor<32x4x3x3xbf16>) -> tensor<2x32x8x14xbf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 8], callee = "aten.convolution.default", graph.choice = "direct", kwargs = {}, reason = "library", strides = [array<i64: 3584, 1, 448, 32>]} : (tensor<2x32x8x14xbf16>, tensor<32x4x3x3xbf16>) -> tensor<2x32x8x14xbf16>
   return %0 : tensor<2x32x8x14xbf16>
 }
 

@@ -1,6 +1,6 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention)' --split-input-file | FileCheck %s --check-prefix=UNASKED
-// RUN: not opt-driver %p/Inputs/select_attention_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-select-attention)' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels)' --split-input-file | FileCheck %s --check-prefix=UNASKED
+// RUN: not opt-driver %p/Inputs/select_attention_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // What was chosen becomes a call of a kernel of ours, which writes in the strides that the library's would have.
 // CHECK-LABEL: func.func @chosen
@@ -9,7 +9,7 @@
 // CHECK-SAME: causal = true
 // CHECK-SAME: of = "aten._scaled_dot_product_flash_attention.default"
 // CHECK-SAME: scale = 1.250000e-01
-// CHECK-SAME: schedule = "forward{m=64 n=64 warps=4 stages=3 descriptors=0 blocks=0}"
+// CHECK-SAME: schedule = "forward{m=64 n=64}"
 // CHECK-SAME: reason = "custom", strides = [array<i64: 32768, 64, 256, 1>]
 // CHECK-NEXT: return %[[OUT]]
 func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> tensor<2x4x128x64xbf16> {
@@ -22,7 +22,7 @@ func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> t
 // Long causal attention of large heads is ours on Hopper, unasked.
 // CHECK-LABEL: func.func @long
 // CHECK: callee = "lamina.attention_specialised"
-// CHECK-SAME: schedule = "specialised{n=128 groups=2 stages=2}"
+// CHECK-SAME: schedule = "specialised{n=128 groups=2}"
 // UNASKED-LABEL: func.func @long
 // UNASKED: aten._scaled_dot_product_flash_attention
 func.func @long(%q: tensor<4x16x2048x128xbf16>, %k: tensor<4x4x2048x128xbf16>) -> tensor<4x16x2048x128xbf16> {
@@ -64,6 +64,6 @@ func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: te
 
 // ERROR: select_attention_errors.mlir:2{{.*}}error: a block of n=48 (blocks of attention are powers of two from 16)
 // ERROR: select_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
-// ERROR: select_attention_errors.mlir:16{{.*}}error: split{parts=4} is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
-// ERROR: select_attention_errors.mlir:23{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default
-// ERROR: select_attention_errors.mlir:30{{.*}}error: forward{blocks=1} is for masks that are read for each score alone: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
+// ERROR: select_attention_errors.mlir:16{{.*}}error: split{parts=4} cannot compute this: it is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
+// ERROR: select_attention_errors.mlir:23{{.*}}error: forward{m=64} on aten._scaled_dot_product_flash_attention.default, which no kernel of Lamina computes
+// ERROR: select_attention_errors.mlir:30{{.*}}error: forward{blocks=1} cannot compute this: it is for masks that are read for each score alone: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)

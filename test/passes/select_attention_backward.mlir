@@ -1,6 +1,6 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention{schedule="backward{m=64 n=32}"})' --split-input-file | FileCheck %s --check-prefix=GIVEN
-// RUN: not opt-driver %p/Inputs/select_attention_backward_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-select-attention)' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{schedule="backward{m=64 n=32}"})' --split-input-file | FileCheck %s --check-prefix=GIVEN
+// RUN: not opt-driver %p/Inputs/select_attention_backward_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // What a backward graph will read of attention is a second result of our kernel; the numbers that dropout would begin with mean nothing.
 // CHECK-LABEL: func.func @forward
@@ -23,7 +23,7 @@ func.func @forward(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> 
 // CHECK-SAME: causal = true
 // CHECK-SAME: of = "aten._scaled_dot_product_flash_attention_backward.default"
 // CHECK-SAME: reads = "", scale = 1.250000e-01
-// CHECK-SAME: schedule = "backward{m=64 n=64 keys=64 queries=32 warps=4 stages=2 blocks=0}"
+// CHECK-SAME: schedule = "backward{m=64 n=64 queries=32}"
 // CHECK-SAME: -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
 // CHECK: %[[KEYS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg4, %arg2, %[[QUERIES]]#1)
 // CHECK-SAME: callee = "lamina.attention_backward_keys"
@@ -80,7 +80,7 @@ func.func @left(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %sums: t
   return %0#0, %0#3, %1#0 : tensor<2x4x40x64xbf16>, tensor<2x4x40x40xbf16>, tensor<2x4x40x64xbf16>
 }
 
-// ERROR: select_attention_backward_errors.mlir:2{{.*}}error: forward{m=64} is not for gradients: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)
-// ERROR: select_attention_backward_errors.mlir:9{{.*}}error: backward{m=64} is for gradients alone: attention 2x4x40x64 on 2x4x40x64 (drop graph.choice)
+// ERROR: select_attention_backward_errors.mlir:2{{.*}}error: forward{m=64} cannot compute this: it is not for gradients: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)
+// ERROR: select_attention_backward_errors.mlir:9{{.*}}error: backward{m=64} cannot compute this: it is for gradients alone: attention 2x4x40x64 on 2x4x40x64 (drop graph.choice)
 // ERROR: select_attention_backward_errors.mlir:16{{.*}}error: a block of keys=48 (blocks of attention are powers of two from 16)
-// ERROR: select_attention_backward_errors.mlir:23{{.*}}error: backward{m=64 blocks=1} is for masks that are read for each score alone: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)
+// ERROR: select_attention_backward_errors.mlir:23{{.*}}error: backward{m=64 blocks=1} cannot compute this: it is for masks that are read for each score alone: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)

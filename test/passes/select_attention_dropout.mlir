@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
-// RUN: not opt-driver %p/Inputs/select_attention_dropout_errors.mlir --pass-pipeline='builtin.module(lamina-select-attention)' 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: not opt-driver %p/Inputs/select_attention_dropout_errors.mlir --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // Attention that drops weights by our random numbers is ours unmeasured: no library has them. The seed is one more operand.
 // CHECK-LABEL: func.func @forward
@@ -42,4 +42,4 @@ func.func @backward(%q: tensor<2x4x128x64xbf16>, %sums: tensor<2x4x128xf32>, %se
   return %0#0, %0#2 : tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>
 }
 
-// ERROR: select_attention_dropout_errors.mlir:2{{.*}}error: forward{m=64} cannot compute this aten._scaled_dot_product_flash_attention.default (kernels of ours are for f16 and bf16, heads of up to 256 elements, without dropout by a library)
+// ERROR: select_attention_dropout_errors.mlir:2{{.*}}error: forward{m=64} on aten._scaled_dot_product_flash_attention.default, which no kernel of Lamina computes (drop graph.choice; there are kernels for attention of f16 and bf16 with heads of up to 256 elements, and without dropout by a library; 

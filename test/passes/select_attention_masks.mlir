@@ -1,4 +1,4 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-attention{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
 
 // A mask of positions that hides what comes later and what is further back than eight keys, and keys that are not there: the flags say
 // the first, bounds and a mask of keys the second. The mask itself is not made.

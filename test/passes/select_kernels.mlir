@@ -344,8 +344,8 @@ func.func @two_choices(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<
 // CHECK: "graph.group"(%arg0, %arg1, %[[OTHER]])
 // CHECK: graph.choice = "triton{m=64 n=32}"
 func.func @half(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf16>) -> tensor<64x64xf16> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "half triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
-  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "half triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "first triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "first triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %2 = "graph.group"(%0, %1) ({
   ^bb0(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>):
     %o = tensor.empty() : tensor<64x64xf16>

@@ -6,7 +6,7 @@
 // CPU: error: cpu has no schedules of products (they are for GPUs: nvvm:sm_90a)
 
 // CHECK-LABEL: func.func private @product
-// CHECK-SAME: tile.ctas = 20 : i64, {{.*}}tile.flops = 47520000 : i64, tile.grid = 20 : i64, {{.*}}tile.threads = 128 : i64, tile.triton = "triton{m=64 n=64 k=32 warps=4
+// CHECK-SAME: tile.ctas = 20 : i64, {{.*}}tile.flops = 47520000 : i64, tile.grid = 20 : i64, {{.*}}tile.threads = 128 : i64, tile.triton = "triton{m=64 n=64 k=32
 // CHECK-DAG: memref.reinterpret_cast %arg0 to offset: [0], sizes: [300, 396], strides: [396, 1]
 // CHECK-DAG: memref.reinterpret_cast %arg1 to offset: [0], sizes: [396, 200], strides: [1, 396]
 // CHECK: "tile.program_id"

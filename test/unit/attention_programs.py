@@ -26,7 +26,7 @@ from lamina.targets.levels import pipeline
 
 aten = torch.ops.aten
 _HOPPER = Gpu.named("sm_90a")
-_BY_MODEL = f"lamina-select-attention{{target={TARGET}}}"
+_BY_MODEL = f"lamina-select-kernels{{target={TARGET}}}"
 
 
 def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
@@ -51,7 +51,7 @@ def to_graph_level(gm: fx.GraphModule) -> ir.Module:
 def program_of(module: ir.Module, schedule: str = "") -> Program:
     """The program of a module at the graph level, which then holds its tile programs. schedule: of attention, or several
     with "; " between; "" as the cost model has it."""
-    each = [f"lamina-select-attention{{schedule='{one}'}}" for one in schedule.split("; ")]
+    each = [f"lamina-select-kernels{{schedule='{one}'}}" for one in schedule.split("; ")]
     chosen = ",".join(each) if schedule else _BY_MODEL
     run(pipeline("graph", "tile", target=TARGET).replace(_BY_MODEL, chosen), module)
     with module.context:

@@ -8,6 +8,7 @@ import torch
 from attention_programs import flash, graph_level, program_of
 from attention_training import backward, forward
 from gpu_programs import TARGET
+from problems import LIBRARY, attentions
 from torch import Tensor
 from torch_mlir import ir
 
@@ -16,8 +17,7 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.passes.families.attention.backward import Gradients
-from lamina.passes.families.select import LIBRARY
-from lamina.passes.families.surroundings import Problem, calls
+from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Backward
 from lamina.schedules.attention_backward_cost import candidates
@@ -25,8 +25,7 @@ from lamina.schedules.attention_cost import AttentionWork
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune.problems import products
-from lamina.tune.problems.gradient_inputs import forward_first
+from lamina.tune.problems import hot_ops
 from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
@@ -58,9 +57,9 @@ def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPat
         questions.append(question)
         return Answer(ours if "backward" in question.what else LIBRARY)
 
-    monkeypatch.setattr(products, "decide", decide)
+    monkeypatch.setattr(hot_ops, "decide", decide)
     module = graph_level(training("flash"), (zeros(1, 4, 100, 64), zeros(1, 2, 100, 64), zeros(1, 4, 100, 64)))
-    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
+    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     one, other = questions
     assert one.what == "attention 1x4x100x64 on 1x2x100x64, causal, for training"
     assert other.what == "attention backward 1x4x100x64 on 1x2x100x64, causal"
@@ -94,7 +93,8 @@ def test_gradients_are_measured_on_what_a_forward_pass_finds(monkeypatch: pytest
     routine._schema = torch.ops.aten._scaled_dot_product_flash_attention.default._schema  # type: ignore[attr-defined]
     library = torch.ops.aten._scaled_dot_product_flash_attention
     monkeypatch.setattr(library, "default", routine)
-    cut = Subgraph(Problem((op,), None), kept=gradients.read_results, settle=forward_first(op, gradients))
+    (problem,) = [p for p in attentions(module) if isinstance(p.found, Gradients)]
+    cut = Subgraph(problem)
     grad, q, k, out, sums, *_ = random_inputs(cut, torch.device("cpu"))
     assert asked == [(0.0, True, {"scale": None})] and not torch.equal(grad, out)
     assert torch.equal(out, q + k) and torch.equal(sums, q.float().sum(-1))

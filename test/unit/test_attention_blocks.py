@@ -3,17 +3,18 @@
 import pytest
 import torch
 from attention_programs import compute, cudnn, efficient, exact, graph_level, program_of
+from problems import attentions
 from test_attention_choice import compiled
 from test_attention_kernels import near, random
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.attention.inputs import _BLOCK
 from lamina.passes.families.attention.mask_operands import Masks
-from lamina.passes.families.surroundings import Problem, calls
+from lamina.passes.families.surroundings import calls
 from lamina.schedules.attention import Forward
 from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
-from lamina.tune.problems.mask_inputs import SQUARE, squares_hidden
 from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 
 BF16 = torch.bfloat16
@@ -109,13 +110,14 @@ def test_what_is_measured_hides_half_of_the_squares() -> None:
     inputs = random(1, 2, 1200, 16), random(1, 2, 1100, 16), torch.ones(1, 1, 1200, 1100, dtype=torch.bool)
     for fn, given in ((bool_mask, inputs), (cudnn, (*inputs[:2], *inputs[1:]))):
         module = graph_level(fn, given)
-        ((op, found),) = ((op, a) for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
+        (found,) = (a for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
         assert found.work.hides
-        cut = Subgraph(Problem((op,), None), before=found.before, settle=squares_hidden(op, found))
+        (problem,) = attentions(module)
+        cut = Subgraph(problem)
         (mask,) = (x for x in random_inputs(cut, torch.device("cpu")) if x.shape[-2:] == (1200, 1100))
         shown = mask[0, 0] if mask.dtype is torch.bool else mask[0, 0] == 0
         assert bool(shown.any(1).all()) and not bool(shown.all())
-        assert shown[:SQUARE, :SQUARE].all() and mask.unique().numel() == 2
+        assert shown[:_BLOCK, :_BLOCK].all() and mask.unique().numel() == 2
     module = graph_level(lowest_mask, inputs)
     (other,) = (a for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
     assert not other.work.hides  # a query that sees nothing has the mean

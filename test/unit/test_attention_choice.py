@@ -7,6 +7,7 @@ import pytest
 import torch
 from attention_programs import aten, cudnn, efficient, flash, graph_level, program_of
 from gpu_programs import TARGET
+from problems import LIBRARY, attentions
 from torch import Tensor
 from torch_mlir import ir
 
@@ -18,15 +19,15 @@ from lamina.core.target import Target
 from lamina.frontend.attention.heads import repeated
 from lamina.frontend.compiling.levels import emit
 from lamina.passes.families.attention.forward import Attention
-from lamina.passes.families.select import LIBRARY
-from lamina.passes.families.surroundings import CHOICE, Problem, calls
+from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.schedules.attention import Forward, Specialised, Split
 from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune.problems import products
+from lamina.tune.problems import hot_ops
 from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
@@ -111,8 +112,8 @@ def test_programs_fill_the_gpu_once() -> None:
 def asked(module: ir.Module, store: Store, monkeypatch: pytest.MonkeyPatch, winner: str) -> list[Question]:
     """The questions, each answered by the winner."""
     questions: list[Question] = []
-    monkeypatch.setattr(products, "decide", lambda question, *_, **__: questions.append(question) or Answer(winner))
-    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
+    monkeypatch.setattr(hot_ops, "decide", lambda question, *_, **__: questions.append(question) or Answer(winner))
+    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     return questions
 
 
@@ -146,7 +147,8 @@ def test_heads_repeated_for_the_library_are_part_of_the_question() -> None:
     inputs = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     module, (found,) = attention(lambda q, k: efficient(q, repeated(k, 8), repeated(k, 8), None), *inputs)
     assert found is not None and found.what == "attention 2x8x1x64 on 2x2x1200x64" and len(found.repeats) == 2
-    cut = Subgraph(Problem(tuple(calls(module)), None), found.what, before=found.repeats)
+    (problem,) = attentions(module)
+    cut = Subgraph(problem)
     assert {tuple(type_.shape) for type_, _ in cut.inputs} == {(2, 8, 1, 64), (2, 2, 1200, 64)}
     with module.context:
         (once,) = program_of(ir.Module.parse(cut.text), "forward{m=16 n=16}").steps

@@ -7,6 +7,7 @@ import pytest
 import torch
 from attention_programs import compute, graph_level, program_of
 from attention_training import exact_gradients_of
+from problems import attentions
 from test_attention_choice import compiled
 from test_attention_kernels import near, random
 from torch import Tensor
@@ -18,13 +19,11 @@ from lamina.frontend.attention.dropped import DROPPED
 from lamina.frontend.importing.random_bits import keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.mask_operands import Masks
-from lamina.passes.families.surroundings import Problem, calls
+from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems.gradient_inputs import forward_first
-from lamina.tune.problems.mask_inputs import hide_squares
 from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 
 BF16 = torch.bfloat16
@@ -110,9 +109,9 @@ def test_what_tuning_measures() -> None:
     module = graph_level(
         both(0.5), (zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), SEED, seen)
     )
-    ((op, found),) = ((op, g) for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
+    (found,) = (g for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
     assert found.what == "attention backward 1x1x40x16 on 1x1x40x16, mask 1x1x40x40, dropout 0.5"
-    cut = Subgraph(Problem((op,), None), found.what, kept=found.read_results, settle=forward_first(op, found, hide_squares))
+    cut = Subgraph(attentions(module)[-1])
     grad, q, k, v, mask, out, sums, seed = random_inputs(cut, torch.device("cpu"))
     assert mask.all()  # all is one square, which each query sees
     again, logs = DROPPED(q, k, v, mask, seed, 0.5, False, 0.3)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import Simulated, distribute, tiled
+from problems import LIBRARY, kernels_of, products
 from test_products_convolutions import check as check_product
 from test_products_convolutions import random
 from test_tune_products import annotated, graph_level
@@ -20,8 +21,6 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.frontend.decompositions.ops import library as decompositions_library
-from lamina.passes.families.select import LIBRARY, kernels_of
-from lamina.passes.families.surroundings import bundles
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.schedules.convolution_cost import candidates
@@ -50,7 +49,7 @@ def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_strips(fn: Callable[..., Tensor], *inputs: Tensor) -> Simulated:
     """The weight in order, and the sums with what follows: what the launches did."""
-    module, program = tiled(fn, inputs, products="strips")
+    module, program = tiled(fn, inputs, products="direct")
     distribute(module)
     simulated = Simulated(module, program)
     found = simulated(*inputs)[0]
@@ -99,12 +98,12 @@ def block(x: Tensor, w: Tensor, mean: Tensor, var: Tensor, g: Tensor, b: Tensor,
     return F.silu(y) * s + r
 
 
-@pytest.mark.parametrize(("channels", "schedule"), [(4, "strips"), (16, BLOCKS)])
+@pytest.mark.parametrize(("channels", "schedule"), [(4, "direct"), (16, BLOCKS)])
 def test_what_follows_is_in_the_kernel(channels: int, schedule: str) -> None:
     n = 3 * channels
     vectors = random(n), torch.rand(n).to(BF16) + 0.5, random(n), random(n)
     inputs = random(2, n, 5, 7), random(n, channels, 3, 3), *vectors, random(2, n, 5, 7), random(2, n, 1, 1)
-    if schedule == "strips":
+    if schedule == "direct":
         check_strips(block, *inputs)
     else:
         check_product(block, *inputs, schedule=schedule)
@@ -138,17 +137,17 @@ def test_what_stays() -> None:
         ((1, 16, 4, 8), (12, 4, 1, 1), {"groups": 4}),
         ((1, 128, 4, 8), (128, 64, 5, 5), {"groups": 2, "padding": 2}),
     ):
-        _, program = tiled(lambda x, w, how=how: F.conv2d(x, w, **how), (random(*shape), random(*weight)), products="strips")
+        _, program = tiled(lambda x, w, how=how: F.conv2d(x, w, **how), (random(*shape), random(*weight)), products="direct")
         assert [s.callee for s in program.steps if isinstance(s, Call)] == ["aten.convolution.default"]
 
 
-@pytest.mark.parametrize(("group", "first"), [(4, ["strips"]), (16, ["triton", "strips"]), (232, ["triton"])])
+@pytest.mark.parametrize(("group", "first"), [(4, ["direct"]), (16, ["triton", "direct"]), (232, ["triton"])])
 def test_candidates(group: int, first: list[str]) -> None:
     """In strips up to what tensor cores are for; as products from what feeds them. None is taken unmeasured."""
     module = graph_level(random(8, 8 * group, 7, 14), random(8 * group, group, 3, 3), fn=partial(F.conv2d, padding=1, groups=8))
     with module.context, ir.Location.unknown():
-        (bundle,) = bundles(module)
-        ours, unmeasured = kernels_of(bundle, Gpu.named("sm_90a"))
+        (problem,) = products(module)
+        ours, unmeasured = kernels_of(problem, Gpu.named("sm_90a"))
     kinds = [c.partition("{")[0] for c in ours]
     assert kinds[: len(first)] == first and set(kinds) == set(first) and (len(kinds) > 2) == ("triton" in first)
     assert not unmeasured
@@ -161,17 +160,17 @@ def test_an_answer_makes_it_ours(store: Store, here: Identity) -> None:
         return F.relu(F.conv2d(x, w, b, padding=1, groups=8)) + 1
 
     module = graph_level(random(2, 32, 6, 7), random(32, 4, 3, 3), random(32), fn=net)
-    (bundle,) = bundles(module)
-    cut = Subgraph(bundle)
+    (problem,) = products(module)
+    cut = Subgraph(problem)
     assert cut.what.startswith("convolution 2x32x6x7 by 32x4x3x3 and ")
     cut_module = ir.Module.parse(cut.text, module.context)
     with module.context, ir.Location.unknown():
-        cut.mark(cut_module, "strips")
+        cut.mark(cut_module, "direct")
     run(pipeline("graph", "tile", target=gpu_programs.TARGET), cut_module)
     store.put(
-        Question(cut.key, cut.what, (LIBRARY, "strips"), LIBRARY), here, Answer("strips", (("strips", 1e-5), (LIBRARY, 2e-5)))
+        Question(cut.key, cut.what, (LIBRARY, "direct"), LIBRARY), here, Answer("direct", (("direct", 1e-5), (LIBRARY, 2e-5)))
     )
-    assert [answer.winner for _, answer in annotated(module, store)] == ["strips"]
+    assert [answer.winner for _, answer in annotated(module, store)] == ["direct"]
     run(pipeline("graph", "tile", target=gpu_programs.TARGET), module)
     with module.context:
         for made in (cut_module, module):
@@ -185,7 +184,7 @@ def test_code_of_strips(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, 
     group, size, stride = shape
     monkeypatch.setattr(gpu_programs, "TARGET", f"nvvm:{arch}")
     inputs = random(1, 8 * group, size, size), random(8 * group, group, 3, 3), random(8 * group)
-    module, _ = tiled(lambda x, w, b: F.relu(F.conv2d(x, w, b, stride, 1, groups=8)), inputs, products="strips")
+    module, _ = tiled(lambda x, w, b: F.relu(F.conv2d(x, w, b, stride, 1, groups=8)), inputs, products="direct")
     for needs in backend(Target.parse(f"nvvm:{arch}")).compile(module).resources:
         assert needs.spill_stores == needs.spill_loads == needs.stack == 0 and needs.registers <= 168
 

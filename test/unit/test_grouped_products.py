@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from attention_programs import graph_level, run_program
 from gpu_programs import TARGET
+from problems import LIBRARY
 from torch import Tensor
 from torch_mlir import ir
 
@@ -16,9 +17,9 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.compiling import stages
+from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.grouped_products import SCHEDULES, Grouped
-from lamina.passes.families.select import LIBRARY
-from lamina.passes.families.surroundings import CHOICE, calls
+from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets import backend
@@ -26,7 +27,7 @@ from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton.compiler import join
-from lamina.tune.problems import products
+from lamina.tune.problems import hot_ops
 from lamina.tune.problems.subgraph_extraction import BuiltCandidate, Subgraph, random_inputs
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
@@ -122,10 +123,10 @@ def test_tuning_asks_with_what_follows(store: Store, monkeypatch: pytest.MonkeyP
         assert ends.tolist() == [1024, 2048, 3072, 4096]
         return Answer(question.candidates[1])
 
-    monkeypatch.setattr(products, "decide", ours)
+    monkeypatch.setattr(hot_ops, "decide", ours)
     inputs = (random(4096, 64), random(4, 64, 96), torch.zeros(4, dtype=torch.int32))
     module = graph_level(lambda x, w, ends: F.silu(torch._grouped_mm(x, w, ends)), inputs)
-    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="quick"), store)
+    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="quick"), store)
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         steps = program_from(module, "cuda").steps

@@ -64,8 +64,8 @@ def runs_as_before(steps: PlannedSteps, bundles: list[list[int]], packed: Packed
         size = ir.IntegerAttr(buffer.owner.attributes["bytes"]).value
         return range(slot.offset // BLOCK, -(-(slot.offset + size) // BLOCK))
 
-    for bundle in bundles:
-        some = [steps.all[n] for n in bundle]
+    for problem in bundles:
+        some = [steps.all[n] for n in problem]
         for step in some:
             for buffer in step.reads:
                 if buffer in packed.slots:
@@ -93,11 +93,11 @@ def order(parsed: ir.Module, window: int) -> tuple[PlannedSteps, list[list[int]]
 def test_random_programs(seed: int, window: int) -> None:
     parsed = ir.Module.parse(program(seed, 60), context())
     steps, bundles = order(parsed, window)
-    assert sorted(n for bundle in bundles for n in bundle) == list(range(len(steps.all)))
+    assert sorted(n for problem in bundles for n in problem) == list(range(len(steps.all)))
     done: set[int] = set()
-    for bundle in bundles:
-        assert all(steps.all[n].needs <= done for n in bundle)
-        done.update(bundle)
+    for problem in bundles:
+        assert all(steps.all[n].needs <= done for n in problem)
+        done.update(problem)
     assert len(bundles) < len(steps.all)
     runs_as_before(steps, bundles, pack(steps, bundles))
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import tiled
+from problems import kernels_of, products
 from test_products import SMALL_BLOCKS, check, random, run
 from test_products_sums import TWO_PARTS, chain
 from test_tune_products import graph_level
@@ -15,8 +16,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.passes.families.select import kernels_of
-from lamina.passes.families.surroundings import bundles, joined
+from lamina.passes.families.surroundings import joined
 from lamina.passes.ir.reading import shape_of
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates
@@ -114,9 +114,9 @@ def test_tuning_alone_takes_it(rows: int) -> None:
     """Nothing of it was measured. The sum of many rows is of parts of them before."""
     module = graph_level(random(rows, 1024), random(1024, 4096), random(rows, 4096), fn=lambda *t: gradients(*t)[1])
     with module.context, ir.Location.unknown():
-        (bundle,) = bundles(module)
-        found, default = kernels_of(bundle, Gpu.named("sm_90a"))
+        (problem,) = products(module)
+        found, default = kernels_of(problem, Gpu.named("sm_90a"))
         assert found and not default
         config = GemmConfig.read(found[0])
-        (sums,) = joined(bundle, config).results
+        (sums,) = joined(problem.of, config).results
     assert shape_of(sums) == (-(-rows // config.m), 4096)

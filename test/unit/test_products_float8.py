@@ -2,19 +2,19 @@
 to the cubin."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from gpu_programs import Simulated, distribute, tiled
+from problems import kernels_of, products
 from test_tune_products import graph_level
 from torch import Tensor
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
-from lamina.passes.families.select import kernels_of
-from lamina.passes.families.surroundings import bundles
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets.nvvm.ptx import assemble
@@ -103,7 +103,7 @@ def test_digits_of_sums() -> None:
 def test_code(fast: int) -> None:
     gpu = Gpu.named("sm_90a")
     work = GemmWork(1, 4096, 4096, 4096, 4, 0, 2 * 4096 * 4096, item=1, doubled=not fast)
-    schedule = str(candidates(work, gpu)[0]).replace("fast=0", f"fast={fast}")
+    schedule = str(replace(candidates(work, gpu)[0], fast=fast))
     module, _ = tiled(lambda *t: torch.relu(product(*t, use_fast_accum=True)), operands(512, 512, 256, True), products=schedule)
     (printed,) = triton_text.take(module, True)
     (needs,) = assemble(join([compile_kernel(printed, gpu).ptx]), "sm_90a").resources
@@ -115,6 +115,6 @@ def test_candidates(name: str, fast: bool, schedules: int | None) -> None:
     """Sums of fewer digits only where the call lets them be; none at all before sm_89. What is not measured is the library's."""
     module = graph_level(*operands(512, 512, 256), fn=lambda *t: torch.relu(product(*t, use_fast_accum=fast)))
     with module.context, ir.Location.unknown():
-        (bundle,) = bundles(module)
-        found, default = kernels_of(bundle, Gpu.named(name))
+        (problem,) = products(module)
+        found, default = kernels_of(problem, Gpu.named(name))
     assert not default and {GemmConfig.read(c).fast for c in found} == (set() if schedules is None else {schedules})

@@ -104,7 +104,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]] = 
     "gelu": (gelu, ((1000, 328), (1048, 328), (1048,)), str(TURNS)),
     "pair": (swiglu, ((1000, 328), (1048, 328), (1048, 328)), PAIR),
     "batches, of columns, in parts": (
-        lambda a, b: torch.tanh(torch.bmm(a.mT, b)), ((4, 256, 512), (4, 256, 512)), str(TURNS).replace("split=1", "split=2"),
+        lambda a, b: torch.tanh(torch.bmm(a.mT, b)), ((4, 256, 512), (4, 256, 512)), str(replace(TURNS, split=2)),
     ),
     "norm": (lambda x, w, r: F.layer_norm(F.linear(x, w) + r, (768,)), ((1000, 320), (768, 320), (1000, 768)), str(TURNS)),
 }  # fmt: skip
@@ -127,8 +127,8 @@ def test_code(name: str) -> None:
     [
         (lambda x, w: x.float().exp().bfloat16() @ w, 128, f"prologue {TURNS}", "more than multiply"),
         (torch.mm, 127, str(TURNS), "no descriptor"),
-        (torch.mm, 128, str(TURNS).replace("k=64", "k=512"), "shared memory"),
-        (torch.mm, 128, str(TURNS).replace("n=128", "n=256").replace("stages=5", "stages=2"), "registers"),
+        (torch.mm, 128, str(replace(TURNS, k=512)), "shared memory"),
+        (torch.mm, 128, str(replace(TURNS, n=256, stages=2)), "registers"),
     ],
 )
 def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) -> None:

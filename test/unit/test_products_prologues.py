@@ -7,14 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import tiled
+from problems import kernels_of, products
 from test_products import F16, SMALL_BLOCKS, check, random, run
 from test_tune_products import graph_level
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.passes.families.gemm.prologues import feeding
-from lamina.passes.families.select import kernels_of
-from lamina.passes.families.surroundings import bundles
 from lamina.targets.nvvm.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -115,9 +113,9 @@ def test_what_stays_a_kernel_of_its_own(name: str) -> None:
 
 def unmeasured(fn: Callable[..., Tensor], *inputs: Tensor) -> str:
     module = graph_level(*inputs, fn=fn)
-    (bundle,) = bundles(module)
+    (problem,) = products(module)
     with module.context:
-        return kernels_of(bundle, Gpu.named("sm_90a"))[1]
+        return kernels_of(problem, Gpu.named("sm_90a"))[1]
 
 
 @pytest.mark.parametrize(
@@ -136,12 +134,12 @@ def test_activations_of_many_rows_are_not() -> None:
 
 def test_asked_with_what_makes_the_factor() -> None:
     module = graph_level(random(8, 64), int8(96, 64), random(96), random(96), fn=quantised)
-    (bundle,) = bundles(module)
-    cut = Subgraph(bundle, before=feeding(bundle.ops))
+    (problem,) = products(module)
+    cut = Subgraph(problem)
     assert cut.what.startswith("to_copy_mul, then addmm 8x64 by 64x96 and ")
     assert cut.text.count('"graph.group"') == 2 and "96x64xi8" in cut.text
     with module.context:
-        first, second = kernels_of(bundle, Gpu.named("sm_90a"))[0][:2]
+        first, second = kernels_of(problem, Gpu.named("sm_90a"))[0][:2]
     assert first.startswith("prologue ") and not second.startswith("prologue ")
 
 

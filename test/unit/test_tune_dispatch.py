@@ -8,7 +8,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from lamina.core.options import Options
 from lamina.frontend.entry import tuning
-from lamina.tune.problems import products, row_programs, user_kernels
+from lamina.tune.problems import hot_ops, row_programs, user_kernels
 
 KEY = torch._C.DispatchKey.PythonDispatcher  # AOTAutograd calls its compilers under it
 
@@ -16,7 +16,7 @@ KEY = torch._C.DispatchKey.PythonDispatcher  # AOTAutograd calls its compilers u
 @pytest.mark.parametrize(
     ("module", "name", "ask"),
     [
-        (products, "annotate", lambda: tuning.choose_products(None, None, 0, Options())),  # type: ignore[arg-type]
+        (hot_ops, "annotate", lambda: tuning.choose_products(None, None, 0, Options())),  # type: ignore[arg-type]
         (row_programs, "annotate_rows", lambda: tuning.choose_rows(None, None, 0, Options())),  # type: ignore[arg-type]
         (user_kernels, "chosen", lambda: tuning.choose_configs(None, {"kernel": None}, None, 0, Options())),  # type: ignore[arg-type]
     ],

@@ -2,20 +2,18 @@
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
-from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import TARGET
+from problems import LIBRARY, kernels_of, product_of, products
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
@@ -26,22 +24,20 @@ from lamina.frontend.entry.dynamo import autograd
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.entry.tuning import Session, choose_products
 from lamina.frontend.rewrites.normalize import normalise
-from lamina.passes.families.gemm.library_epilogues import CUBLASLT
-from lamina.passes.families.select import LIBRARY, kernels_of
-from lamina.passes.families.surroundings import CHOICE, bundle_of, bundles, calls
+from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 from lamina.tune.choice import Choice
-from lamina.tune.problems import products
-from lamina.tune.problems.subgraph_extraction import BuiltCandidate, Subgraph, random_inputs
+from lamina.tune.problems import hot_ops
+from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
 OURS = str(candidates(GemmWork(1, 80, 96, 64), Gpu.named("sm_90a"))[0])
-FUSED, PLAIN = "aten._addmm_activation.default", "aten.addmm.default"
 
 
 def mlp(x: Tensor, w: Tensor, b: Tensor, v: Tensor, activation: Callable[[Tensor], Tensor] = F.gelu) -> Tensor:
@@ -67,14 +63,14 @@ def graph_level(*given: Tensor, layers: int = 1, fn: Callable[..., Tensor] = mlp
 
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
     heard: list[tuple[Question, Answer]] = []
-    products.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
     return heard
 
 
 def test_an_answer_makes_the_product_ours(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
     first, second = calls(module)
-    cut = Subgraph(bundle_of(first))
+    cut = Subgraph(product_of(module, first))
     assert cut.what.startswith("addmm 80x64 by 64x96 and ")
     store.put(Question(cut.key, cut.what, (LIBRARY, OURS), LIBRARY), here, Answer(OURS, ((OURS, 1e-5), (LIBRARY, 2e-5))))
     heard = annotated(module, store)
@@ -94,7 +90,7 @@ def test_sums_along_rows_are_asked_about(store: Store, monkeypatch: pytest.Monke
     def relu_sum(x: Tensor, w: Tensor) -> Tensor:
         return torch.relu(x @ w + 1).sum(1)
 
-    monkeypatch.setattr(products, "decide", ours_first)
+    monkeypatch.setattr(hot_ops, "decide", ours_first)
     module = graph_level(torch.randn(256, 64).bfloat16(), torch.randn(64, 512).bfloat16(), fn=relu_sum)
     ((question, answer),) = annotated(module, store, "quick")
     assert question.what.startswith("mm 256x64 by 64x512 and ") and answer.winner != LIBRARY
@@ -111,7 +107,7 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
         said.append(again)
         return Answer(LIBRARY, ((LIBRARY, 2e-5), (OURS, 1e-5)), pin=OURS)
 
-    monkeypatch.setattr(products, "decide", decided)
+    monkeypatch.setattr(hot_ops, "decide", decided)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     session = Session(
         again=True,
@@ -126,36 +122,22 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
     assert Choice.from_json(json.loads(json.dumps(first.to_json()))) == first
 
 
-def test_cublaslt_is_asked_about_what_it_computes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def decided(question: Question, *_: object, **__: object) -> Answer:
-        return Answer(CUBLASLT if CUBLASLT in question.candidates else LIBRARY)
-
-    monkeypatch.setattr(products, "decide", decided)
-    for activation, callee in ((F.relu, FUSED), (partial(F.gelu, approximate="tanh"), FUSED), (F.gelu, PLAIN), (F.silu, PLAIN)):
-        module = graph_level(*inputs(), fn=partial(mlp, activation=activation))
-        asked = [question for question, _ in annotated(module, store, "quick")]
-        assert [CUBLASLT in question.candidates[:3] for question in asked] == [callee == FUSED, False]
-        run(pipeline("graph", "tile", target=TARGET), module)
-        with module.context:
-            called = [step.callee for step in program_from(module, "cuda").steps if isinstance(step, Call)]
-        assert called == [callee, "aten.mm.default"]
-
-
 def test_equal_surroundings_are_one_question(store: Store) -> None:
     one, other, bigger = (
         graph_level(*inputs()),
         graph_level(*inputs()),
         graph_level(*(torch.cat([x, x]) for x in inputs()[:1]), *inputs()[1:]),
     )
-    keys = [[Subgraph(b).key for b in bundles(m)] for m in (one, other, bigger)]
+    keys = [[Subgraph(b).key for b in products(m)] for m in (one, other, bigger)]
     assert keys[0] == keys[1] and keys[0][0] != keys[0][1] and not set(keys[0]) & set(keys[2])
 
 
 def test_answers_hold_for_these_kernels_of_ours(store: Store, here: Identity) -> None:
     """Not for those that round elsewhere."""
-    bundle = bundle_of(calls(module := graph_level(*inputs()))[0])
-    cut, rounded = Subgraph(bundle), Subgraph(bundle, rounds=True)
-    assert cut.key != rounded.key and Subgraph(bundle).key == cut.key
+    module = graph_level(*inputs())
+    problem = products(module)[0]
+    cut, rounded = Subgraph(problem), Subgraph(problem, rounds=True)
+    assert cut.key != rounded.key and Subgraph(problem).key == cut.key
     other = str(candidates(GemmWork(1, 80, 96, 64), Gpu.named("sm_90a"))[1])
     store.put(Question(rounded.key, cut.what, (LIBRARY, other), LIBRARY), here, Answer(other))
     assert other not in {answer.winner for _, answer in annotated(module, store)}
@@ -169,10 +151,10 @@ def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
 
     given = tuple(torch.randn(*shape).bfloat16() for shape in ((80, 64), (64, 96), (64, 96)))
     module = graph_level(*given, fn=swiglu)
-    (bundle,) = bundles(module)
-    cut = Subgraph(bundle)
-    assert len(bundle.ops) == 2 and cut.what.startswith("2 x mm 80x64 by 64x96 and silu")
-    assert [len(random_inputs(Subgraph(b), torch.device("cpu"))) for b in bundles(module)] == [3]
+    (problem,) = products(module)
+    cut = Subgraph(problem)
+    assert len(problem.ops) == 2 and cut.what.startswith("2 x mm 80x64 by 64x96 and silu")
+    assert [len(random_inputs(Subgraph(b), torch.device("cpu"))) for b in products(module)] == [3]
     ours = str(candidates(GemmWork(1, 80, 96, 64, products=2), Gpu.named("sm_90a"))[0])
     store.put(Question(cut.key, cut.what, (LIBRARY, ours), LIBRARY), here, Answer(ours, ((ours, 1e-5), (LIBRARY, 2e-5))))
     assert [answer.winner for _, answer in annotated(module, store)] == [ours]
@@ -184,7 +166,7 @@ def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
 @pytest.mark.parametrize(
     ("m", "n", "k", "first", "kinds"),
     [
-        (1024, 3072, 768, "half ", [Call, Launch]),
+        (1024, 3072, 768, "first ", [Call, Launch]),
         (1024, 8192, 4096, "", [Call, Call, Launch]),
         (8192, 8192, 2048, "triton", [Launch]),
     ],
@@ -196,8 +178,8 @@ def test_half_of_a_pair_may_be_the_default(
     with FakeTensorMode():
         given = [torch.empty(*shape, dtype=torch.bfloat16) for shape in ((m, k), (k, n), (k, n))]
         module = graph_level(*given, fn=lambda x, w, v: F.gelu(x @ w) * (x @ v))
-    (bundle,) = bundles(module)
-    names, default = kernels_of(bundle, Gpu.named("sm_90a"))
+    (problem,) = products(module)
+    names, default = kernels_of(problem, Gpu.named("sm_90a"))
     assert default[: len(first)] == first and (default in names) == bool(first) == bool(default)
     store.put(Question("another", "another", (LIBRARY, OURS)), here, Answer(OURS))
     assert [answer.winner for _, answer in annotated(module, store)] == [default or LIBRARY]
@@ -210,7 +192,7 @@ def test_layers_are_asked_about_once() -> None:
     """Groups that compute the same have names that differ by a number. What the first holds, such as an empty tensor, later ones
     may find outside."""
     module = graph_level(*inputs(), layers=3)
-    _, down, up, *last = map(Subgraph, bundles(module))
+    _, down, up, *last = map(Subgraph, products(module))
     assert up.key.startswith("addmm 80x64 by 64x96 and ") and down.key.startswith("mm ")
     assert [cut.key for cut in last] == [down.key, up.key, down.key]
 
@@ -232,7 +214,7 @@ def test_state_follows_the_answers(store: Store, here: Identity) -> None:
 
 def test_off_does_not_look(store: Store, here: Identity) -> None:
     module = graph_level(*inputs())
-    cut = Subgraph(next(bundles(module)))
+    cut = Subgraph(products(module)[0])
     store.put(Question(cut.key, cut.what, (LIBRARY, OURS)), here, Answer(OURS))
     assert annotated(module, store, "off") == []
 
@@ -244,7 +226,7 @@ def test_products_of_f32_are_not_asked_about(store: Store, here: Identity) -> No
 
 def test_inputs_lie_as_they_will(store: Store) -> None:
     module = graph_level(*inputs())
-    cut = Subgraph(next(bundles(module)))
+    cut = Subgraph(products(module)[0])
     made = random_inputs(cut, torch.device("cpu"))
     assert [tuple(x.shape) for x in made] == [(96,), (80, 64), (64, 96)]
     assert [x.stride() for x in made] == [(1,), (64, 1), (1, 64)] and made[1].std() > 0.5
@@ -255,7 +237,7 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[list[str]] = []
 
     def noted(module: ir.Module, *_: object) -> tuple[Choice, ...]:
-        asked.append([Subgraph(bundle).key for bundle in bundles(module)])
+        asked.append([Subgraph(problem).key for problem in products(module)])
         return ()
 
     monkeypatch.setattr(stages, "choose_products", noted)
@@ -287,7 +269,7 @@ def test_convolutions_are_asked_about(store: Store, here: Identity) -> None:
 
     shapes = ((2, 16, 9, 11), (24, 16, 3, 3), (40, 24, 1, 1))
     module = graph_level(*(torch.randn(s).bfloat16().contiguous(memory_format=torch.channels_last) for s in shapes), fn=net)
-    one, other = bundles(module)
+    one, other = products(module)
     cuts = Subgraph(one), Subgraph(other)
     assert [c.what.partition(" and ")[0] for c in cuts] == [
         "convolution 2x16x9x11 by 24x16x3x3",
@@ -304,23 +286,3 @@ def test_convolutions_are_asked_about(store: Store, here: Identity) -> None:
     with module.context:
         kinds = [type(step) for step in program_from(module, "cuda").steps]
     assert kinds == [Launch, Launch, Call]
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_a_library_that_loses_nan_is_dropped(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Candidates are compared on finite numbers: what cuBLASLt makes of others is its own."""
-
-    class Loaded:
-        def __init__(self, *_: object) -> None: ...
-        def load(self, index: int) -> None: ...
-        def __call__(self, bias: Tensor, x: Tensor, w: Tensor) -> list[Tensor]:
-            return [(bias + x @ w).relu().nan_to_num(0 if not keeps else float("nan"))]
-
-    monkeypatch.setattr("lamina.tune.problems.subgraph_extraction.Executable", Loaded)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    module = graph_level(*inputs(), fn=partial(mlp, activation=F.relu))
-    cut = Subgraph(next(bundles(module)))
-    given = random_inputs(cut, torch.device("cpu"))
-    with nullcontext() if keeps else pytest.raises(CompileError, match="loses NaN"):
-        BuiltCandidate(cut, CUBLASLT, backend(Target.parse(TARGET)), Options(), module.context, given).compile()
-    assert not any(x.isnan().any() for x in given)

@@ -36,7 +36,7 @@ from lamina.schedules.rows import LEAST_BYTES, MODEL, RowWork, candidates, read
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
 from lamina.targets.triton import text as triton_text
-from lamina.tune.problems import products
+from lamina.tune.problems import hot_ops
 from lamina.tune.problems.row_programs import RowPart, annotate_rows
 from lamina.tune.problems.subgraph_extraction import BuiltCandidate, random_inputs
 from lamina.tune.question import Answer, Identity, Question
@@ -94,10 +94,10 @@ def by_triton(question: Question, *_: object, **__: object) -> Answer:
 def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every launch of the program that it is of; the store then has it."""
     module = fake(softmax, (4096, 4096))
-    monkeypatch.setattr(products, "decide", by_triton)
+    monkeypatch.setattr(hot_ops, "decide", by_triton)
     ((question, answer),) = annotated(module, store, "quick")
     assert question.what.endswith(" 4096x4096 bf16") and question.reference == question.candidates[0] == MODEL
-    assert schedules(module) == [answer.winner] == ["triton{n=0 warps=8 stages=1}"]
+    assert schedules(module) == [answer.winner] == ["triton{n=0 warps=8}"]
     monkeypatch.undo()
     monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: here))
     other = question.candidates[1]
@@ -112,9 +112,9 @@ def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: py
 def test_what_is_measured_is_chosen_and_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fastest of those that compute the same; the second time the store answers."""
     bench = Bench()
-    monkeypatch.setattr(products, "CudaClock", lambda index: bench)
-    monkeypatch.setattr(products, "random_inputs", lambda part, device: [])
-    monkeypatch.setattr(products, "BuiltCandidate", lambda part, name, *_: bench.make(name))
+    monkeypatch.setattr(hot_ops, "CudaClock", lambda index: bench)
+    monkeypatch.setattr(hot_ops, "random_inputs", lambda part, device: [])
+    monkeypatch.setattr(hot_ops, "BuiltCandidate", lambda part, name, *_: bench.make(name))
     _, wrong, triton, *_, last = names = candidates(asked_of("softmax", "sm_90a")[1][0][1], HOPPER)
     bench.fakes = {wrong: Fake(0.1, torch.zeros(4)), triton: Fake(0.5), last: Fake(0.2)}
     ((_, answer),) = annotated(module := fake(softmax, (4096, 4096)), store, "quick")
@@ -134,7 +134,7 @@ def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.Monke
 
     asked: list[tuple[int, int]] = []
     module = fake(several, *[(2048, 4096)] * 3)
-    monkeypatch.setattr(products, "decide", by_triton)
+    monkeypatch.setattr(hot_ops, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     session = Session(asking=lambda what, number, of: asked.append((number, of)))
     choices = choose_rows(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), session, 3)
@@ -155,7 +155,7 @@ def test_nothing_is_asked_for_nothing(tune: str, store: Store) -> None:
 
 
 def test_small_programs_and_others_are_not_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "decide", by_triton)
+    monkeypatch.setattr(hot_ops, "decide", by_triton)
     for fn in (lambda x: x[:128].softmax(-1), lambda x: x.sum(0), lambda x: x + 1, lambda x: x.cumsum(-1)):
         assert annotated(fake(fn, (2048, 4096)), store, "quick") == []
 
@@ -185,7 +185,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the programs, where layouts are known."""
-    monkeypatch.setattr(products, "decide", by_triton)
+    monkeypatch.setattr(hot_ops, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     monkeypatch.setattr(stages, "may_choose", lambda gpu, options: options.tune != "off")
     monkeypatch.setattr(stages, "choose_products", lambda *_: ())
@@ -193,7 +193,7 @@ def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     with FakeTensorMode(), torch.no_grad():
         gm = make_fx(lambda x: [softmax(x)], decomposition_table=table())(torch.empty(4096, 4096, dtype=BF16))
     tuned, off = (stages.build(gm, options=Options(cache=False, tune=tune), target=TARGET) for tune in ("quick", "off"))
-    assert [c.chosen for c in tuned.choices] == ["triton{n=0 warps=8 stages=1}"] and off.choices == ()
+    assert [c.chosen for c in tuned.choices] == ["triton{n=0 warps=8}"] and off.choices == ()
     assert [step.threads for built in (tuned, off) for step in built.program.steps] == [256, 128]  # type: ignore[union-attr]
 
 

@@ -1,74 +1,41 @@
-"""lamina-depthwise: turns depthwise and grouped convolutions into Lamina's direct convolution kernels, with fused epilogues."""
+"""Turns depthwise and grouped convolutions into Lamina's direct convolution kernels, with fused epilogues.
+
+A 2-D convolution of f16 or bf16 with a channels-last result becomes a group marked `graph.window`: a sum over the window in f32,
+fused with its only reader where that is a pointwise group on an image or on rows of its channels. Another group transposes the
+weight to channels last in f32: threads hold adjacent channels, and convert no element of the weight twice. lamina-tile makes a
+direct convolution of the group: each thread computes a strip of columns (passes/space/direct_convolution.py). Grouped convolutions
+also sum over the channels of a group.
+
+    %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
+ -> %1 = "graph.group"(%w) ({ transposed, in f32 })
+    %0 = "graph.group"(%x, %1) ({ pad ; sum of products }) {graph.window}
+
+cuDNN's channels-last kernels load a pixel and a weight for each product. Here a thread holds a row of sums and reads each pixel of
+a row of the window once, so that it does little besides multiplying and adding.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from lamina.core.errors import CompileError
-from lamina.core.target import Target
-
-from ...infra.base import Pass
 from ...ir.generics import empty, generic, sums_of_products, with_body
-from ...ir.locations import fused, model_ops, op_word, where
+from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Untraceable, shape_of
 from ...space.direct_convolution import WINDOW, NoDirectConvolution, strips_of
 from ...space.space import find_space
 from ..gemm.products import in_parts
-from ..surroundings import CHOICE, calls, copy_body, reader, strides_of
-from .depthwise_cpu import replace_depthwise
+from ..surroundings import copy_body, reader, strides_of
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .layout_calls import CONVOLUTION, channels_last
 from .one_row import row_added, row_dropped, with_row, without_row
 from .padding import padded, past_the_end
-from .products import in_strips_unmeasured
+from .products import direct_by_default
 
-STRIPS = "strips"  # the graph.choice for direct convolution
 _TYPES = ("f16", "bf16")
 _PRODUCTS = 32 * 25  # of a sum, at most: longer sums are for tensor cores
-
-
-@dataclass(frozen=True)
-class Depthwise(Pass):
-    """Turn depthwise convolutions into Lamina's kernels, and other grouped ones where `graph.choice` says "strips".
-
-    Before: @main holds groups and externs. After: a 2-D convolution of f16 or bf16 with one filter per channel and a channels-last
-    result is a group marked `graph.window`: a sum over the window in f32, fused with its only reader where that is a pointwise
-    group on an image or on rows of its channels. Another group transposes the weight to channels last in f32: threads hold
-    adjacent channels, and convert no element of the weight twice. lamina-tile makes a direct convolution of the group: each thread
-    computes a strip of columns (passes/space/direct_convolution.py). Grouped convolutions also sum over the channels of a group.
-
-        %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
-     -> %1 = "graph.group"(%w) ({ transposed, in f32 })
-        %0 = "graph.group"(%x, %1) ({ pad ; sum of products }) {graph.window}
-
-    cuDNN's channels-last kernels load a pixel and a weight for each product. Here a thread holds a row of sums and reads each pixel
-    of a row of the window once, so that it does little besides multiplying and adding.
-
-    On a CPU, f32 convolutions with row-major results become groups, too: `graph.planes` has their stride, padding and dilation, and
-    lamina-tile computes them plane by plane (passes/space/planes.py).
-
-    target  the machine (none: nothing is changed)
-    """
-
-    name: ClassVar[str] = "lamina-depthwise"
-    target: Target | None = None
-
-    def run(self, module: ir.Module) -> None:
-        """Rewrites the calls. Raises CompileError where "strips" is chosen but direct convolution cannot compute the call."""
-        if self.target is None:
-            return
-        if not self.target.is_gpu:
-            replace_depthwise(module)
-            return
-        for op in calls(module):
-            found = GroupedConvolution.read(op)
-            chosen = CHOICE in op.attributes and ir.StringAttr(op.attributes[CHOICE]).value == STRIPS
-            if found is not None and (chosen or found.is_ours_unmeasured) and not _replaced(op, found) and chosen:
-                raise CompileError("strips cannot compute this convolution", where=where(op.location), remedy="drop graph.choice")
 
 
 @dataclass(frozen=True)
@@ -112,9 +79,9 @@ class GroupedConvolution:
         return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
 
     @property
-    def is_ours_unmeasured(self) -> bool:
+    def is_direct_by_default(self) -> bool:
         """Whether Lamina's kernel is the default where nothing was tuned."""
-        return in_strips_unmeasured(shape_of(self.image), shape_of(self.weight), self.groups, self.stride, self.dilation)
+        return direct_by_default(shape_of(self.image), shape_of(self.weight), self.groups, self.stride, self.dilation)
 
     @property
     def wide(self) -> ir.RankedTensorType:
@@ -169,7 +136,7 @@ def _pair(numbers: ir.Attribute) -> tuple[int, int]:
     return (given[0], given[-1])
 
 
-def fits_strips(op: ir.Operation) -> bool:
+def fits_direct(op: ir.Operation) -> bool:
     """Whether direct convolution can compute the call of a graph.extern."""
     convolution = GroupedConvolution.read(op)
     if convolution is None:
@@ -183,8 +150,11 @@ def fits_strips(op: ir.Operation) -> bool:
     return fits
 
 
-def _replaced(op: ir.Operation, convolution: GroupedConvolution) -> bool:
+def replace_by_direct(op: ir.Operation) -> bool:
     """Replaces a call by a group, fused with its reader where possible; False where direct convolution cannot compute the call."""
+    convolution = GroupedConvolution.read(op)
+    if convolution is None:
+        return False
     group = reader(op)
     with op.context:
         weight = _weight(op, convolution.weight)

@@ -1,13 +1,16 @@
-"""Turns row-major (NCHW) depthwise convolutions of f32 into Lamina's CPU kernels.
+"""lamina-depthwise: turns row-major (NCHW) depthwise convolutions of f32 into Lamina's CPU kernels.
 
 oneDNN computes these in a layout blocked by channels, to and from which it copies images and results, or with its reference code.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
+from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.generics import empty, generic, sums_of_products, with_body
 from ...ir.locations import fused, model_ops, op_word
@@ -20,12 +23,22 @@ from .depthwise_calls import is_depthwise
 from .padding import padded, past_the_end
 
 
-def replace_depthwise(module: ir.Module) -> None:
-    """Turns calls whose result is row-major into groups marked `graph.planes`, fused with their only reader where that is a
-    pointwise group."""
-    for op in calls(module):
-        if is_depthwise(op) and _declared(op) == row_major(shape_of(op.results[0])):
-            _replace(op)
+@dataclass(frozen=True)
+class Depthwise(Pass):
+    """Turn depthwise convolutions of f32 with row-major results into Lamina's CPU kernels.
+
+    Before: @main holds groups and externs. After: such a convolution is a group marked `graph.planes`, which has its stride,
+    padding and dilation, fused with its only reader where that is a pointwise group. lamina-tile computes it plane by plane
+    (passes/space/planes.py).
+    """
+
+    name: ClassVar[str] = "lamina-depthwise"
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrites the calls."""
+        for op in calls(module):
+            if is_depthwise(op) and _declared(op) == row_major(shape_of(op.results[0])):
+                _replace(op)
 
 
 def _declared(op: ir.Operation) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from lamina.schedules.convolution_layout import seconds
 from ...ir.views import shape_of
 from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
-from .products import in_strips_unmeasured
+from .products import direct_by_default
 
 _LAUNCH = 2e-6  # seconds of a kernel that does nothing but transpose
 _FUSED = 0.3  # share of a transposition's bytes over bandwidth that a kernel needs more to write in another order than it reads
@@ -99,7 +99,7 @@ def _is_direct(call: LayoutCall) -> bool:
     image, weight = (shape_of(v) for v in call.images)
     args = ir.ArrayAttr(call.op.attributes["args"])
     stride, dilation = ([ir.IntegerAttr(n).value for n in ir.ArrayAttr(args[i])] for i in _NUMBERS)
-    return in_strips_unmeasured(image, weight, call.groups, (stride[0], stride[-1]), (dilation[0], dilation[-1]))
+    return direct_by_default(image, weight, call.groups, (stride[0], stride[-1]), (dilation[0], dilation[-1]))
 
 
 def _edges(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> Iterator[Edge]:

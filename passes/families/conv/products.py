@@ -54,7 +54,7 @@ class Convolution:
         groups = int(ir.IntegerAttr(given[-1]).value)
         if len(image) != 4 or transposed or 0 in (*image, *weight, *result.shape):
             return None
-        if in_strips_unmeasured(image, weight, groups, stride, dilation):
+        if direct_by_default(image, weight, groups, stride, dilation):
             return None
         types = {str(ir.RankedTensorType(v.type).element_type) for v in (*op.operands, *op.results)}
         declared = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))
@@ -170,7 +170,7 @@ class Convolution:
         return with_body(rounded, whole)
 
 
-def in_strips_unmeasured(
+def direct_by_default(
     image: Sequence[int], weight: Sequence[int], groups: int, stride: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
     """Whether a convolution is direct by default: depthwise, and of the kind that was measured."""

@@ -6,6 +6,7 @@ from torch_mlir import ir
 
 from ...ir.copying import copy_ops
 from ...ir.reading import producer
+from ..choice import CHOICE
 from .products import Product
 from .row_sums import is_reduction
 
@@ -70,7 +71,7 @@ def _chain(factor: ir.Value) -> list[ir.Operation]:
 
 
 def _is_pointwise(op: ir.Operation) -> bool:
-    if op.name != "graph.group" or "graph.choice" in op.attributes or len(op.results) != 1:
+    if op.name != "graph.group" or CHOICE in op.attributes or len(op.results) != 1:
         return False
     made = [m for v in op.operands if (m := producer(v)) is not None and Product.read(m) is not None]
     follows = any(len({use.owner for use in m.results[0].uses}) == 1 for m in made)

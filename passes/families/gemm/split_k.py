@@ -14,7 +14,7 @@ from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
 from ...space.space import find_space
 from ..conv.products import Convolution, computed
-from ..surroundings import Problem, product_in, strides_of
+from ..surroundings import GemmProblem, product_in, strides_of
 from .products import Product
 from .prologues import compute_before, erase_before, read_before
 from .split_groups import Values, group_before
@@ -22,37 +22,37 @@ from .split_groups import Values, group_before
 Computed = Product | Convolution
 
 
-def split_inner(bundle: Problem, parts: int) -> ir.Operation:
-    """Replaces a bundle by a group that sums each of `parts` parts of the inner dimension in f32, which it returns, and a second
+def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
+    """Replaces a problem by a group that sums each of `parts` parts of the inner dimension in f32, which it returns, and a second
     group that adds them, always in the same order, and computes any epilogue. Raises Unfit, with nothing changed, where tiles
     cannot compute the sums."""
-    products = [p for op in bundle.ops if (p := computed(op)) is not None]
+    products = [p for op in problem.ops if (p := computed(op)) is not None]
     inner = products[0].sizes[3]
     if inner % parts:
         raise Unfit(f"an inner dimension of {inner} in {parts} parts")
-    sums = _sums(bundle, products, parts)
+    sums = _sums(problem, products, parts)
     try:
         product_in(sums)
     except (Unfit, Untraceable) as e:
         sums.erase()
         raise Unfit(str(e)) from None
-    if bundle.group is None or not _finish(bundle, products, list(sums.results), parts, bundle.last):
-        for op, product, result in zip(bundle.ops, products, sums.results, strict=True):
-            _finish(Problem((op,), None), [product], [result], parts, bundle.last)
-    erase_before(bundle.before)
+    if problem.group is None or not _finish(problem, products, list(sums.results), parts, problem.last):
+        for op, product, result in zip(problem.ops, products, sums.results, strict=True):
+            _finish(GemmProblem((op,), None), [product], [result], parts, problem.last)
+    erase_before(problem.before)
     return sums
 
 
-def _sums(bundle: Problem, products: Sequence[Computed], parts: int) -> ir.Operation:
+def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.Operation:
     def fill(values: Values) -> list[ir.Value]:
-        compute_before(bundle.before, values)
+        compute_before(problem.before, values)
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
 
     types = [_sums_type(p, parts) for p in products]
-    made = {r for op in bundle.before for r in op.results}
+    made = {r for op in problem.before for r in op.results}
     factors = [v for p in products for v in (p.a, p.b) if v not in made]
-    operands = {v: v for v in (*read_before(bundle.before), *factors)}
-    group = group_before(bundle.last, [*bundle.before, *bundle.ops], operands, types, fill)
+    operands = {v: v for v in (*read_before(problem.before), *factors)}
+    group = group_before(problem.last, [*problem.before, *problem.ops], operands, types, fill)
     if isinstance(products[0], Convolution):
         group.attributes[WINDOW] = ir.UnitAttr.get(group.context)
     return group
@@ -64,33 +64,33 @@ def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
     return ir.RankedTensorType.get([parts, *product.result.shape], ir.F32Type.get())
 
 
-def _finish(bundle: Problem, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
-    """Replaces a bundle by a group that adds the parts and computes the epilogue; False where no kernel can compute that group."""
-    results = [op.results[0] for op in bundle.ops]
-    after = [] if bundle.group is None else [v for v in bundle.group.operands if v not in results]
+def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
+    """Replaces a problem by a group that adds the parts and computes the epilogue; False where no kernel can compute that group."""
+    results = [op.results[0] for op in problem.ops]
+    after = [] if problem.group is None else [v for v in problem.group.operands if v not in results]
     operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}
 
     def fill(values: Values) -> list[ir.Value]:
         made = []
         for product, total in zip(products, sums, strict=True):
             made.append(product.finish(values[total], [values[v] for v in product.after], parts))
-        if bundle.group is None:
+        if problem.group is None:
             return made
         values.update(zip(results, made, strict=True))
-        block = bundle.group.regions[0].blocks[0]
+        block = problem.group.regions[0].blocks[0]
         *body, end = [o.operation for o in block.operations]
-        inner = {a: values[v] for a, v in zip(block.arguments, bundle.group.operands, strict=True)}
+        inner = {a: values[v] for a, v in zip(block.arguments, problem.group.operands, strict=True)}
         copy_ops(body, inner)
         return [inner[v] for v in end.operands]
 
-    types = [v.type for v in bundle.last.results]
-    new = group_before(before, [o for o in (*bundle.ops, bundle.group) if o is not None], operands, types, fill)
+    types = [v.type for v in problem.last.results]
+    new = group_before(before, [o for o in (*problem.ops, problem.group) if o is not None], operands, types, fill)
     if not _traceable(new):
         new.erase()
         return False
-    for old, made in zip(bundle.last.results, new.results, strict=True):
+    for old, made in zip(problem.last.results, new.results, strict=True):
         old.replace_all_uses_with(made)
-    for op in (bundle.group, *bundle.ops):
+    for op in (problem.group, *problem.ops):
         if op is not None:
             op.erase()
     return True

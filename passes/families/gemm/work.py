@@ -1,4 +1,4 @@
-"""Builds the cost model's input (product_cost.Work) for a bundle: sizes, epilogue and prologue operations, bytes."""
+"""Builds the cost model's input (product_cost.Work) for a problem: sizes, epilogue and prologue operations, bytes."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,22 +12,22 @@ from ...ir.expressions import Apply, Expr, Load
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
 from ...trace.materialize import COST, bytes_of
-from ..surroundings import BLOCK, MadeProgram, Problem, best_of
+from ..surroundings import BLOCK, GemmProblem, MadeProgram, best_of
 from .products import Product
 
 
-def work_of(bundle: Problem) -> GemmWork | None:
-    """Returns the work of a bundle's kernel, or of its first call's where tiles cannot compute both; None where they cannot compute
-    the product."""
-    with suppress(Unfit), bundle.last.context:
-        part, made = best_of(bundle, BLOCK)
+def work_of(problem: GemmProblem) -> GemmWork | None:
+    """Returns the work of a problem's kernel, or of its first call's where tiles cannot compute both; None where they cannot
+    compute the product."""
+    with suppress(Unfit), problem.last.context:
+        part, made = best_of(problem, BLOCK)
         work = _work(made, part)
         made.erase()
         return work
     return None
 
 
-def _work(made: MadeProgram, of: Problem) -> GemmWork:
+def _work(made: MadeProgram, of: GemmProblem) -> GemmWork:
     product = made.product
     m, n, k = product.sizes
     after = _computed(*(outside(r.expr, product.products) for r in product.results))

@@ -113,6 +113,7 @@ class Backward:
 
 
 Config = Forward | Specialised | Split | Backward
+KINDS = tuple(config.kind for config in (Forward, Specialised, Split, Backward))
 
 
 def read(written: str) -> Config:

@@ -1,11 +1,12 @@
 """Schedules of GEMM kernels, which are compiled by Triton: tile sizes, warps, pipeline depth. product_cost has their cost model."""
 
-import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from lamina.core.errors import CompileError
 
-_TEXT = re.compile(r"triton\{([^{}]*)\}")
+from . import text as schedule_text
+
 LEAST = 16  # side of the smallest block that tensor cores multiply
 GROUP = 4  # warps of a warp group, which issue wgmma together on Hopper, 16 rows each
 
@@ -30,6 +31,7 @@ class GemmConfig:
                  epilogue of its own tile (Hopper only); 0: all warps do both
     """
 
+    kind: ClassVar[str] = "triton"
     m: int = 128
     n: int = 128
     k: int = 64
@@ -55,25 +57,13 @@ class GemmConfig:
         return replace(self, ping_pong=0, stages=min(self.stages, 3)) if self.ping_pong else self
 
     def __str__(self) -> str:
-        """The text that `Config.read` takes: "triton{m=128 n=256 ...}"."""
-        return f"triton{{{' '.join(f'{key}={value}' for key, value in asdict(self).items())}}}"
+        """The text that `read` takes: "triton{m=128 n=256 ...}"."""
+        return schedule_text.write(self)
 
     @staticmethod
     def read(text: str) -> "GemmConfig":
         """Parses text such as "triton{m=128 n=256}"; raises CompileError for anything else."""
-        whole = _TEXT.fullmatch(text.strip())
-        known = GemmConfig.__dataclass_fields__
-        values: dict[str, int] = {}
-        for part in whole[1].split() if whole else []:
-            key, _, number = part.partition("=")
-            if key not in known or not number.isdigit():
-                raise CompileError(
-                    f"{part!r} is no part of a schedule of products", remedy=f"it has {', '.join(known)}, each a number"
-                )
-            values[key] = int(number)
-        if whole is None:
-            raise CompileError(f"{text!r} is no schedule of products", remedy=f"write one like {GemmConfig()}")
-        config = GemmConfig(**values)
+        config: GemmConfig = schedule_text.read(text, (GemmConfig,), "products")
         config.check()
         return config
 

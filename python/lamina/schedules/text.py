@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from lamina.core.errors import CompileError
 
+_SHOWN = 2  # fields that are always written: the sizes of blocks
 _TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
 
 
 def write(schedule: Any) -> str:
-    """Returns the text of a dataclass with integer fields and a `kind`."""
-    return f"{schedule.kind}{{{' '.join(f'{key}={value}' for key, value in asdict(schedule).items())}}}"
+    """Returns the text of a dataclass with integer fields and a `kind`: the first two fields, and others without their defaults."""
+    values = [(f, getattr(schedule, f.name)) for f in fields(schedule)]
+    said = [f"{f.name}={value}" for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default]
+    return f"{schedule.kind}{{{' '.join(said)}}}"
 
 
 def read(text: str, kinds: Sequence[type], of: str) -> Any:
@@ -21,8 +24,8 @@ def read(text: str, kinds: Sequence[type], of: str) -> Any:
     whole = _TEXT.fullmatch(text.strip())
     made: Any = {kind.kind: kind for kind in kinds}.get(whole[1] if whole else "")  # type: ignore[attr-defined]
     if whole is None or made is None:
-        *some, last = (write(kind()) for kind in kinds)
-        raise CompileError(f"{text!r} is no schedule of {of}", remedy=f"write one like {', '.join(some)} or {last}")
+        some = " or ".join(write(kind()) for kind in kinds)
+        raise CompileError(f"{text!r} is no schedule of {of}", remedy=f"write one like {some}")
     known = [field.name for field in fields(made)]
     values: dict[str, int] = {}
     for part in whole[2].split():

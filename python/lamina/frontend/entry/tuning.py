@@ -85,7 +85,7 @@ def choose_products(
     """
     if not may_choose(gpu, options):
         return ()
-    from lamina.tune.problems.products import annotate
+    from lamina.tune.problems.hot_ops import annotate
     from lamina.tune.store.store import Store
 
     told = _Told(session)

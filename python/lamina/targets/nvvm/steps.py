@@ -17,7 +17,7 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
         split=_SPLIT,
         fuse=_FUSE,
         choose=(
-            *(f"{name}{for_target}" for name in ("lamina-select-attention", "lamina-select-kernels", "lamina-depthwise")),
+            f"lamina-select-kernels{for_target}",
             f"lamina-custom-epilogue{options(round_intermediates=round_intermediates)}",
         ),
         launch=(f"lamina-horizontal{for_target}",),

@@ -22,7 +22,7 @@ from ..question import Question
 from ..revision import revision
 from ..store.store import Store
 from ..trial import Watch
-from .products import Asking, Heard, ask, may_answer
+from .hot_ops import Asking, Heard, ask, may_answer
 from .subgraph_extraction import DTYPES, plain_name
 
 _KERNEL = "kernel"  # name of the function of a part
@@ -86,7 +86,7 @@ def annotate_rows(
     again: bool = False,
 ) -> None:
     """Writes `graph.rows` on the functions of a planned module for which tuning has another answer than the cost model. The
-    arguments are those of lamina.tune.problems.products.annotate."""
+    arguments are those of lamina.tune.problems.hot_ops.annotate."""
     if not may_answer(index, options, store):
         return
     gpu = backend.target.gpu

@@ -3,22 +3,22 @@
 import hashlib
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.kernels.library import STRICT
+from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.conv.layout_calls import channels_last
 from lamina.passes.families.conv.products import Convolution
-from lamina.passes.families.gemm.library_epilogues import CUBLASLT
-from lamina.passes.families.surroundings import CHOICE, Problem, calls, strides_of
+from lamina.passes.families.problem import Problem
+from lamina.passes.families.surroundings import calls, strides_of
 from lamina.passes.infra.pipeline import run
 from lamina.passes.ir.locations import op_word
 from lamina.passes.ir.reading import producer, shape_of
@@ -29,7 +29,6 @@ from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
 
 from ..revision import revision
-from .gradient_inputs import Settle
 
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: distinguishes groups that compute the same
 _COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
@@ -52,7 +51,7 @@ class SubgraphPart(Protocol):
     inputs: list[tuple[ir.Type, tuple[int, ...]]]
 
     @property
-    def settle(self) -> Settle:
+    def settle(self) -> "Callable[[Sequence[Tensor]], None]":
         """Fills in those of the random inputs that must have certain values."""
         ...
 
@@ -62,44 +61,32 @@ class SubgraphPart(Protocol):
 
 
 class Subgraph:
-    """Calls and their reader as the module `text`, whose @main takes their operands.
+    """The calls of a problem, their reader and the producers that only they need, as the module `text`, whose @main takes their
+    operands and returns what the problem keeps, else the results of the group, else those of the calls.
 
-    what    description for people; "": by the shapes
-    before  producers that only the calls use, in order: prologues of their factors too
     rounds  Lamina's kernels round intermediate values of half types, as eager does
-    kept    results that @main returns; none: those of the group, else the first of each call
-    settle  fills in those of the random inputs that must have certain values
     """
 
     level = "graph"
 
-    def __init__(
-        self,
-        bundle: Problem,
-        what: str = "",
-        *,
-        before: Sequence[ir.Operation] = (),
-        rounds: bool = False,
-        kept: Sequence[ir.Value] = (),
-        settle: Settle = lambda inputs: None,
-    ) -> None:
-        ops, group = bundle.ops, bundle.group
-        self.rounds, self.settle = rounds, settle
+    def __init__(self, problem: Problem, *, rounds: bool = False) -> None:
+        ops, group, before = problem.ops, problem.group, problem.before
+        self.rounds, self.settle = rounds, problem.settle
         sums = [op.results[0] for op in ops]
         outside = [v for v in (group.operands if group else ()) if v not in sums]
         made = [v for op in before for v in op.results]
         read = [*(v for op in (*before, *ops) for v in op.operands if v not in made), *outside]
         operands = list(dict.fromkeys(read))
-        results = list(kept) or (list(group.results) if group else sums)
+        results = list(problem.kept) or (list(group.results) if group else sums)
         callee = op_word(ir.StringAttr(ops[0].attributes["callee"]).value)
         name = plain_name(group) if group else ""
         first = "".join(f"{plain_name(op)}, then " for op in before if op.name == "graph.group")
         after = f" and {name}" if group else ""
         count = f"{len(ops)} x " if len(ops) > 1 else ""
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in _factors(ops[0]))
-        self.what = what or f"{first}{count}{callee} {shapes}{after}"
+        self.what = problem.what or f"{first}{count}{callee} {shapes}{after}"
         strides = [_strides(v, Convolution.read(ops[0]) is not None) for v in operands]
-        with bundle.last.context, ir.Location.unknown():
+        with ops[0].context, ir.Location.unknown():
             module = ir.Module.create()
             signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
             given = [ir.DictAttr.get({"graph.strides": ir.DenseI64ArrayAttr.get(s)}) for s in strides]
@@ -186,7 +173,7 @@ class BuiltCandidate:
         self._run: Any = None
 
     def compile(self) -> None:
-        """Compiles the cut with the candidate chosen, and loads it. Raises CompileError for a cuBLASLt epilogue that loses NaN."""
+        """Compiles the cut with the candidate chosen, and loads it."""
         with _COMPILER, self.context, ir.Location.unknown():
             module = ir.Module.parse(self.cut.text)
             self.cut.mark(module, self.name)
@@ -201,25 +188,11 @@ class BuiltCandidate:
             artifact = self.backend.compile(module, ready) if launched else Artifact(str(self.backend.target), b"", ())
         self._run = Executable(with_needs(program, artifact.needs), artifact)
         self._run.load(self.inputs[0].device.index)
-        if self.name == CUBLASLT:
-            with torch.cuda.device(self.inputs[0].device):
-                if not self.keeps_nan():
-                    raise CompileError("what cuBLASLt computes after the product loses NaN, which eager keeps")
-
-    def keeps_nan(self) -> bool:
-        """Returns whether all results of NaN inputs are NaN: candidates are compared on finite numbers only."""
-        found = self._run(*(_nan_like(x) if x.is_floating_point() else x for x in self.inputs))
-        return all(bool(x.isnan().all()) for x in found)
 
     def run(self) -> Sequence[Tensor]:
         """Runs the program on the inputs."""
         found: Sequence[Tensor] = self._run(*self.inputs)
         return found
-
-
-def _nan_like(x: Tensor) -> Tensor:
-    flat = _memory(x.shape, x.stride(), x.dtype, x.device).fill_(float("nan"))
-    return flat.as_strided(x.shape, x.stride())
 
 
 def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -1,0 +1,144 @@
+"""The family of attention kernels: attention and its gradients."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.target import Target
+from lamina.schedules import attention_backward_cost, attention_cost
+from lamina.schedules.attention import Backward, Config, Forward, Specialised, Split
+
+from ...ir.reading import producer
+from ...space.contraction import Unfit
+from ..choice import LIBRARY, Choice
+from ..surroundings import calls
+from .backward import Gradients
+from .forward import Attention, strides_of_results
+from .mask_operands import Masks
+from .mask_parts import Values
+from .operands import drop
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """A call of attention, or of its gradients; implements `Problem`. masks: the analyzed masks of the module."""
+
+    op: ir.Operation
+    found: Attention | Gradients
+    masks: Masks
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The call."""
+        return (self.op,)
+
+    @property
+    def group(self) -> None:
+        """None: attention has no epilogue."""
+        return
+
+    @property
+    def before(self) -> Sequence[ir.Operation]:
+        """Ops that Lamina's kernels do not need: those that make a known mask, and repetitions of heads."""
+        return self.found.before if isinstance(self.found, Attention) else ()
+
+    @property
+    def kept(self) -> Sequence[ir.Value]:
+        """The result and the log-sum-exp, or the gradients, as far as they have users."""
+        if isinstance(self.found, Gradients):
+            return self.found.read_results
+        return [v for v in (self.found.result, self.found.sums) if v is not None]
+
+    @property
+    def what(self) -> str:
+        """The sizes and the mask's meaning."""
+        return self.found.what
+
+    def default(self, gpu: Gpu | None) -> Choice:
+        """Returns the cost model's choice."""
+        if gpu is None:
+            return LIBRARY
+        cost = attention_backward_cost if isinstance(self.found, Gradients) else attention_cost
+        config = cost.unmeasured(self.found.work, gpu)
+        return LIBRARY if config is None else Choice(config)
+
+    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
+        """Returns the schedules that suit, the most promising first."""
+        cost = attention_backward_cost if isinstance(self.found, Gradients) else attention_cost
+        return [Choice(config) for config in cost.candidates(self.found.work, gpu)]
+
+    def take(self, choice: Choice, target: Target | None) -> None:
+        """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
+        if not isinstance(choice.kernel, Config) or choice.extent:
+            raise Unfit("no schedule of attention")
+        if why := _unfit(choice.kernel, self.found):
+            raise Unfit(f"it is {why}: {self.found.what}")
+        op, strides = self.op, strides_of_results(self.op)
+        with op.location, ir.InsertionPoint(op):
+            if isinstance(self.found, Gradients):
+                assert isinstance(choice.kernel, Backward)
+                made = self.found.emit(choice.kernel, strides, self.masks)
+            else:
+                results = (self.found.result, *self.found.more)
+                made = dict(zip(results, self.found.emit(choice.kernel, strides, self.masks), strict=True))
+        for old, new in made.items():
+            old.replace_all_uses_with(new)
+        sources = [producer(v) for v in op.operands]
+        op.erase()
+        for source in {o.results[0]: o for o in sources if o is not None}.values():
+            drop(source)
+
+    def settle(self, inputs: "Sequence[Tensor]") -> None:
+        """Hides half of a mask that kernels read, in blocks, and computes what gradients need of the forward pass."""
+        from .inputs import run_forward, settle_mask
+
+        if isinstance(self.found, Gradients):
+            run_forward(self.op, self.found, inputs)
+        elif self.found.mask is not None and self.found.meaning.rest:
+            settle_mask(self.op, self.found, inputs)
+
+
+class AttentionFamily:
+    """Attention and its gradients; implements `Family`."""
+
+    computes = "attention of f16 and bf16 with heads of up to 256 elements, and without dropout by a library"
+
+    def reads(self, op: ir.Operation) -> bool:
+        """Whether Lamina's kernels can compute a call."""
+        return _read(op, Masks()) is not None
+
+    def problems(self, module: ir.Module) -> Iterator[AttentionProblem]:
+        """Yields a problem for each call. All masks are analyzed before the module changes."""
+        masks, ops = Masks(), calls(module)
+        for op in ops:
+            if (found := _read(op, masks)) is not None:
+                _ = found.work
+        masks.values = Values()
+        for op in ops:
+            if (found := _read(op, masks)) is not None:
+                yield AttentionProblem(op, found, masks)
+
+
+def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
+    return Attention.read(op, masks) or Gradients.read(op, masks)
+
+
+def _unfit(config: Config, found: Attention | Gradients) -> str:
+    """Returns why a schedule does not suit a call; "" where it does."""
+    if isinstance(config, Backward) != isinstance(found, Gradients):
+        return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
+    if isinstance(config, Forward | Backward) and config.blocks and not _reads_mask(found):
+        return "for masks that are read for each score alone"
+    if isinstance(config, Specialised) and (found.work.masked or found.work.slopes or found.work.drops):
+        return "for attention without dropout and with nothing that is read or added for each score"
+    return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
+
+
+def _reads_mask(found: Attention | Gradients) -> bool:
+    return found.meaning.rest if isinstance(found, Attention) else found.of.mask is not None

@@ -1,0 +1,53 @@
+"""Makes random inputs of a measurement fit for attention: masks that hide blocks, and results of a forward pass for gradients.
+
+With random bools no block of a mask would be hidden, and block lists could never pay; random log-sum-exps would make gradients
+overflow.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch_mlir import ir
+
+from .backward import Gradients
+from .forward import Attention
+
+_BLOCK = 256  # queries and keys: a few blocks of each of Lamina's kernels
+
+
+def settle_mask(op: ir.Operation, attention: Attention, inputs: Sequence[Tensor]) -> None:
+    """Hides half of the blocks of a call's mask. inputs: those of the ops before the call and of the call, each once."""
+    made = [v for other in attention.before for v in other.results]
+    read = dict.fromkeys(v for other in (*attention.before, op) for v in other.operands if v not in made)
+    hide_blocks(inputs[next(i for i, v in enumerate(read) if v == attention.mask)])
+
+
+def hide_blocks(mask: Tensor) -> None:
+    """Hides random square blocks, in place, in a bool or additive mask. Every query sees some keys."""
+    queries, keys = (-(-n // _BLOCK) for n in mask.shape[-2:])
+    seen = torch.rand(queries, keys, device=mask.device) < 0.5
+    row = torch.arange(queries, device=mask.device)
+    seen[row, row * keys // queries] = True
+    whole = seen.repeat_interleave(_BLOCK, 0).repeat_interleave(_BLOCK, 1)[: mask.shape[-2], : mask.shape[-1]]
+    mask.copy_(whole if mask.dtype is torch.bool else torch.where(whole, 0.0, -torch.inf))
+
+
+def run_forward(op: ir.Operation, gradients: Gradients, inputs: Sequence[Tensor]) -> None:
+    """Fills in the results of attention that its gradients read. The library computes them, or torch's reference of the op with
+    dropout. inputs: the call's operands, each once."""
+    of = gradients.of
+    order = list(dict.fromkeys(op.operands))
+    query, key, value, out, sums = (inputs[order.index(v)] for v in (of.query, of.key, of.value, of.result, gradients.sums))
+    mask, seed = (None if v is None else inputs[order.index(v)] for v in (of.mask, of.seed))
+    namespace, name, overload = of.callee.split(".")
+    routine = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    takes_mask = any(argument.name == "attn_bias" for argument in routine._schema.arguments)
+    if mask is not None:
+        hide_blocks(mask)
+    if seed is not None:
+        found = routine(query, key, value, mask, seed, of.dropout, of.causal, of.scale)
+    else:
+        found = routine(query, key, value, *((mask, True) if takes_mask else ()), 0.0, of.causal, scale=of.scale)
+    out.copy_(found[0])
+    sums.copy_(found[1])

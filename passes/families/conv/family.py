@@ -1,0 +1,70 @@
+"""The family of direct convolutions: depthwise ones that need no measurement. Others are candidates of the GEMM family."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.target import Target
+
+from ...space.contraction import Unfit
+from ..choice import DIRECT, Choice
+from ..surroundings import calls, reader
+from .depthwise import GroupedConvolution, replace_by_direct
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DirectProblem:
+    """A convolution that is direct by default; implements `Problem`."""
+
+    op: ir.Operation
+
+    before, kept, what = (), (), ""
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The call."""
+        return (self.op,)
+
+    @property
+    def group(self) -> ir.Operation | None:
+        """The epilogue."""
+        return reader(self.op)
+
+    def default(self, gpu: Gpu | None) -> Choice:
+        """Returns direct convolution."""
+        return DIRECT
+
+    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
+        """Returns none: there is nothing to measure."""
+        return ()
+
+    def take(self, choice: Choice, target: Target | None) -> None:
+        """Replaces the call, fused with its reader where possible."""
+        if choice != DIRECT or not replace_by_direct(self.op):
+            raise Unfit("no schedule of a depthwise convolution, which is computed directly")
+
+    def settle(self, inputs: "Sequence[Tensor]") -> None:
+        """Does nothing: this is not measured."""
+
+
+class DirectFamily:
+    """Convolutions that are direct by default; implements `Family`."""
+
+    computes = "depthwise convolutions of f16 and bf16"
+
+    def reads(self, op: ir.Operation) -> bool:
+        """Whether this is a convolution that is direct by default."""
+        found = GroupedConvolution.read(op)
+        return found is not None and found.is_direct_by_default
+
+    def problems(self, module: ir.Module) -> Iterator[DirectProblem]:
+        """Yields a problem for each call."""
+        for op in calls(module):
+            if self.reads(op):
+                yield DirectProblem(op)

@@ -1,0 +1,161 @@
+"""The family of GEMM kernels: matrix products, and convolutions as implicit GEMM."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.target import Target
+from lamina.schedules import convolution_cost, product_cost
+from lamina.schedules.contraction import GemmConfig
+
+from ...space.contraction import Unfit
+from ..choice import DIRECT, LIBRARY, Choice, Extent
+from ..conv.depthwise import fits_direct, replace_by_direct
+from ..conv.products import Convolution, computed
+from ..surroundings import GemmProblem, gemm_problems, joined
+from .products import Product
+from .prologues import feeding
+from .split_k import split_inner
+from .work import work_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_FIRST = 2  # candidates for the first of two products that meet
+_PROLOGUES = 6  # candidates with a prologue
+_FLOAT8 = 89  # the compute capability from which on tensor cores and Triton support 8-bit floats
+_NUMBER = re.compile(r"_\d+$")  # the suffix that tells groups of the same name apart
+
+
+@dataclass(frozen=True)
+class ProductProblem:
+    """Products that are decided on together, or a convolution; implements `Problem`. known: defaults of problems alike."""
+
+    of: GemmProblem
+    known: dict[str, Choice] = field(default_factory=dict)
+
+    kept, what = (), ""
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The calls."""
+        return self.of.ops
+
+    @property
+    def group(self) -> ir.Operation | None:
+        """The epilogue."""
+        return self.of.group
+
+    @property
+    def before(self) -> Sequence[ir.Operation]:
+        """The prologue, whether a kernel covers it or not."""
+        return feeding(self.of.ops)
+
+    def default(self, gpu: Gpu | None) -> Choice:
+        """Returns the cost model's choice: the library's where nothing surrounds a product, and for convolutions, whose estimates
+        were never held against measurements."""
+        groups = [g for g in (*feeding(self.ops), self.group) if g is not None and g.name == "graph.group"]
+        if gpu is None or not groups or Product.read(self.ops[0]) is None:
+            return LIBRARY
+        values = [v for op in (*self.ops, *groups) for v in (*op.operands, *op.results)]
+        names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)
+        alike = " ".join((str(len(self.ops)), str(self.group is None), *(str(v.type) for v in values), *names))
+        if alike not in self.known:
+            self.known[alike] = choices_of(self.of, gpu)[1]
+        return self.known[alike]
+
+    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
+        """Returns the choices, the most promising first."""
+        return choices_of(self.of, gpu)[0]
+
+    def take(self, choice: Choice, target: Target | None) -> None:
+        """Replaces the calls, with the ops around them that the choice covers, by groups."""
+        if choice == DIRECT:
+            if len(self.ops) > 1 or not fits_direct(self.ops[0]):
+                raise Unfit("no convolution that is computed directly")
+            replace_by_direct(self.ops[0])
+            return
+        config = choice.kernel
+        if not isinstance(config, GemmConfig):
+            raise Unfit("no schedule of products")
+        if config.fast and not all(product.fast for op in self.ops if (product := Product.read(op))):
+            raise Unfit("fast=1 of a product whose sums must have the digits of f32")
+        problem = self.of.extended(choice.extent)
+        if choice.extent == "prologue" and not problem.before:
+            raise Unfit("no group makes a factor of the product, and nothing else")
+        group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
+        Choice(config).write(group)
+
+    def settle(self, inputs: "Sequence[Tensor]") -> None:
+        """Does nothing: random numbers will do."""
+
+
+class GemmFamily:
+    """Matrix products and convolutions as implicit GEMM; implements `Family`."""
+
+    computes = "products of matrices and convolutions of f16, bf16 and f32 rounded to tf32, and products of scaled f8E4M3FN"
+
+    def reads(self, op: ir.Operation) -> bool:
+        """Whether a GEMM kernel may compute a call."""
+        return computed(op) is not None
+
+    def problems(self, module: ir.Module) -> Iterator[ProductProblem]:
+        """Yields a problem for each call, or for those that meet in one group."""
+        known: dict[str, Choice] = {}
+        for problem in gemm_problems(module):
+            yield ProductProblem(problem, known)
+
+
+def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choice]:
+    """Returns the choices of Lamina's kernels, the most promising first, and the default where nothing was measured. There are no
+    choices where tiles cannot compute the product."""
+    if (found := Convolution.read(problem.ops[0])) is not None:
+        return _of_convolution(problem, found, gpu), LIBRARY
+    work = work_of(problem)
+    if work is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
+        return (), LIBRARY
+    choices = [Choice(c) for c in product_cost.candidates(work, gpu)]
+    default = _or_library(product_cost.unmeasured(work, gpu))
+    with_prologue = problem.extended("prologue")
+    if with_prologue.before and (fed := work_of(with_prologue)) is not None and fed.fed is not None:
+        inside = [Choice(c, "prologue") for c in product_cost.candidates(fed, gpu)[:_PROLOGUES]]
+        choices = [*inside[:1], *choices[:1], *inside[1:], *choices[1:]]
+        best = product_cost.unmeasured(fed, gpu)
+        apart = product_cost.our_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.fed.before_seconds(gpu)
+        if best is not None and product_cost.our_seconds(best, fed, gpu) < product_cost.FED_WORTH * apart:
+            default = Choice(best, "prologue")
+    if len(problem.ops) > 1 and (one := work_of(problem.extended("first"))) is not None:
+        choices += [Choice(c, "first") for c in product_cost.candidates(one, gpu)[:_FIRST]]
+        if default == LIBRARY:
+            default = _or_library(product_cost.unmeasured(one, gpu), "first")
+    if all(product.fast for op in problem.ops if (product := Product.read(op))):
+        choices = [_fast(c) for c in choices]
+    return tuple(choices), default
+
+
+def _or_library(config: GemmConfig | None, extent: Extent = "") -> Choice:
+    return LIBRARY if config is None else Choice(config, extent)
+
+
+def _fast(choice: Choice) -> Choice:
+    return replace(choice, kernel=replace(choice.kernel, fast=1)) if isinstance(choice.kernel, GemmConfig) else choice
+
+
+def _of_convolution(problem: GemmProblem, convolution: Convolution, gpu: Gpu) -> tuple[Choice, ...]:
+    """Returns the choices for a convolution."""
+    direct = (DIRECT,) if fits_direct(problem.ops[0]) else ()
+    work = work_of(problem) if convolution.feeds_blocks else None
+    if work is None:
+        return direct
+    plain = [c for c in product_cost.candidates(work, gpu) if c.parts == 1]
+    first, *rest = plain if convolution.is_product else convolution_cost.candidates(work, convolution.channels, gpu)
+    return (Choice(first), *direct, *map(Choice, rest))
+
+
+def _has_float8(problem: GemmProblem) -> bool:
+    ops = [op for op in (*problem.ops, problem.group) if op is not None]
+    return any("f8E" in str(v.type) for op in ops for v in (*op.operands, *op.results))

@@ -1,0 +1,78 @@
+"""The protocol of kernel families: what lamina-select-kernels and tuning ask of each."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.target import Target
+
+from .choice import Choice
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Problem(Protocol):
+    """Calls of a module that are decided on together, with the ops around them that a kernel may cover."""
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The graph.extern ops; each carries the choice."""
+        ...
+
+    @property
+    def group(self) -> ir.Operation | None:
+        """The epilogue: the group that alone reads the calls' results."""
+        ...
+
+    @property
+    def before(self) -> Sequence[ir.Operation]:
+        """Producers of operands that only these calls need, in order."""
+        ...
+
+    @property
+    def kept(self) -> Sequence[ir.Value]:
+        """The results of the calls that are compared when candidates are measured; empty: those of the group or of all calls."""
+        ...
+
+    @property
+    def what(self) -> str:
+        """A description for people; "": by callee and shapes."""
+        ...
+
+    def default(self, gpu: Gpu | None) -> Choice:
+        """Returns what is taken where nothing was measured. gpu: None where no machine is known to estimate times for."""
+        ...
+
+    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
+        """Returns the choices of Lamina's kernels, the most promising first by the cost model; empty: nothing to measure."""
+        ...
+
+    def take(self, choice: Choice, target: Target | None) -> None:
+        """Rewrites the calls. Raises Unfit, with nothing changed, where the choice cannot compute them."""
+        ...
+
+    def settle(self, inputs: "Sequence[Tensor]") -> None:
+        """Fills in those of the random inputs of a measurement that must have certain values. inputs: tensors for the operands of
+        `before`, the calls and the group, each once."""
+        ...
+
+
+class Family(Protocol):
+    """Kernels that compute one kind of call."""
+
+    @property
+    def computes(self) -> str:
+        """What its kernels compute, for errors."""
+        ...
+
+    def reads(self, op: ir.Operation) -> bool:
+        """Whether a graph.extern is a call of this kind."""
+        ...
+
+    def problems(self, module: ir.Module) -> Iterator[Problem]:
+        """Yields the problems of a module, in order. Each is read when it is asked for, since rewriting earlier ones changes what
+        surrounds a call."""
+        ...
