@@ -15,6 +15,8 @@ import lit.Test
 import lit.worker
 import pytest
 
+from lamina.passes.families.conv import layout
+
 pytest_plugins = ["seeds"]
 
 ROOT = Path(__file__).parent
@@ -106,3 +108,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_POOL].shutdown(cancel_futures=True)
     config.stash[_STORE].cleanup()
+
+
+@pytest.fixture
+def channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every convolution for a GPU have its channels last, which Lamina's kernels take, however small it is."""
+    monkeypatch.setattr(layout, "cheapest", lambda function, calls, gpu: calls)

@@ -18,6 +18,8 @@ from lamina.runtime.executable import Executable
 from lamina.schedules.convolution_cost import SCHEDULES
 from lamina.targets.nvvm.backend import NvvmBackend
 
+pytestmark = pytest.mark.usefixtures("channels_last")
+
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 Shape = tuple[int, ...]
 

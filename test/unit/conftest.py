@@ -9,7 +9,6 @@ import pytest
 import torch
 from fake_gpu import FakeGpu
 
-from lamina.passes.families.conv import layout
 from lamina.tune.question import Identity
 from lamina.tune.store.store import Store
 
@@ -38,9 +37,3 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Identity:
 def store(tmp_path: Path, here: Identity) -> Store:
     """Of tuning, empty, for that GPU."""
     return Store(tmp_path / "store.sqlite")
-
-
-@pytest.fixture
-def channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every convolution for a GPU have its channels last, which Lamina's kernels take, however small it is."""
-    monkeypatch.setattr(layout, "cheapest", lambda function, calls, gpu: calls)
