@@ -117,9 +117,11 @@ func.func private @packed(%x: memref<7x32xf32>, %o: memref<7x32xf32>) attributes
 // Teams take turns in the rows of a column sum, and meet in shared memory.
 // CHECK-LABEL: gpu.func @columns
 // CHECK: %[[TEAM:.*]] = arith.divui %[[T:.*]], %c32
-// CHECK: %[[SUM:.*]] = scf.for %[[I:.*]] = %c0{{.*}} to %{{.*}} step %c1{{.*}} iter_args
+// CHECK: %[[SUM:.*]] = scf.for %[[I:.*]] = %c0{{.*}} to %c32{{.*}} step %c8{{.*}} iter_args
 // CHECK: %[[TURN:.*]] = arith.muli %[[I]], %c2
 // CHECK: arith.addi %[[TURN]], %[[TEAM]]
+// CHECK-COUNT-8: memref.load
+// CHECK-COUNT-8: arith.addf
 // CHECK: memref.store
 // CHECK: gpu.barrier
 // CHECK: memref.load
@@ -145,9 +147,41 @@ func.func private @columns(%x: memref<64x32xf32>, %o: memref<32xf32>) attributes
 
 // -----
 
+// Of 11 rows, both teams have five turns, whose loads are in flight together; the team without a sixth drops what it finds.
+// CHECK-LABEL: gpu.func @columns_of_few_rows
+// CHECK-NOT: scf.for
+// CHECK-COUNT-5: vector.load
+// CHECK-COUNT-5: arith.addf
+// CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %[[LAST:.*]], %c11
+// CHECK: arith.minui %[[LAST]], %c10
+// CHECK: vector.load
+// CHECK: %[[ALL:.*]] = arith.addf
+// CHECK: arith.select %[[INSIDE]], %[[ALL]]
+// CHECK: gpu.barrier
+func.func private @columns_of_few_rows(%x: memref<11x64xf32>, %o: memref<64xf32>) attributes {tile.grid = 1 : i64, tile.threads = 32 : i64, tile.vec = 2 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 2 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %flat = memref.reinterpret_cast %x to offset: [0], sizes: [704], strides: [1] : memref<11x64xf32> to memref<704xf32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c11 = arith.constant 11 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant dense<0.0> : vector<64xf32>
+  %part = scf.for %i = %c0 to %c11 step %c1 iter_args(%acc = %none) -> (vector<64xf32>) {
+    %at = arith.muli %i, %c64 : index
+    %a = vector.transfer_read %flat[%at], %zero {in_bounds = [true]} : memref<704xf32>, vector<64xf32>
+    %next = arith.addf %acc, %a : vector<64xf32>
+    scf.yield %next : vector<64xf32>
+  } {tile.shared}
+  %sum = "tile.combine"(%part) {combine = "arith.addf"} : (vector<64xf32>) -> vector<64xf32>
+  vector.transfer_write %sum, %o[%c0] {in_bounds = [true]} : vector<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
 // Eight teams in a warp: shuffles join what they have found, and shared memory what the two warps have.
 // CHECK-LABEL: gpu.func @columns_of_warps
-// CHECK: scf.for
+// CHECK-COUNT-4: memref.load
 // CHECK: gpu.shuffle xor
 // CHECK: arith.addf
 // CHECK: gpu.shuffle xor

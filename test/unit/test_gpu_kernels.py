@@ -33,6 +33,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         lambda a: (a * 2).mean((2, 3)), [x(64, 72, 14, 17, dtype=BF16).contiguous(memory_format=torch.channels_last)]
     ),
     "column max and sum": (lambda a: (a.amax(0), a.sum(0)), [x(65, 33)]),
+    "sums of padded columns": (lambda a: F.pad(a, (0, 0, 29, 71)).exp().sum(0), [x(517, 64, dtype=BF16)]),
+    "sums of exponentials of columns": (lambda a, b: (a.float() - b).exp().sum((0, 1)), [x(9, 131, 40, dtype=BF16), x(40)]),
     "normalised columns": (lambda a: a / a.abs().sum(0), [x(65, 64)]),
     "full sum in two kernels": (lambda a, b: ((a - b) ** 2).mean(), [x(512, 1024), x(512, 1024)]),
     "transposed": (lambda a, b: (a.T + b).relu(), [x(130, 77), x(77, 130)]),

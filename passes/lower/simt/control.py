@@ -7,72 +7,37 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import memref, scf
 
-from .divisors import constant
+from .shared_loops import SHARED, shared_loop
 from .threads import Shape, barrier
-from .values import Spread, elements, has_blocks, together, vector_type
+from .values import Spread, elements, has_blocks, together
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
-
-SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
 
 Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def loop(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers scf.for. Of one marked tile.shared, each team runs every `teams`-th iteration, guarded where these do not divide
-    them all."""
+    """Lowers scf.for; teams of threads share the iterations of one marked tile.shared."""
     low, high, step, *inits = op.operands
-    bounds = [k.uniform(v) for v in (low, high, step)]
-    shared = SHARED in op.attributes and k.team is not None
-    if shared:
-        bounds = [k.at.number(0), _turns(k, bounds[1]), k.at.number(1)]
-    flat = _flatten(k, inits)
+    flat = k.flatten(inits)
     k.exchange.meet()
-    loop = scf.ForOp(*bounds, flat)
-    body = op.regions[0].blocks[0]
-    iteration = loop.induction_variable
     k.depth += 1
-    outside = k.memory.active
-    if shared:  # every team stores what it alone has computed
-        k.memory.active = None
-    with ir.InsertionPoint(loop.body):
-        if shared:
-            iteration = k.at.add(k.at.times(iteration, k.shape.teams), k.team)
-        k.held[body.arguments[0]] = iteration
-        _hold(k, list(body.arguments)[1:], list(loop.inner_iter_args))
-        rows = constant(high)
-        if shared and (rows is None or rows % k.shape.teams):
-            out = _guarded(k, k.at.below(iteration, k.uniform(high)), body, list(loop.inner_iter_args))
-        else:
+    if SHARED in op.attributes and k.team is not None:
+        outside, k.memory.active = k.memory.active, None  # every team stores what it alone has computed
+        out = shared_loop(k, op, flat)
+        k.memory.active = outside
+    else:
+        loop = scf.ForOp(*map(k.uniform, (low, high, step)), flat)
+        body = op.regions[0].blocks[0]
+        with ir.InsertionPoint(loop.body):
+            k.held[body.arguments[0]] = loop.induction_variable
+            k.hold(list(body.arguments)[1:], list(loop.inner_iter_args))
             k.block(body)
-            out = _results(k, body)
-        scf.YieldOp(out)
+            scf.YieldOp(k.flatten(list(list(body.operations)[-1].operands)))
+        out = list(loop.results)
     k.depth -= 1
-    k.memory.active = outside
-    _hold(k, list(op.results), list(loop.results))
-
-
-def _turns(k: "ThreadKernel", rows: ir.Value) -> ir.Value:
-    """Returns the iterations of each team when all teams together have `rows`."""
-    teams = k.shape.teams
-    return k.at.over(k.at.add(rows, teams - 1), teams)
-
-
-def _results(k: "ThreadKernel", body: ir.Block) -> list[ir.Value]:
-    return _flatten(k, list(list(body.operations)[-1].operands))
-
-
-def _guarded(k: "ThreadKernel", condition: ir.Value, body: ir.Block, otherwise: list[ir.Value]) -> list[ir.Value]:
-    """Emits the body in a branch where the condition holds, and returns its results; else `otherwise`."""
-    branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
-    with ir.InsertionPoint(branch.regions[0].blocks.append()):
-        k.block(body)
-        ir.Operation.create("scf.yield", operands=_results(k, body))
-    if otherwise:
-        with ir.InsertionPoint(branch.regions[1].blocks.append()):
-            ir.Operation.create("scf.yield", operands=otherwise)
-    return list(branch.results)
+    k.hold(list(op.results), out)
 
 
 def combine(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -146,14 +111,14 @@ def branch(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.if on a scalar condition."""
     condition = k.uniform(op.operands[0])
     yields = [list(list(r.blocks[0].operations)[-1].operands) if r.blocks else [] for r in op.regions]
-    types = [t for r in op.results for t in _types(k, r.type)]
+    types = [t for r in op.results for t in k.types_of(r.type)]
     branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     for old, new, out in zip(op.regions, branch.regions, yields, strict=True):
         if old.blocks:
             with ir.InsertionPoint(new.blocks.append()):
                 k.block(old.blocks[0])
-                ir.Operation.create("scf.yield", operands=_flatten(k, out))
-    _hold(k, list(op.results), list(branch.results))
+                ir.Operation.create("scf.yield", operands=k.flatten(out))
+    k.hold(list(op.results), list(branch.results))
 
 
 def choose(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -172,30 +137,6 @@ def choose(k: "ThreadKernel", op: ir.Operation) -> None:
 
 def end(k: "ThreadKernel", op: ir.Operation) -> None:
     """Does nothing for a terminator: the op that it ends writes its own."""
-
-
-def _types(k: "ThreadKernel", type_: ir.Type) -> list[ir.Type]:
-    if not isinstance(type_, ir.VectorType):
-        return [type_]
-    parts, vec = k.parts_of(type_)
-    return [vector_type(vec, type_.element_type)] * parts
-
-
-def _flatten(k: "ThreadKernel", values: list[ir.Value]) -> list[ir.Value]:
-    """Returns the parts of all values in one list."""
-    flat: list[ir.Value] = []
-    for v in values:
-        flat += k.spread(v).parts if isinstance(v.type, ir.VectorType) else [k.uniform(v)]
-    return flat
-
-
-def _hold(k: "ThreadKernel", olds: list[ir.Value], news: list[ir.Value]) -> None:
-    """Records new values, flattened as by `_flatten`, as those of `olds`."""
-    for old in olds:
-        block = isinstance(old.type, ir.VectorType)
-        n = k.parts_of(old.type)[0] if block else 1
-        mine, news = news[:n], news[n:]
-        k.held[old] = Spread(tuple(mine)) if block else mine[0]
 
 
 HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {

@@ -91,7 +91,10 @@ class ThreadKernel:
 
     def block(self, block: ir.Block) -> None:
         """Emits the ops of a block in order."""
-        ops = [o.operation for o in block.operations]
+        self.ops([o.operation for o in block.operations])
+
+    def ops(self, ops: list[ir.Operation]) -> None:
+        """Emits ops in order."""
         skip = 0
         for i, op in enumerate(ops):
             if skip:
@@ -159,6 +162,28 @@ class ThreadKernel:
         """Returns how many vectors, of how many elements, a thread holds of a block, or of a vector with one element for each
         thread."""
         return (self.shape.chunks, self.shape.vec) if type_.shape[0] == self.shape.lanes else (1, 1)
+
+    def types_of(self, type_: ir.Type) -> list[ir.Type]:
+        """Returns the types of a value's parts."""
+        if not isinstance(type_, ir.VectorType):
+            return [type_]
+        parts, vec = self.parts_of(type_)
+        return [vector_type(vec, type_.element_type)] * parts
+
+    def flatten(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Returns the parts of all values in one list."""
+        flat: list[ir.Value] = []
+        for v in values:
+            flat += self.spread(v).parts if isinstance(v.type, ir.VectorType) else [self.uniform(v)]
+        return flat
+
+    def hold(self, olds: list[ir.Value], news: list[ir.Value]) -> None:
+        """Records new values, flattened as by `flatten`, as those of `olds`."""
+        for old in olds:
+            block = isinstance(old.type, ir.VectorType)
+            n = self.parts_of(old.type)[0] if block else 1
+            mine, news = news[:n], news[n:]
+            self.held[old] = Spread(tuple(mine)) if block else mine[0]
 
     def operand(self, v: ir.Value) -> Spread:
         """Returns a value as the thread's vectors; a scalar stands for each of them."""

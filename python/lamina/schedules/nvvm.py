@@ -14,6 +14,7 @@ BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
+COLUMN_CTAS = 2  # of these on an SM at least: without a number, ptxas saves registers by moving loads to where they are used
 COLUMNS = 32  # columns of one CTA at least, where there is much to read: four adjacent sectors
 PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
 LITTLE = 1 << 20  # elements below which there is little to read
@@ -205,7 +206,7 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
-    return NvvmConfig(threads, vec, 1, teams=teams)
+    return NvvmConfig(threads, vec, 1, teams=teams, resident=COLUMN_CTAS)
 
 
 def column_scan(extent: int) -> NvvmConfig:

@@ -1,0 +1,137 @@
+"""Lowers loops whose iterations teams of threads share."""
+
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, scf
+
+from .divisors import constant
+from .values import element_of, has_blocks
+
+if TYPE_CHECKING:
+    from .kernel import ThreadKernel
+
+SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
+IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no latency, also where few warps are resident
+MOST_TURNS = 8  # turns of an unrolled body
+LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
+
+
+def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> list[ir.Value]:
+    """Lowers an scf.for marked tile.shared, of which team t runs iterations t, t + teams and so on, each one turn; returns the
+    carried values.
+
+    Turns that all teams have are unrolled, so that enough loads are in flight. Where only some teams have a last turn, the others
+    repeat the last iteration in step with them and drop its results: a branch would keep its loads behind those before it. A body
+    that stores or loops, or has no turn to overlap with, is branched around.
+    """
+    body, rows, teams = op.regions[0].blocks[0], constant(op.operands[1]), k.shape.teams
+    assert k.team is not None
+    if rows is None:
+        return _counted(k, body, k.uniform(op.operands[1]), inits)
+    even = rows // teams
+    each = min(_unrolled(k, body), max(even, 1))
+
+    def turns(values: list[ir.Value], first: ir.Value, numbers: range) -> list[ir.Value]:
+        return _turns(k, body, [k.at.add(first, i * teams) for i in numbers], values)
+
+    values, done = inits, even // each * each if even >= 2 * each else 0
+    if done:
+        loop = scf.ForOp(k.at.number(0), k.at.number(done), k.at.number(each), values)
+        with ir.InsertionPoint(loop.body):
+            first = k.at.add(k.at.times(loop.induction_variable, teams), k.team)
+            scf.YieldOp(turns(list(loop.inner_iter_args), first, range(each)))
+        values = list(loop.results)
+    values = turns(values, k.team, range(done, even))
+    if rows % teams == 0:
+        return values
+    iteration = k.at.add(k.team, even * teams)
+    inside = k.at.below(iteration, rows)
+    if even == 0 or _branches(body):
+        return _guarded(k, inside, body, iteration, values)
+    new = _turns(k, body, [arith.minui(iteration, k.at.number(rows - 1))], values)
+    return [arith.select(inside, a, b) for a, b in zip(new, values, strict=True)]
+
+
+def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.Value]) -> list[ir.Value]:
+    """Emits a loop over the turns of a number of iterations that is known at run time."""
+    assert k.team is not None
+    teams = k.shape.teams
+    loop = scf.ForOp(k.at.number(0), k.at.over(k.at.add(rows, teams - 1), teams), k.at.number(1), inits)
+    with ir.InsertionPoint(loop.body):
+        iteration = k.at.add(k.at.times(loop.induction_variable, teams), k.team)
+        scf.YieldOp(_guarded(k, k.at.below(iteration, rows), body, iteration, list(loop.inner_iter_args)))
+    return list(loop.results)
+
+
+def _turns(k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+    """Emits the body for each of some iterations, the loads of all of them first, and returns what the last one yields.
+
+    values: what the first one carries.
+    """
+    ops = [o.operation for o in body.operations]
+    ahead = _loads(body) if len(iterations) > 1 else []
+    rest = [op for op in ops if op not in ahead]
+    loaded = []
+    for iteration in iterations:
+        k.held[body.arguments[0]] = iteration
+        k.ops(ahead)
+        made = [v for op in ahead for v in op.results]
+        masks = {v: k.groups.found[v] for v in made if v in k.groups.found}
+        loaded.append(({v: k.held[v] for v in (body.arguments[0], *made)}, masks))
+    for held, masks in loaded:
+        k.held.update(held)
+        k.groups.found.update(masks)
+        k.hold(list(body.arguments)[1:], values)
+        k.ops(rest)
+        values = k.flatten(list(ops[-1].operands))
+    return values
+
+
+def _loads(body: ir.Block) -> list[ir.Operation]:
+    """Returns the loads of a body and what they are computed from, unless a load depends on what the loop carries or the body
+    does anything but compute."""
+    if _branches(body):
+        return []
+    ops = [o.operation for o in body.operations]
+    carried = set(list(body.arguments)[1:])
+    wanted: set[ir.Value] = set()
+    for op in reversed(ops):
+        if _reads(op) or any(v in wanted for v in op.results):
+            wanted.update(op.operands)
+    return [] if wanted & carried else [op for op in ops if _reads(op) or any(v in wanted for v in op.results)]
+
+
+def _reads(op: ir.Operation) -> bool:
+    return any(isinstance(v.type, ir.MemRefType) for v in op.operands)
+
+
+def _guarded(
+    k: "ThreadKernel", condition: ir.Value, body: ir.Block, iteration: ir.Value, otherwise: list[ir.Value]
+) -> list[ir.Value]:
+    """Emits the body in a branch where the condition holds, and returns its results; else `otherwise`."""
+    branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
+    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        ir.Operation.create("scf.yield", operands=_turns(k, body, [iteration], otherwise))
+    if otherwise:
+        with ir.InsertionPoint(branch.regions[1].blocks.append()):
+            ir.Operation.create("scf.yield", operands=otherwise)
+    return list(branch.results)
+
+
+def _branches(body: ir.Block) -> bool:
+    """Returns whether a body stores, checks or loops."""
+    ops = [o.operation for o in body.operations]
+    return any(list(op.regions) or (not list(op.results) and op.name != "scf.yield") for op in ops)
+
+
+def _unrolled(k: "ThreadKernel", body: ir.Block) -> int:
+    """Returns the turns to unroll, so that a thread has IN_FLIGHT bytes of loads in flight."""
+    ops = [o.operation for o in body.operations]
+    if _branches(body):
+        return 1
+    each = k.shape.vec * k.shape.chunks
+    reads = [op for op in ops if has_blocks(op) and _reads(op)]
+    loaded = sum(each * max(element_of(op.results[0].type).width // 8, 1) for op in reads)
+    length = sum(each if has_blocks(op) else 1 for op in ops)
+    return max(min(IN_FLIGHT // loaded, MOST_TURNS, LONGEST // length), 1) if loaded else 1
