@@ -130,6 +130,57 @@ func.func @in_one_piece(%x: tensor<24x17x8xf32>, %init: tensor<24xf32>) -> tenso
   return %s : tensor<24xf32>
 }
 
+#cube = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#rest = affine_map<(d0, d1) -> (d0, 0)>
+
+// The maximum of maxima over another dimension is one maximum, whose loops are in the order of memory.
+// CHECK-LABEL: func.func @nested
+// CHECK: linalg.generic {indexing_maps = [#{{.*}}, #{{.*}}], iterator_types = ["parallel", "reduction", "reduction"]} ins(%arg0 : tensor<3x4x5xf32>)
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @nested(%x: tensor<3x4x5xf32>) -> tensor<3x1xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<3x4xf32>
+  %f = linalg.fill ins(%least : f32) outs(%e : tensor<3x4xf32>) -> tensor<3x4xf32>
+  %r = linalg.generic {indexing_maps = [#cube, affine_map<(d0, d1, d2) -> (d0, d1)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<3x4x5xf32>) outs(%f : tensor<3x4xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.maximumf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<3x4xf32>
+  %g = tensor.empty() : tensor<3x1xf32>
+  %h = linalg.fill ins(%least : f32) outs(%g : tensor<3x1xf32>) -> tensor<3x1xf32>
+  %s = linalg.generic {indexing_maps = [#in, #rest], iterator_types = ["parallel", "reduction"]}
+      ins(%r : tensor<3x4xf32>) outs(%h : tensor<3x1xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.maximumf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<3x1xf32>
+  return %s : tensor<3x1xf32>
+}
+
+// A sum of maxima stays two reductions.
+// CHECK-LABEL: func.func @sum_of_maxima
+// CHECK-COUNT-2: linalg.generic
+func.func @sum_of_maxima(%x: tensor<3x4x5xf32>, %init: tensor<3xf32>) -> tensor<3xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<3x4xf32>
+  %f = linalg.fill ins(%least : f32) outs(%e : tensor<3x4xf32>) -> tensor<3x4xf32>
+  %r = linalg.generic {indexing_maps = [#cube, affine_map<(d0, d1, d2) -> (d0, d1)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<3x4x5xf32>) outs(%f : tensor<3x4xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.maximumf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<3x4xf32>
+  %s = linalg.generic {indexing_maps = [#in, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%r : tensor<3x4xf32>) outs(%init : tensor<3xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<3xf32>
+  return %s : tensor<3xf32>
+}
+
 // A length without divisors is reduced in equal parts, and what is left over by itself.
 // CHECK-LABEL: func.func @prime
 // CHECK: %[[MAIN:.*]] = tensor.extract_slice %arg0[0, 0] [96, 8] [1, 1]
@@ -153,7 +204,6 @@ func.func @prime(%x: tensor<101x8xf32>, %init: tensor<f32>) -> tensor<f32> {
 // SPREAD-LABEL: func.func @first_is_prime
 // SPREAD: tensor.expand_shape %arg0 {{.*}} output_shape [197, 8, 4, 8]
 // SPREAD: -> tensor<8x8xf32>
-#cube = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 #last = affine_map<(d0, d1, d2) -> (d2)>
 func.func @first_is_prime(%x: tensor<197x32x8xf32>, %init: tensor<8xf32>) -> tensor<8xf32> {
   %s = linalg.generic {indexing_maps = [#cube, #last], iterator_types = ["reduction", "reduction", "parallel"]}

@@ -1,0 +1,112 @@
+"""Merges a reduction of a reduction's results into one over the loops of both, as torch-mlir makes one of several dimensions."""
+
+from torch_mlir import ir
+
+from ..ir.generics import generic
+from ..ir.reading import REDUCERS, Generic, neutral, producer, shape_of
+from .partial_reductions import clone_body, shifted
+
+Entry = tuple[int, tuple[tuple[int, int], ...]]
+
+
+def merge_nested(block: ir.Block) -> None:
+    """Merges each reduction into the one that reads its results, where both combine alike and nothing else reads them.
+
+    %r = max(%x : tensor<8x4x5xf32>) -> tensor<8x4xf32> ; %s = max(%r) -> tensor<8xf32>
+    -> %s = max(%x) -> tensor<8xf32>, over both loops
+    """
+    for view in list(block.operations):
+        op = view.operation
+        while op.name == "linalg.generic" and (merged := _merge(op)) is not None:
+            op = merged
+
+
+def _merge(op: ir.Operation) -> ir.Operation | None:
+    """Merges the reduction that `op` reads into it; returns the new op, or None where there is none."""
+    outer = _reduction(op)
+    source = op.operands[0]
+    maker = producer(source)
+    if outer is None or maker is None or maker.name != "linalg.generic" or len(list(source.uses)) != 1:
+        return None
+    inner, combine = _reduction(maker), _combiner(outer)
+    if inner is None or combine is None or _combiner(inner) != combine or outer.inputs != 1 or source.type != maker.results[0].type:
+        return None
+    if len(list(outer.block.operations)) != 2 or op.results[0].type.element_type != source.type.element_type:
+        return None
+    if not _starts_neutral(inner, combine) or any(o.operation.name == "linalg.index" for o in inner.block.operations):
+        return None
+    loops = _loops(inner, outer)
+    if loops is None:
+        return None
+    return _replace(inner, outer, loops)
+
+
+def _reduction(op: ir.Operation) -> Generic | None:
+    """Returns a generic with one result that reduces something; None for any other op."""
+    g = Generic.read_affine(op) if len(op.results) == 1 else None
+    return g if g is not None and any(g.reduced) else None
+
+
+def _combiner(g: Generic) -> str | None:
+    """Returns the op by which a reduction combines what it has with each new element; None where it does anything else with it."""
+    last, acc = producer(g.yields[0]), g.block.arguments[g.inputs]
+    if last is None or last.name not in REDUCERS or len([o for o in last.operands if o == acc]) != 1:
+        return None
+    return str(last.name) if len(list(acc.uses)) == 1 else None
+
+
+def _starts_neutral(g: Generic, combine: str) -> bool:
+    """Returns whether a reduction starts with the neutral element of its combiner."""
+    init = producer(g.op.operands[g.inputs])
+    if init is not None and init.name == "linalg.fill":
+        init = producer(init.operands[0])
+    value = init.attributes["value"] if init is not None and init.name == "arith.constant" else None
+    if isinstance(value, ir.DenseElementsAttr):
+        value = value.get_splat_value() if value.is_splat else None
+    element = str(ir.RankedTensorType(g.op.results[0].type).element_type)
+    return isinstance(value, ir.FloatAttr | ir.IntegerAttr) and value.value == neutral(combine, element)
+
+
+def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
+    """Returns what stands for each loop of the inner reduction: an index over the loops of the outer one, then those that only the
+    inner one has. None where the inner results are not read one by one."""
+    found: dict[int, Entry] = {}
+    read: set[int] = set()
+    for n, made, (constant, terms) in zip(shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True):
+        single = len(terms) == 1 and terms[0][1] == 1 and constant == 0 and terms[0][0] not in read
+        if not single and (n > 1 or terms or constant):
+            return None
+        read.update(loop for loop, _ in terms)
+        if made[1]:
+            found[made[1][0][0]] = (constant, terms)
+    own = [i for i, reduced in enumerate(inner.reduced) if reduced]
+    found.update({i: (0, ((len(outer.extents) + at, 1),)) for at, i in enumerate(own)})
+    return [found[i] for i in range(len(inner.extents))] if len(found) == len(inner.extents) else None
+
+
+def _replace(inner: Generic, outer: Generic, loops: list[Entry]) -> ir.Operation:
+    """Writes the reduction over the loops of both in the place of the outer one. Its loops are in the order of the first operand's
+    dimensions."""
+    reads = [[_composed(entry, loops) for entry in m] for m in inner.maps[: inner.inputs]]
+    count = len(outer.extents) + sum(inner.reduced)
+    reduced = [*outer.reduced, *[True] * sum(inner.reduced)]
+    walked = [loop for m in reads for _, terms in m for loop, _ in terms]
+    order = list(dict.fromkeys([*walked, *range(count)]))
+    at = {old: new for new, old in enumerate(order)}
+    maps = [[shifted((c, tuple((at[i], k) for i, k in terms)), 0) for c, terms in m] for m in (*reads, outer.maps[1])]
+    op, ins = outer.op, list(inner.op.operands)[: inner.inputs]
+    with op.location, ir.InsertionPoint(op):
+        new = generic(op.results[0].type, [*ins, op.operands[1]], maps, count, [reduced[i] for i in order])
+        clone_body(inner.op, new)
+    op.results[0].replace_all_uses_with(new.results[0])
+    for dead in (op, inner.op, producer(inner.op.operands[inner.inputs])):
+        if dead is not None and not any(list(v.uses) for v in dead.results):
+            dead.erase()
+    return new
+
+
+def _composed(entry: Entry, loops: list[Entry]) -> Entry:
+    """Returns an index over the inner loops as one over the merged loops."""
+    constant, terms = entry
+    inside = [(c * k, tuple((loop, factor * k) for loop, factor in by)) for (c, by), k in ((loops[i], k) for i, k in terms)]
+    return constant + sum(c for c, _ in inside), tuple(term for _, by in inside for term in by)
