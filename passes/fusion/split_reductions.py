@@ -32,8 +32,8 @@ class SplitReductions(Pass):
 
     elements  a reduction of fewer is left alone
     rows      a reduction along neighboring elements in memory is split when it has fewer results
-    columns   likewise, a reduction across them, or of rows that lie in pieces, such as the windows of a pooling, which no cluster
-              of CTAs shares (0: as rows)
+    columns   likewise, a reduction across them, or of rows that lie in pieces, such as the windows of a pooling or the channels of
+              several images, which no cluster of CTAs shares (0: as rows)
     parts     partial results of one result, at most
     programs  programs that there is room for: this limits the parts, as a program yields one row's result or those of BLOCK columns
     """
@@ -64,7 +64,8 @@ class SplitReductions(Pass):
         combine = producer(g.yields[0])
         along = _along_memory(g, places)
         columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
-        limit = self.rows if not self.columns or (along and not _in_pieces(g, places)) else self.columns
+        pieces = not along or _in_pieces(g, places, size // max(results, 1) >= self.elements // LEAST)
+        limit = self.columns if self.columns and pieces else self.rows
         if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
@@ -161,13 +162,22 @@ def _inner_loops(g: Generic, places: _Places) -> set[int]:
     return {i for terms in inner for i, _ in terms}
 
 
-def _in_pieces(g: Generic, places: _Places) -> bool:
-    """Returns whether the elements reduced to one result lie apart in some operand's memory: in a slice, with others between."""
+def _in_pieces(g: Generic, places: _Places, long: bool) -> bool:
+    """Returns whether the elements reduced to one result lie apart in some operand's memory: in a slice, with others between, or,
+    if there are enough that their parts are worth a second kernel (`long`), in the same channel of several images."""
     for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
         reduced = [len(terms) > 0 and all(g.reduced[i] for i, _ in terms) for _, terms in m]
-        if any(_leaves_gaps(source, reduced) for source in _sources(v, places)):
+        if any(_leaves_gaps(s, reduced) or (long and _alternate(s, reduced, places)) for s in _sources(v, places)):
             return True
     return False
+
+
+def _alternate(v: ir.Value, reduced: list[bool], places: _Places) -> bool:
+    """Returns whether a dimension that is not reduced lies between `reduced` ones in memory."""
+    shape, strides = shape_of(v), places.strides_of(v)
+    inwards = [r for _, r in sorted(((s, r) for n, s, r in zip(shape, strides, reduced, strict=True) if n > 1 and s), reverse=True)]
+    kept = inwards.index(False) if False in inwards else len(inwards)
+    return True in inwards[:kept] and True in inwards[kept:]
 
 
 def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ..ir.reading import producer, shape_of
-from .gathered import gathered
+from .gathered import extracted, gathered
 from .orders import (
     LARGE,
     Read,
@@ -48,8 +48,8 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
     A value that a library takes with channels last, and that is mapped from another order, is stored channels last by a kernel that
     reduces nothing. Where an op maps tensors of two orders, one is stored in the order of the other: in that of memory that is not
     row-major (a library's images with channels last), else in the one nearest to row-major. What is stored is the computed value
-    behind the op's operand, in its narrowest type, if that is not in memory yet; else the result. The source of a gather in front
-    of a library call that takes channels last is stored channels last (see gathered).
+    behind the op's operand, in its narrowest type, if that is not in memory yet; else the result. What is gathered lies as its
+    source does. The source of a gather in front of a library call that takes channels last is stored channels last (see gathered).
 
     ops         in program order
     strides_of  of arguments and results of external calls
@@ -81,6 +81,11 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
         if mapped is None:
             continue
         result = op.results[0]
+        if not mapped and (taken := extracted(op)) is not None:
+            source, at = taken
+            innermost[result] = at[inner] if (inner := order(source)) is not None else None
+            firm.update({result} if source in firm else ())
+            continue
         found = {v: loops[i] for v, loops in mapped.items() if (i := order(v)) is not None}
         best = min((i for v, i in found.items() if v in firm), default=max(found.values(), default=None))
         innermost[result] = best

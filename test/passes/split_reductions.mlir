@@ -46,6 +46,11 @@ func.func @rows(%x: tensor<24x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> 
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction", "parallel"]
 // CHECK-LABEL: func.func @channels_first
 // CHECK-NOT: tensor.expand_shape
+// CHECK: return
+// Those of an image with its channels first lie in as many pieces as there are images: no cluster of CTAs shares them.
+// SPREAD-LABEL: func.func @channels_first
+// SPREAD: tensor.expand_shape %arg0 {{.*}} output_shape [4, 9, 8, 1, 64]
+// SPREAD: -> tensor<8x9xf32>
 func.func @channels_last(%x: tensor<4x6x8x64xf32> {graph.strides = array<i64: 3072, 1, 384, 6>}, %init: tensor<6xf32>) -> tensor<6xf32> {
   %s = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
       ins(%x : tensor<4x6x8x64xf32>) outs(%init : tensor<6xf32>) {
@@ -63,6 +68,33 @@ func.func @channels_first(%x: tensor<4x9x8x64xf32>, %init: tensor<9xf32>) -> ten
     linalg.yield %0 : f32
   } -> tensor<9xf32>
   return %s : tensor<9xf32>
+}
+
+#height = affine_map<(d0, d1, d2, d3) -> (d2)>
+
+// What is gathered from an image with its channels last has its channels last, too.
+// SPREAD-LABEL: func.func @gathered
+// SPREAD: tensor.expand_shape %{{.*}} output_shape [4, 1, 6, 2, 4, 64]
+// SPREAD: -> tensor<4x2x6xf32>
+func.func @gathered(%x: tensor<4x6x5x64xf32> {graph.strides = array<i64: 1920, 1, 384, 6>}, %rows: tensor<8xi32>, %init: tensor<6xf32>) -> tensor<6xf32> {
+  %e = tensor.empty() : tensor<4x6x8x64xf32>
+  %g = linalg.generic {indexing_maps = [#height, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%rows : tensor<8xi32>) outs(%e : tensor<4x6x8x64xf32>) {
+  ^bb0(%r: i32, %o: f32):
+    %h = arith.index_cast %r : i32 to index
+    %n = linalg.index 0 : index
+    %c = linalg.index 1 : index
+    %w = linalg.index 3 : index
+    %0 = tensor.extract %x[%n, %c, %h, %w] {graph.checked} : tensor<4x6x5x64xf32>
+    linalg.yield %0 : f32
+  } -> tensor<4x6x8x64xf32>
+  %s = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%g : tensor<4x6x8x64xf32>) outs(%init : tensor<6xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<6xf32>
+  return %s : tensor<6xf32>
 }
 
 // A row that is spread over all rows has no neighbours across them: what is added to it says where those lie.

@@ -20,6 +20,7 @@ PAIR = 2  # threads of one row at least, where there is little to read: whole se
 LITTLE = 1 << 20  # elements below which there is little to read
 COLUMN_ROWS = 4  # rows of one team at least
 FILLED = 0.85  # least share of a program's threads with work
+LINE = 8  # neighboring threads whose widest accesses make a line of the cache
 FULL_ACCESS = 16  # bytes of a thread's widest memory access
 SECTOR = 32  # bytes of memory that caches move at a time
 NARROW_LATENCY = 8  # bytes in flight per thread at which latency and transfer take equally long
@@ -193,8 +194,8 @@ def row_walk(extent: int, vec: int) -> NvvmConfig:
 
 def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> NvvmConfig:
     """Returns the schedule of `rows` reductions over `reduced` rows each: every thread sums columns of its own, and teams share the
-    rows. A CTA has fewer columns where few CTAs would have much to do (the channels of an image, channels last), or where there are
-    rows for more teams (partial sums)."""
+    rows. A CTA has fewer columns where many threads would be past the last one, where few CTAs would have much to do (the channels
+    of an image, channels last), or where there are rows for more teams (partial sums)."""
     little = rows * extent * reduced < LITTLE
     least = PAIR if little else max(COLUMNS // vec, 1)
 
@@ -202,7 +203,11 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
         few = rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2
         return few and (not little or reduced >= COLUMN_ROWS * COLUMN_THREADS // (threads // 2))
 
-    threads = min(WARP, power_of_two(-(-extent // vec)))
+    accesses = -(-extent // vec)
+    threads = min(WARP, power_of_two(accesses))
+    fullest = min((t for t in (32, 16, LINE) if t <= threads), key=lambda t: (round_up(accesses, t), -t), default=threads)
+    if round_up(accesses, fullest) < FILLED * round_up(accesses, threads):
+        threads = fullest
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
