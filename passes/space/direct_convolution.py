@@ -25,7 +25,7 @@ class NoDirectConvolution(Exception):
 
 
 @dataclass(frozen=True)
-class Strips:
+class DirectConvolution:
     """A program computes `length` neighboring columns of a row, for as many channels as it has lanes.
 
     batch, row, column, channel  axes of the results; of a grouped convolution, all features of the groups are channels
@@ -81,7 +81,7 @@ class Strips:
         return self.batch.extent * self.outer * self.row.extent * self.strips.extent * self.inner
 
 
-def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
+def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) -> DirectConvolution:
     """Returns the schedule of a space that is a convolution. Raises Unfit where this scheme cannot compute it.
 
     aligned, results  bytes that the memory of arguments, and of results, is aligned to
@@ -102,7 +102,7 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
         raise NoDirectConvolution("a dimension of 1")
     length = nvvm.strip(column.extent)
     if length is None:
-        raise NoDirectConvolution(f"rows of {column.extent} columns are no strips")
+        raise NoDirectConvolution(f"rows of {column.extent} columns cannot be cut into strips")
     most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
     vec = _width(space, merged, channel, aligned, results, most)
     products = down.extent * across.extent * depth.extent
@@ -117,7 +117,7 @@ def strips_of(space: Space, aligned: Aligned, results: list[int]) -> Strips:
         raise NoDirectConvolution(f"{pixels} pixels of a row for {length} windows")
     height = _height(product, down)
     chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
-    return Strips(
+    return DirectConvolution(
         config, merged, batch, channel, row, column, down, across, depth, length,
         step, spread, height.at.coefficient(down) if height else 1, strips, first, inner, product, height, features, chunk,
     )  # fmt: skip
@@ -221,4 +221,4 @@ def _is_zero_outside(product: Reduce) -> bool:
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
 
 
-__all__ = ["WINDOW", "NoDirectConvolution", "Strips", "axes_of_windows", "strips_of"]
+__all__ = ["WINDOW", "DirectConvolution", "NoDirectConvolution", "axes_of_windows", "direct_convolution_of"]

@@ -26,14 +26,13 @@ from ..ir.reading import Untraceable, element_type, shape_of
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from ..space.contraction import Unfit
-from ..space.direct_convolution import WINDOW, Strips, strips_of
-from ..space.direct_convolution import NoDirectConvolution as NoStrips
+from ..space.direct_convolution import WINDOW, DirectConvolution, NoDirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import chosen_rows, schedule_gpu
 from ..space.space import Space, find_space
 from ..trace.grouping import walk
-from .emit.direct_convolution import StripProgram
+from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.elements import Memory
 from .emit.loops import Loops
 from .emit.planes import PlaneProgram
@@ -41,7 +40,7 @@ from .products import lower_product
 
 THREADS = 2048  # that an SM holds
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident"}
-Emitter = Loops | StripProgram | PlaneProgram
+Emitter = Loops | DirectConvolutionProgram | PlaneProgram
 Scheduler = Callable[[Space, dict[ir.Value, int], list[int], Rows | None], Schedule]
 
 
@@ -148,7 +147,7 @@ def _lower(
         if PLANES in f.attributes and (made := _lower_planes(f, name, types, space)) is not None:
             return made
         if WINDOW in f.attributes:
-            return _lower_strips(f, name, types, aligned, space, target)
+            return _lower_direct_convolution(f, name, types, aligned, space, target)
         chosen = chosen_rows(f)
         plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], chosen)
     except (Untraceable, Unfit) as e:
@@ -189,7 +188,7 @@ def _program(
     types: list[ir.MemRefType],
     space: Space,
     plan: Any,
-    emitter: type[Loops | StripProgram | PlaneProgram],
+    emitter: type[Loops | DirectConvolutionProgram | PlaneProgram],
 ) -> ir.Operation:
     """Creates the tile function beside the kernel function, and has `emitter` write its body."""
     block = f.regions[0].blocks[0]
@@ -206,31 +205,31 @@ def _program(
     return new.operation
 
 
-def _lower_strips(
+def _lower_direct_convolution(
     f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: Target
 ) -> ir.Operation:
     """Emits the program of a group that lamina-depthwise has formed around a direct convolution and its epilogue."""
     block = f.regions[0].blocks[0]
     n_in = len(block.arguments)
     try:
-        plan = strips_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
-    except NoStrips as e:
-        raise CompileError(f"kernel @{name} cannot be computed in strips: {e}", where=where(f.location)) from None
+        plan = direct_convolution_of(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:])
+    except NoDirectConvolution as e:
+        raise CompileError(f"kernel @{name} cannot be computed as a direct convolution: {e}", where=where(f.location)) from None
     spread = {"align": aligned, **asdict(plan.config)}
-    return _describe_windows(_program(f, name, types, space, plan, StripProgram), f, space, plan, spread)
+    return _describe_windows(_program(f, name, types, space, plan, DirectConvolutionProgram), f, space, plan, spread)
 
 
 def _lower_planes(f: ir.Operation, name: str, types: list[ir.MemRefType], space: Space) -> ir.Operation | None:
     """Emits the program of a depthwise convolution on a CPU and its epilogue; None where the memory layout does not suit planes."""
     try:
         plan = planes_of(space, PlaneWindow.read(f.attributes[PLANES]), f.regions[0].blocks[0])
-    except NoStrips:
+    except NoDirectConvolution:
         return None
     return _describe_windows(_program(f, name, types, space, plan, PlaneProgram), f, space, plan, {})
 
 
 def _describe_windows(
-    new: ir.Operation, f: ir.Operation, space: Space, plan: Strips | Planes, spread: dict[str, Any]
+    new: ir.Operation, f: ir.Operation, space: Space, plan: DirectConvolution | Planes, spread: dict[str, Any]
 ) -> ir.Operation:
     outs = list(list(f.regions[0].blocks[0].operations)[-1].operands)
     moved, _ = traffic(space, outs)

@@ -21,7 +21,7 @@ EARLY = 1 << 20  # elements of an input from which on the next tile is prefetche
 SIDE = 16  # of a tile that is transposed in registers
 
 
-class Squares:
+class TransposeTiles:
     """Emits the body of a program that has `crossed`: SQUARE rows along it, by blocks of as many lanes or fewer."""
 
     def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:

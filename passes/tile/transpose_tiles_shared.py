@@ -22,7 +22,7 @@ MOST_BYTES = 40 << 10
 """Bounds the transpose tiles of a CTA: CUDA allows it 48 KB of static shared memory, some of it for exchanges among threads."""
 
 
-class SharedSquares:
+class SharedTransposeTiles:
     """Emits the body of a program that has `crossed`: SQUARE rows along it, and one block of lanes.
 
     Loads across the vector axis go through transpose tiles as long as there is shared memory for them; the rest read memory

@@ -24,7 +24,7 @@ from torch_mlir.dialects import arith, tensor
 from ...ir.generics import empty, generic, sums_of_products, with_body
 from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import WINDOW, NoDirectConvolution, strips_of
+from ...space.direct_convolution import WINDOW, NoDirectConvolution, direct_convolution_of
 from ...space.space import find_space
 from ..gemm.products import in_parts
 from ..surroundings import copy_body, reader, strides_of
@@ -264,7 +264,7 @@ def _fits(group: ir.Operation) -> bool:
     outs = [last.get(v) or strides_of(v) for v in group.results]
     try:
         space = find_space(block, strides, outs, divide=True)
-        strips_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
+        direct_convolution_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
     except (NoDirectConvolution, Untraceable):
         return False
     return True

@@ -17,7 +17,7 @@ from torch_mlir.dialects import arith, math, scf
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce, missing
-from ...space.direct_convolution import Strips
+from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
 from .elements import Blocks, Memory
 from .scopes import element
@@ -25,7 +25,7 @@ from .scopes import element
 Change = dict[Axis, Affine]
 
 
-class StripBlocks(Blocks):
+class WindowBlocks(Blocks):
     """Emits blocks whose bounds checks stand before the loop. Constants of indices are added last, so that indices that differ in
     them alone share the rest."""
 
@@ -62,12 +62,14 @@ class StripBlocks(Blocks):
         return checks[0] if len(checks) == 1 else arith.andi(*checks)
 
 
-class StripProgram:
+class DirectConvolutionProgram:
     """Emits the body of one direct convolution kernel. results: the flat memref that each result is stored to."""
 
-    def __init__(self, entry: ir.Block, space: Space, plan: Strips, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
+    def __init__(
+        self, entry: ir.Block, space: Space, plan: DirectConvolution, memory: dict[Any, Memory], results: list[ir.Value]
+    ) -> None:
         self.plan = plan
-        self.b = StripBlocks(entry, memory, plan.merged, plan.config.lanes, 0)
+        self.b = WindowBlocks(entry, memory, plan.merged, plan.config.lanes, 0)
         self.results = list(zip(space.results, results, strict=True))
         self.make = Interner()
         self.pixel_first = plan.column in plan.product.arg.args[0].free

@@ -18,8 +18,8 @@ from .. import online
 from ..accumulators import Accumulators
 from ..cascades import CascadeCut, cascade, cut
 from ..prefetch import next_row, streams
-from ..transpose_tiles import Squares
-from ..transpose_tiles_shared import SHARED, SharedSquares
+from ..transpose_tiles import TransposeTiles
+from ..transpose_tiles_shared import SHARED, SharedTransposeTiles
 from . import parts, unaligned_rows
 from .bounds import Range, inner_blocks
 from .elements import Blocks, Memory
@@ -50,8 +50,8 @@ class Loops:
         if not self.space.columns and plan.crossed is None:
             b.ahead = streams(b, plan, self.space, self.results)
         if plan.crossed is not None:
-            squares = Squares(b, self.space, plan) if plan.crossed is plan.chunked else SharedSquares(b, self.space, plan)
-            squares.emit(self, chunks)
+            tiles = TransposeTiles if plan.crossed is plan.chunked else SharedTransposeTiles
+            tiles(b, self.space, plan).emit(self, chunks)
         elif plan.chunked is None:
             self._rows(inner)
         else:
