@@ -73,6 +73,7 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
                 firm.add(v)
         return innermost[v]
 
+    laid_out = gathered(ops, read)
     for op in ops:
         for v, dim in wanted_images(op).items():
             if order(v) not in (None, dim) and producer(v) is not None and map_of(v.owner, read):
@@ -83,7 +84,8 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
         result = op.results[0]
         if not mapped and (taken := extracted(op)) is not None:
             source, at = taken
-            innermost[result] = at[inner] if (inner := order(source)) is not None else None
+            inner = laid_out.get(source, order(source))
+            innermost[result] = at[inner] if inner is not None else None
             firm.update({result} if source in firm else ())
             continue
         found = {v: loops[i] for v, loops in mapped.items() if (i := order(v)) is not None}
@@ -98,7 +100,7 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
             if any(x in reduced for x in chain):
                 stored[min(chain, key=width)] = best
                 innermost.update(dict.fromkeys(chain, best))
-    for v, dim in gathered(ops, read).items():
+    for v, dim in laid_out.items():
         if order(v) not in (None, dim) and (chain := chain_of(v, read)):
             stored[min(chain, key=width)] = dim
     return Orders(innermost, stored)

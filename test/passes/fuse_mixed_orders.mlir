@@ -87,3 +87,39 @@ func.func @taken(%x: tensor<4x64x32x32xf32>, %w: tensor<64x64x1x1xf32>) -> (tens
   %c = "graph.extern"(%z, %w) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 65536, 1, 2048, 64>]} : (tensor<4x64x32x32xf32>, tensor<64x64x1x1xf32>) -> tensor<4x64x32x32xf32>
   return %c, %s : tensor<4x64x32x32xf32>, tensor<64xf32>
 }
+
+// -----
+
+#id = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#channel = affine_map<(n, c, h, w) -> (c)>
+
+// A pad between, such as the gradient of a slice, changes nothing.
+// CHECK-LABEL: func.func @padded
+// CHECK: %[[SUM:.*]] = "graph.group"(%arg0, %arg1)
+// CHECK: arith.addf
+// CHECK-NOT: arith.addf
+// CHECK: "graph.group"(%[[SUM]])
+// CHECK: tensor.pad
+// CHECK: return
+func.func @padded(%x: tensor<4x64x32x31xf32>, %y: tensor<4x64x32x31xf32> {graph.strides = array<i64: 63488, 1, 1984, 64>}) -> tensor<64xf32> {
+  %e = tensor.empty() : tensor<4x64x32x31xf32>
+  %z = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x, %y : tensor<4x64x32x31xf32>, tensor<4x64x32x31xf32>) outs(%e : tensor<4x64x32x31xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x64x32x31xf32>
+  %f = arith.constant 0.0 : f32
+  %p = tensor.pad %z low[0, 0, 0, 1] high[0, 0, 0, 0] {
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %f : f32
+  } : tensor<4x64x32x31xf32> to tensor<4x64x32x32xf32>
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%p : tensor<4x64x32x32xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %s : tensor<64xf32>
+}

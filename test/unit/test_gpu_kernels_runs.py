@@ -46,6 +46,16 @@ def test_group_norm_of_rows_that_are_walked_over() -> None:
     run(group_norm, x(4, 64, 132, 132), x(64), x(64))
 
 
+def test_group_norm_of_long_rows_with_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel reads whole accesses: the row is that of memory, not of the channels in order."""
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.norm.on_cpu", lambda x: False)
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
+    image = x(2, 64, 57, 44).contiguous(memory_format=torch.channels_last)
+    program = run(lambda a, w, b: F.silu(F.group_norm(a, 1, w, b)), image, x(64), x(64))
+    large = [t for found in program.results for t in found.loads if t.bytes >= image.numel() * 4]
+    assert large and all(set(t.accesses) == {16} and t.bytes <= 1.2 * image.numel() * 4 for t in large)
+
+
 @pytest.mark.parametrize(("side", "dtype", "width"), [(28, torch.float32, 16), (14, BF16, 8), (7, torch.float32, 4)])
 def test_batch_norm_in_training(side: int, dtype: torch.dtype, width: int) -> None:
     """A channel's pixels lie in as many runs as there are images."""

@@ -236,6 +236,19 @@ def test_a_batch_is_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, mo
     assert not moments(torch.full(shape, 100000.0078125), dims).squares.any()
 
 
+@pytest.mark.parametrize("shape", [(3, 12, 120, 121), (2, 1, 140001), (1, 1000, 12, 12)], ids=str)
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_long_rows_are_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all dimensions of an image, whatever its layout: the sums are left to lamina-split-reductions."""
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
+    x = drawn(6, shape, offset, torch.float32)
+    dims = list(range(1, x.dim()))
+    found, n = moments(x, dims), x.numel() // shape[0]
+    mean, variance = x.double().mean(dims, True), x.double().var(dims, correction=0, keepdim=True)
+    torch.testing.assert_close(found.squares.double() / n, variance, rtol=2e-6, atol=0)
+    assert ((found.mean - mean).abs() <= 1e-6 * variance.sqrt() + 2e-7 * mean.abs()).all()
+
+
 def test_f64_that_a_model_asks_for_stays() -> None:
     x = drawn(3, (64, 1024), 1e6, torch.float32)
     for fn in (

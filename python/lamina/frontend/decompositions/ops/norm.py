@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ..half import wide, wide_dtype
-from .moments import is_long, moments
+from .moments import is_long, moments, on_cpu
 
 aten = torch.ops.aten
 
@@ -78,7 +78,9 @@ def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes over groups of channels. Returns the result, and the mean and rstd as (n, group)."""
-    y, mean, rstd = _normalise(wide(x).reshape(n, group, c // group * hxw), [2], eps)
+    # On a GPU dimensions stay apart: an image may lie with its channels last, where a merged row has no order of its own.
+    rows = wide(x).reshape(n, group, -1) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
+    y, mean, rstd = _normalise(rows, list(range(2, rows.dim())), eps)
     y = y.reshape(x.shape)
     shape = [1, c] + [1] * (x.dim() - 2)
     if weight is not None:
