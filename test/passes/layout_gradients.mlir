@@ -20,9 +20,9 @@ func.func @saved(%g: tensor<16x64x56x56xbf16>, %x: tensor<16x64x56x56xbf16> {gra
 // CHECK-LABEL: func.func @weight_and_bias
 // CHECK: "graph.extern"
 // CHECK-SAME: strides = [none, array<i64: 576, 1, 192, 64>, array<i64: 1>]
-func.func @weight_and_bias(%g: tensor<16x64x56x56xf32>, %x: tensor<16x64x56x56xf32>, %w: tensor<64x64x3x3xf32>) -> (tensor<64x64x3x3xf32>, tensor<64xf32>) {
-  %d:2 = "graph.extern"(%g, %x, %w) {callee = "aten.convolution_backward.default", reason = "library", args = [unit, unit, unit, [64], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [false, true, true]], kwargs = {}, tf32, strides = [none, array<i64: 576, 9, 3, 1>, array<i64: 1>]} : (tensor<16x64x56x56xf32>, tensor<16x64x56x56xf32>, tensor<64x64x3x3xf32>) -> (tensor<64x64x3x3xf32>, tensor<64xf32>)
-  return %d#0, %d#1 : tensor<64x64x3x3xf32>, tensor<64xf32>
+func.func @weight_and_bias(%g: tensor<16x64x56x56xbf16>, %x: tensor<16x64x56x56xbf16>, %w: tensor<64x64x3x3xbf16>) -> (tensor<64x64x3x3xbf16>, tensor<64xbf16>) {
+  %d:2 = "graph.extern"(%g, %x, %w) {callee = "aten.convolution_backward.default", reason = "library", args = [unit, unit, unit, [64], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [false, true, true]], kwargs = {}, tbf16, strides = [none, array<i64: 576, 9, 3, 1>, array<i64: 1>]} : (tensor<16x64x56x56xbf16>, tensor<16x64x56x56xbf16>, tensor<64x64x3x3xbf16>) -> (tensor<64x64x3x3xbf16>, tensor<64xbf16>)
+  return %d#0, %d#1 : tensor<64x64x3x3xbf16>, tensor<64xbf16>
 }
 
 // -----

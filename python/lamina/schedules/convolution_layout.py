@@ -1,12 +1,12 @@
 """Estimates the library's convolutions with the channels first and with the channels last, from measurements of similar ones.
 
-`convolution_times.csv` holds 1,498 drawn convolutions as an H200 computed them (tools/benchmarks/convolutions.py). How far one is
-from its roofline depends on the kernels that cuDNN has for its kind, and has no formula: a 3 x 3 depthwise one takes a fifth of the
-time with its channels last, one with two filters a channel eight times as long. So the estimate is the mean distance of the nearest
-neighbors (k-nearest-neighbor regression, weights by inverse distance) times the roofline of the machine asked about.
+`convolution_times.csv` holds 1,832 convolutions, most of them drawn, as an H200 computed them (tools/benchmarks/convolutions.py).
+How far one is from its roofline depends on the kernels that cuDNN has for its kind, and has no formula: a 3 x 3 depthwise one takes
+a fifth of the time with its channels last, one with two filters a channel eight times as long. So the estimate is the mean distance
+of the nearest neighbors (k-nearest-neighbor regression, weights by inverse distance) times the roofline of the machine asked about.
 
-Left out one by one, the layout chosen for each call takes 1.07 of the better one's time (geometric mean over 4,494 calls), channels
-last 1.22; added up, 1.07 and 1.50.
+Left out one by one, the layout chosen for each call takes 1.06 of the better one's time (geometric mean over 5,478 calls), channels
+last 1.21 and channels first 1.43; added up, 1.07, 1.48 and 1.44.
 """
 
 import csv
