@@ -68,6 +68,7 @@ def test_transformer_block(dtype: torch.dtype) -> None:
     assert {s.reason for s in program.program.steps if isinstance(s, Call)} == {"library"}
 
 
+@pytest.mark.usefixtures("channels_last")
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])
 def test_residual_network(dtype: torch.dtype) -> None:
     """Convolutions of half types, and of f32 that may be rounded to tf32, take and give their channels last, from the image on."""
