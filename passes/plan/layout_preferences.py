@@ -157,7 +157,7 @@ def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | No
     for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
         if layout is not None and shape_of(value) == shape and layout.is_dense:
             orders[order_of(layout.strides)] += bytes_of(value)
-    if not orders or not keeps_order(op, len(shape)):
+    if not orders or not (keeps_order(op, len(shape)) or _only_regroups(op, shape)):
         return plain
     return Layout.of(shape, in_order(shape, max(orders, key=orders.__getitem__)))
 
@@ -181,6 +181,25 @@ def _keeps_order(op: ir.Operation, rank: int) -> bool:
     maps = [m.value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
     dims = [[d.position for d in m.results if isinstance(d, ir.AffineDimExpr)] for m in maps]
     return all(d == sorted(d) for d in dims)
+
+
+def _only_regroups(op: ir.Operation, shape: tuple[int, ...]) -> bool:
+    """Returns whether a kernel that reshapes tensors of this shape gives them the same shape again and moves no element in
+    between, as a norm of groups of channels does."""
+    inner = [o.operation for o in op.regions[0].blocks[0].operations]
+    views = [o for o in inner if o.name in ("tensor.expand_shape", "tensor.collapse_shape")]
+    ends = [v for o in views for v in (o.operands[0], o.results[0]) if len(shape_of(v)) == len(shape)]
+    return all(shape_of(v) == shape for v in ends) and all(_moves_nothing(o) for o in inner if o not in views)
+
+
+def _moves_nothing(op: ir.Operation) -> bool:
+    """Returns whether an op reads every tensor in the order of dimensions of its result, at the positions of its loops."""
+    if op.name.startswith("tensor.") and op.name != "tensor.empty":
+        return False
+    body = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
+    if any(o.name in ("linalg.index", "tensor.extract") for o in body):
+        return False
+    return all(_keeps_order(op, v.type.rank) for v in op.operands if isinstance(v.type, ir.RankedTensorType))
 
 
 def order_of(strides: Strides) -> tuple[int, ...]:

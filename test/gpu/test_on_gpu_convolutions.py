@@ -196,6 +196,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.usefixtures("channels_last")
 @pytest.mark.parametrize(("name", "schedule"), dict.fromkeys(PAIRS))
 def test_products_of_ours(name: str, schedule: str) -> None:
     """Whatever tuning would choose, with a bias, a gate of channels, a residual and an activation, against float64."""
