@@ -25,8 +25,9 @@ from torch.utils import _pytree as pytree
 import lamina
 from lamina.frontend.compiling.levels import write_levels
 from lamina.report.explanation import Explanation
-from lamina.tools.benchmarks.timing import interleaved, seconds
+from lamina.tools.benchmarks.timing import interleaved
 from lamina.tools.driver.model import build
+from lamina.tune.clocks import taken
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {"MLP with LayerNorm": "mlp.py:mlp", "GPT-2 shape": "gpt2.py:gpt2", "ResNet-18": "resnet.py:resnet18"}
@@ -137,13 +138,13 @@ def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explana
     if with_inductor:
         torch._dynamo.reset()
         runs["torch.compile"] = partial(torch.compile(model), *inputs)
-        compile["torch.compile"] = seconds(runs["torch.compile"])
+        compile["torch.compile"] = taken(runs["torch.compile"])
 
     def ours() -> None:
         runs["lamina"] = partial(lamina.compile(model, inputs, options=lamina.Options(cache=False)), *inputs)
         runs["lamina"]()
 
-    compile["lamina"] = seconds(ours)
+    compile["lamina"] = taken(ours)
     exact = float64(model, inputs)
     errors = {key: error(run(), exact) for key, run in runs.items()}
     call = interleaved(runs)

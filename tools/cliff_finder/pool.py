@@ -3,11 +3,12 @@
 import json
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from lamina.tools.benchmarks.serve import start
 
 _PATIENCE = 400.0  # seconds for one graph
 _LIFE = 25  # graphs after which a worker is replaced: compilers do not free all memory
@@ -17,7 +18,7 @@ class Worker:
     """Runs one worker process. It must not be shared between threads."""
 
     def __init__(self, lock: Path, seconds: float, log: Path) -> None:
-        self._command = [sys.executable, "-m", "lamina.tools.cliff_finder.worker", f"--lock={lock}", f"--seconds={seconds}"]
+        self._shared = {"lock": str(lock), "seconds": seconds}
         self._log = log
         self._process: subprocess.Popen[str] | None = None
         self._answered = 0
@@ -26,12 +27,14 @@ class Worker:
         """Returns the answer; `{"failed": reason}` if the worker died or took longer than _PATIENCE."""
         if self._process is None or self._answered >= _LIFE:
             self.close()
-            self._start()
+            with self._log.open("a") as log:
+                self._process = start("cliff_finder.worker", errors=log)
+            self._answered = 0
         assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
         timer = threading.Timer(_PATIENCE, self._process.kill)
         timer.start()
         try:
-            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.write(json.dumps({**question, **self._shared}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
@@ -45,11 +48,6 @@ class Worker:
         status = self._process.wait()
         self._process = None
         return {"failed": f"the worker ended with status {status}"}
-
-    def _start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-        self._answered = 0
 
     def close(self) -> None:
         """Ends the process, by the end of its standard input, and waits for it."""

@@ -38,10 +38,10 @@ class CpuClock:
 
     def seconds(self, run: Callable[[], object]) -> float:
         """Returns the seconds of one call; short ones are timed several in a row."""
-        once = _taken(run, 1)
+        once = taken(run)
         if once >= _SHORT_SECONDS:
             return once
-        return _taken(run, max(1, min(_MOST_CALLS, int(_SHORT_SECONDS / max(once, 1e-7)))))
+        return taken(run, max(1, min(_MOST_CALLS, int(_SHORT_SECONDS / max(once, 1e-7)))))
 
     def wait(self) -> None:
         """Does nothing: calls are done when they return."""
@@ -147,9 +147,11 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
-def _taken(run: Callable[[], object], calls: int) -> float:
-    """Seconds of one call, averaged over `calls` calls in a row."""
+def taken(run: Callable[[], object], calls: int = 1, wait: Callable[[], object] = lambda: None) -> float:
+    """Returns the mean wall-clock seconds of a call, over `calls` calls in a row. `wait` waits for the device, if there is one."""
+    wait()
     start = time.perf_counter()
     for _ in range(calls):
         run()
+    wait()
     return (time.perf_counter() - start) / calls
