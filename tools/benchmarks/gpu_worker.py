@@ -23,9 +23,10 @@ import lamina.frontend.entry.export
 import lamina.frontend.importing.importer
 from lamina.tools.benchmarks import gpu_clock
 from lamina.tools.benchmarks.gpu_clock import Sampler
-from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkload
+from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
 from lamina.tools.benchmarks.serve import Say
 from lamina.tools.benchmarks.worker import call_overhead
+from lamina.tools.benchmarks.workloads import Workload
 from lamina.tune.clocks import one_line
 
 aten = torch.ops.aten
@@ -53,7 +54,7 @@ def answer(asked: dict[str, Any], say: Say) -> None:
             say(on_gpu(GPU_WORKLOADS[asked["name"]], asked["quick"]))
 
 
-def on_gpu(workload: GpuWorkload, quick: bool) -> dict[str, Any]:
+def on_gpu(workload: Workload, quick: bool) -> dict[str, Any]:
     """Warms up, measures the roofs, and returns the figures of a workload."""
     warm_up(workload.kind)
     roofs = {"bandwidth": gpu_clock.copy_bandwidth()}
@@ -93,7 +94,7 @@ def sampler(kind: str) -> Callable[[str, Run], Sampler]:
 
 
 def measure(
-    workload: GpuWorkload,
+    workload: Workload,
     model: Callable[..., Any],
     inputs: tuple[Any, ...],
     *,
