@@ -88,6 +88,11 @@ def _goals(f: Found) -> list[Goal]:
     return reached
 
 
+def row(name: str, f: Found) -> str:
+    """Formats a line on one workload, which says whether it failed."""
+    return f"{name}: failed: {f['failed']}" if "failed" in f else f"measured {name}"
+
+
 def bandwidth(kernel: Mapping[str, float]) -> float:
     """Returns a kernel's bytes in and out per second, over those of a copy."""
     return kernel["bytes"] / kernel["seconds"] / (kernel["copy_bytes"] / kernel["copy_seconds"])

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -32,9 +33,7 @@ class Suite:
 
     names    of the workloads, in order
     run      yields the figures of some workloads as they are measured: (names, quick, folder for caches)
-    row      formats one workload's figures in a line
-    tables   formats all figures as tables
-    goals    returns every goal and whether it was reached
+    figures  the module whose `row` formats one workload's figures in a line, `tables` all as tables, and whose `goals` judges them
     machine  describes what the figures were measured on
     file     name of the stored files, without suffix
     command  the command that makes them
@@ -43,9 +42,7 @@ class Suite:
 
     names: Sequence[str]
     run: Callable[[Sequence[str], bool, str], Iterator[tuple[str, Found]]]
-    row: Callable[[str, Found], str]
-    tables: Callable[[Mapping[str, Any]], list[figures.Figures]]
-    goals: Callable[[Mapping[str, Any]], list[tuple[str, bool]]]
+    figures: ModuleType
     machine: Callable[[], str]
     file: str
     command: str
@@ -146,11 +143,6 @@ def this_gpu() -> str:
     return ", ".join([torch.cuda.get_device_name(), *versions])
 
 
-def row(name: str, found: Found) -> str:
-    """Formats a line on one workload, which says whether it failed."""
-    return f"{name}: failed: {found['failed']}" if "failed" in found else f"measured {name}"
-
-
 def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, Path]:
     """Writes the figures as JSON and Markdown, with those of other workloads that this machine has stored before."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +152,7 @@ def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, P
         found = {**before["workloads"], **found}
     ordered = {name: found[name] for name in suite.names if name in found}
     data.write_text(json.dumps({"machine": machine, "workloads": ordered}, indent=1) + "\n")
-    page.write_text(figures.markdown(suite.tables(ordered), machine, suite.command))
+    page.write_text(figures.markdown(suite.figures.tables(ordered), machine, suite.command))
     return data, page
 
 
@@ -173,13 +165,11 @@ def plot(folder: Path, suite: Suite) -> str:
 
 
 SUITES = {
-    "cpu": Suite((*WORKLOADS, CALL), on_cpu, row, figures.tables, figures.goals, this_cpu, "figures", "make bench"),
+    "cpu": Suite((*WORKLOADS, CALL), on_cpu, figures, this_cpu, "figures", "make bench"),
     "nvvm": Suite(
         (*GPU_WORKLOADS, GPU_CALL),
         on_gpu,
-        figures_gpu.row,
-        figures_gpu.tables,
-        figures_gpu.goals,
+        figures_gpu,
         this_gpu,
         "figures-gpu",
         "python tools/bench.py --target nvvm --store",
@@ -188,9 +178,7 @@ SUITES = {
     "hot": Suite(
         (*HOT_WORKLOADS, TUNING),
         hot_on_gpu,
-        figures_hot.row,
-        figures_hot.tables,
-        figures_hot.goals,
+        figures_hot,
         this_gpu,
         "figures-hot",
         "python tools/bench.py --target nvvm --suite hot --store",

@@ -4,7 +4,8 @@ import json
 import queue
 import subprocess
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -58,36 +59,26 @@ class Worker:
 
 
 def answers(
-    questions: Iterable[dict[str, Any]],
-    jobs: int,
-    folder: Path,
-    seconds: float,
-    say: Callable[[dict[str, Any], dict[str, Any]], None],
-) -> None:
-    """Distributes questions to `jobs` workers; calls `say(question, answer)` in the caller's thread as answers arrive."""
-    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[dict[str, Any], dict[str, Any]] | None] = queue.SimpleQueue()
-    for question in questions:
-        waiting.put(question)
+    questions: Iterable[dict[str, Any]], jobs: int, folder: Path, seconds: float
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Distributes questions to `jobs` workers; yields each question with its answer as answers arrive."""
+    workers = [Worker(folder / "lock", seconds, folder / "workers.log") for _ in range(jobs)]
+    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+    for worker in workers:
+        free.put(worker)
 
-    def serve() -> None:
-        worker = Worker(folder / "lock", seconds, folder / "workers.log")
+    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        worker = free.get()
         try:
-            while True:
-                question = waiting.get_nowait()
-                done.put((question, worker.ask(question)))
-        except queue.Empty:
-            pass
+            return question, worker.ask(question)
         finally:
-            worker.close()
-            done.put(None)
+            free.put(worker)
 
-    threads = [threading.Thread(target=serve, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    running = jobs
-    while running:
-        if (one := done.get()) is None:
-            running -= 1
-        else:
-            say(*one)
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in as_completed([pool.submit(ask, question) for question in questions]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()
