@@ -4,6 +4,7 @@ a planned module and writes the answer as `graph.rows`, for lamina-tile."""
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from typing import Unpack
 
 import torch
 from torch_mlir import ir
@@ -21,8 +22,7 @@ from lamina.targets import Backend
 from ..question import Question
 from ..revision import revision
 from ..store.store import Store
-from ..trial import Watch
-from .hot_ops import Asking, Heard, ask, may_answer
+from .hot_ops import Heard, Seen, chosen, ignored
 from .subgraph_extraction import DTYPES, plain_name
 
 _KERNEL = "kernel"  # name of the function of a part
@@ -74,29 +74,14 @@ class RowPart:
 
 
 def annotate_rows(
-    module: ir.Module,
-    backend: Backend,
-    index: int,
-    options: Options,
-    store: Store,
-    heard: Heard = lambda question, answer: None,
-    *,
-    asking: Asking = lambda question, number, of: None,
-    watch: Watch = lambda stage, share: None,
-    again: bool = False,
+    module: ir.Module, backend: Backend, index: int, options: Options, store: Store, heard: Heard = ignored, **seen: Unpack[Seen]
 ) -> None:
     """Writes `graph.rows` on the functions of a planned module for which tuning has another answer than the cost model. The
     arguments are those of lamina.tune.problems.hot_ops.annotate."""
-    if not may_answer(index, options, store):
-        return
-    gpu = backend.target.gpu
-    with module.context, ir.Location.unknown():
-        found = list(_rows(module, gpu, options.round_intermediates))
-    asked = [(part, question) for _, part, question in found]
-    answers = ask(asked, module.context, backend, index, options, store, heard, asking=asking, watch=watch, again=again)
+    winners = chosen(_rows, module, backend, index, options, store, heard, **seen)
     with module.context:
-        for kernel, part, _ in found:
-            if (winner := answers[part.key].winner) != MODEL:
+        for kernel, winner in winners:
+            if winner != MODEL:
                 kernel.attributes[ROWS] = ir.StringAttr.get(winner)
 
 
