@@ -1,7 +1,6 @@
 """Tunes the schedules of row reductions (softmax, norms, losses, with fused surroundings): asks tuning for each kernel function of
 a planned module and writes the answer as `graph.rows`, for lamina-tile."""
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Unpack
@@ -20,7 +19,7 @@ from lamina.schedules.rows import MODEL, candidates
 from lamina.targets import Backend
 
 from ..question import Question
-from ..revision import revision
+from ..revision import digest, revision
 from ..store.store import Store
 from .hot_ops import Heard, Seen, chosen, ignored
 from .subgraph_extraction import DTYPES, plain_name
@@ -61,7 +60,7 @@ class RowPart:
         self.what = f"{name} {'x'.join(map(str, largest.shape))} {largest.element_type}"
         strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(given)]]
         self.inputs = [(ir.RankedTensorType(t), s) for t, s in zip(tensors, strides, strict=False)]
-        self.key = f"{self.what} {_digest(self.text, str(rounds), revision())}"
+        self.key = f"{self.what} {digest(self.text, str(rounds), revision())}"
 
     def settle(self, inputs: Sequence[torch.Tensor]) -> None:
         """Does nothing: no input needs certain values."""
@@ -108,7 +107,3 @@ def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inpu
     lines = "\n    ".join((*made, launch, f'"plan.return"{returned} : {of}'))
     empty = ", ".join(f"{name} = 0 : i64" for name in ("arena_bytes", "lower_bound", "sum_bytes"))
     return f'"plan.program"() ({{\n    {lines}\n}}) {{{empty}, sym_name = "main"}} : () -> ()'
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

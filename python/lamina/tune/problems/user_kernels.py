@@ -1,10 +1,8 @@
 """Tunes the config that a user's kernel is compiled with: asks tuning for each launch of a program, and writes the answer into
 it."""
 
-import hashlib
 import json
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -17,16 +15,16 @@ from lamina.core.options import Tune
 from lamina.core.program import ITEM_BYTES, Buffer, Call, Program, Ref, TensorSpec
 from lamina.core.program_needs import fixed, with_needs
 from lamina.dialects import context
-from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Backend
 from lamina.targets.kernel_calls.user import REASON, alignment, refs_of, take
 
 from ..clocks import Clock, CudaClock
 from ..question import Question
+from ..revision import digest
 from ..store.store import Store
 from .hot_ops import Asked, Heard, Seen, answers
+from .subgraph_extraction import COMPILER, Built
 
-_COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
 _NAMES = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u64": "uint64", "f16": "float16",
     "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
@@ -85,7 +83,7 @@ def question_of(step: Call) -> Question:
     what = f"{said['name']} {', '.join(f'{r.dtype} ' + 'x'.join(map(str, r.shape)) for r in refs)}"
     follows = [said["epilogue"]] if "epilogue" in said else []
     depends = (said["key"], said["alternatives"], *follows, [(r.dtype, r.shape, r.strides, alignment(r)) for r in refs])
-    return Question(f"{what} {hashlib.sha256(repr(depends).encode()).hexdigest()[:16]}", what, tuple(alternatives(step)))
+    return Question(f"{what} {digest(repr(depends))}", what, tuple(alternatives(step)))
 
 
 def with_config(step: Call, name: str) -> Call:
@@ -94,30 +92,24 @@ def with_config(step: Call, name: str) -> Call:
     return replace(step, kwargs=tuple((key, config.get(key, value)) for key, value in step.kwargs))
 
 
-class BuiltKernel:
-    """One config of a kernel, as lamina.tune.trial.Candidate."""
+class BuiltKernel(Built):
+    """One config of a kernel."""
 
     def __init__(self, step: Call, functions: Mapping[str, Any], backend: Backend, inputs: Sequence[Tensor]) -> None:
-        self.step, self.functions, self.backend, self.inputs = step, functions, backend, inputs
-        self._run: Any = None
+        super().__init__(inputs)
+        self.step, self.functions, self.backend = step, functions, backend
 
     def compile(self) -> None:
         """Compiles and loads a program with this step alone."""
-        self._run = Executable(*self.program())
-        self._run.load(self.inputs[0].device.index)
+        self.load(*self.program())
 
     def program(self) -> tuple[Program, Artifact]:
         """Returns a program with this step alone, and its code."""
-        with _COMPILER, context(), ir.Location.unknown():
+        with COMPILER, context(), ir.Location.unknown():
             gpu = self.backend.target.gpu
             program, ready = take(alone(self.step), self.functions, gpu)
             artifact = self.backend.compile(ir.Module.create(), ready)
         return with_needs(program, artifact.needs), artifact
-
-    def run(self) -> Sequence[Tensor]:
-        """Runs the program on the inputs."""
-        found: Sequence[Tensor] = self._run(*self.inputs)
-        return found
 
 
 def alone(step: Call) -> Program:
