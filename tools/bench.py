@@ -38,8 +38,8 @@ def main() -> int:
     console = Console() if sys.stdout.isatty() else Console(width=220)
     folder = ROOT / ("docs" if arguments.store else "build/bench")
     found = measure(suite, names, arguments.quick, folder, console)
-    figures.show(suite.tables(found), console)
-    goals = suite.goals(found)
+    figures.show(suite.figures.tables(found), console)
+    goals = suite.figures.goals(found)
     missed = [goal for goal, reached in goals if not reached]
     console.print(f"{len(goals) - len(missed)} goals reached, {len(missed)} missed", *missed, sep="\n  ", highlight=False)
     files = store(folder, found, suite)
@@ -54,7 +54,7 @@ def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: 
         for name, f in suite.run(names, quick, caches):
             found[name] = f
             store(folder, found, suite)
-            console.print(suite.row(name, f), highlight=False, soft_wrap=True, markup=False)
+            console.print(suite.figures.row(name, f), highlight=False, soft_wrap=True, markup=False)
     return found
 
 

@@ -14,7 +14,7 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,20 +50,20 @@ def main() -> int:
     shared.add_argument("--jobs", type=int, default=2, help="graphs compiled at the same time (default: 2)")
     shared.add_argument("--seconds", type=float, default=1.0, help="of measured calls for each graph (default: 1)")
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", parents=[shared], help="measure graphs that were not measured before")
-    run.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
-    compiles = commands.add_parser("compile", parents=[shared], help="time cold compiles")
-    compiles.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
-    regret = commands.add_parser("regret", parents=[shared], help="judge the GPU's cost models by measuring all candidates")
-    regret.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
-    again = commands.add_parser("again", parents=[shared], help="measure slow ones again")
-    again.add_argument("--above", type=float, default=1.05, help="ratios from which on (default: 1.05)")
+    graphs, above = (argparse.ArgumentParser(add_help=False) for _ in range(2))
+    graphs.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
+    above.add_argument(
+        "--above", type=float, default=1.05, help="ratios from which on a graph is slow (default: 1.05; shrink: 1.1)"
+    )
+    commands.add_parser("run", parents=[shared, graphs], help="measure graphs that were not measured before")
+    commands.add_parser("compile", parents=[shared, graphs], help="time cold compiles")
+    commands.add_parser("regret", parents=[shared, graphs], help="judge the GPU's cost models by measuring all candidates")
+    again = commands.add_parser("again", parents=[shared, above], help="measure slow ones again")
     again.add_argument("--times", type=int, default=3, help="how often (default: 3)")
     less = commands.add_parser("shrink", parents=[shared], help="reduce the worst graphs")
     less.add_argument("--worst", type=int, default=10, help="how many (default: 10)")
     less.add_argument("--above", type=float, default=1.1, help="a graph is slow above this ratio (default: 1.1)")
-    kernels = commands.add_parser("kernels", parents=[shared], help="list the GPU kernels of slow graphs")
-    kernels.add_argument("--above", type=float, default=1.05, help="ratios from which on (default: 1.05)")
+    commands.add_parser("kernels", parents=[shared, above], help="list the GPU kernels of slow graphs")
     show = commands.add_parser("show", parents=[shared], help="print tables")
     show.add_argument("--source", metavar="GRAPH", help="print the module of this graph instead")
     note = commands.add_parser("note", parents=[shared], help="say what was done about a graph")
@@ -96,68 +96,56 @@ def _questions(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _run(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
     measured = {seed for seed, f in found.items() if f.seconds or f.failed}
-    questions = [question for question in _questions(arguments) if question["seed"] not in measured]
-
-    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
-        before = found.get(question["seed"], Finding(question["seed"]))
-        append(_file(arguments), replace(before, **answer))
-
-    _ask(arguments, questions, keep, console)
+    for seed, answer in _asked(arguments, [q for q in _questions(arguments) if q["seed"] not in measured], console):
+        append(_file(arguments), replace(found.get(seed, Finding(seed)), **answer))
     return _show(arguments, load(_file(arguments)), console)
 
 
 def _compile(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
-    _ask_apart(arguments, "compile", "graph_seconds", found, console)
-    console.print(compile_table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
-    return 0
+    return _ask_apart(arguments, "compile", "graph_seconds", compile_table, found, console)
 
 
 def _regret(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
-    _ask_apart(arguments, "choices", "choices", found, console)
-    console.print(regret_table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
-    return 0
+    return _ask_apart(arguments, "choices", "choices", regret_table, found, console)
 
 
-def _ask_apart(arguments: argparse.Namespace, what: str, answered: str, found: dict[str, Finding], console: Console) -> None:
+def _ask_apart(
+    arguments: argparse.Namespace, what: str, answered: str, table: Any, found: dict[str, Finding], console: Console
+) -> int:
     """Asks for `what` of each graph of the run that has none yet; stores the answer in the finding's field `answered`."""
     known = {seed for seed, f in found.items() if getattr(f, answered) not in (None, {})}
     questions = [{**question, what: True} for question in _questions(arguments) if question["seed"] not in known]
-
-    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+    for seed, answer in _asked(arguments, questions, console):
         if "failed" in answer:
-            console.print(f"{question['seed']}: {answer['failed']}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{seed}: {answer['failed']}", highlight=False, markup=False, soft_wrap=True)
         else:
-            finding = found.setdefault(question["seed"], Finding(question["seed"], answer["text"], answer["graph"]))
+            finding = found.setdefault(seed, Finding(seed, answer["text"], answer["graph"]))
             setattr(finding, answered, answer[answered])
             append(_file(arguments), finding)
-
-    _ask(arguments, questions, keep, console)
+    console.print(table(list(found.values())), highlight=False, markup=False, soft_wrap=True)
+    return 0
 
 
 def _again(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
     slow = _slow(found, arguments.above)
     questions = [{"seed": f.seed, "graph": f.graph, "device": arguments.device} for f in slow for _ in range(arguments.times)]
-
-    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+    for seed, answer in _asked(arguments, questions, console):
         if "failed" not in answer:
-            known = found[question["seed"]]
-            known.again.append(Finding(known.seed, **answer).first)
-            append(_file(arguments), known)
-
-    _ask(arguments, questions, keep, console)
+            found[seed].again.append(Finding(seed, **answer).first)
+            append(_file(arguments), found[seed])
     return _show(arguments, found, console)
 
 
-def _ask(arguments: argparse.Namespace, questions: Sequence[dict[str, Any]], keep: Any, console: Console) -> None:
+def _asked(
+    arguments: argparse.Namespace, questions: Sequence[dict[str, Any]], console: Console
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the graph's seed and the answer of each question, and shows how many there are."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(f"seed {arguments.seed}", total=len(questions))
-
-        def say(question: dict[str, Any], answer: dict[str, Any]) -> None:
-            keep(question, answer)
+        for question, answer in answers(questions, arguments.jobs, arguments.folder, arguments.seconds):
+            yield question["seed"], answer
             progress.advance(task)
-
-        answers(questions, arguments.jobs, arguments.folder, arguments.seconds, say)
 
 
 def _shrink(arguments: argparse.Namespace, found: dict[str, Finding], console: Console) -> int:
@@ -180,13 +168,10 @@ def _kernels(arguments: argparse.Namespace, found: dict[str, Finding], console: 
     slow = _slow(found, arguments.above)
     questions = [{"seed": f.seed, "graph": f.graph, "device": "cuda", "kernels": True} for f in slow]
 
-    def keep(question: dict[str, Any], answer: dict[str, Any]) -> None:
+    for seed, answer in _asked(arguments, questions, console):
         if "failed" not in answer:
-            known = found[question["seed"]]
-            known.kernels = answer["kernels"]
-            append(_file(arguments), known)
-
-    _ask(arguments, questions, keep, console)
+            found[seed].kernels = answer["kernels"]
+            append(_file(arguments), found[seed])
     for f in slow:
         console.print(f"\n{f.seed}: {f.ratio:.2f} {f.text}", highlight=False, markup=False, soft_wrap=True)
         for contender, kernels in f.kernels.items():

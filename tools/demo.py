@@ -11,7 +11,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,34 +24,13 @@ from torch.utils import _pytree as pytree
 import lamina
 from lamina.frontend.compiling.levels import write_levels
 from lamina.report.explanation import Explanation
-from lamina.tools.benchmarks.timing import interleaved, seconds
+from lamina.tools.benchmarks.timing import interleaved
+from lamina.tools.benchmarks.workloads import MODELS, Made, indices, transformer
 from lamina.tools.driver.model import build
+from lamina.tune.clocks import taken
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {"MLP with LayerNorm": "mlp.py:mlp", "GPT-2 shape": "gpt2.py:gpt2", "ResNet-18": "resnet.py:resnet18"}
-
-Made = tuple[nn.Module, tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """Figures of one model, by contestant: eager, torch.compile, lamina.
-
-    call       seconds of a call
-    compile    seconds to compile, with the first call
-    kernels    how many kernels Lamina generates
-    library    how many calls of libraries it makes
-    fallbacks  how many other external calls it makes
-    errors     largest error against float64, relative to the largest result
-    """
-
-    name: str
-    call: dict[str, float]
-    compile: dict[str, float]
-    kernels: int
-    library: int
-    fallbacks: int
-    errors: dict[str, float]
 
 
 def main() -> int:
@@ -75,7 +53,7 @@ def main() -> int:
         console.print(f"compiling {name} ...", highlight=False)
         model, inputs = make()
         explanation = lamina.explain(model, inputs, show=False, measure=True)
-        add(table, measure(name, model, inputs, explanation, with_inductor=not arguments.no_torch_compile))
+        table.add_row(*measure(name, model, inputs, explanation, with_inductor=not arguments.no_torch_compile))
         folders.append(write(arguments.out / re.sub(r"[^a-z0-9]+", "-", name.lower()), model, inputs, explanation))
     (console if console.is_terminal else Console(width=150)).print(table)
     print("\nThe IR of every level, and what lamina.explain says, are in")
@@ -88,38 +66,18 @@ def models() -> Iterator[tuple[str, Callable[[], Made]]]:
     """Yields names of models with functions that make them; those of transformers only if it is installed."""
     for name, place in EXAMPLES.items():
         file, _, factory = place.partition(":")
-        yield name, partial(build, str(ROOT / "examples" / "models" / file), factory)
+        yield name, partial(build, str(MODELS / file), factory)
     try:
         import transformers
     except ImportError:
         return
     transformers.logging.set_verbosity_error()
-    yield "transformers' GPT-2, 4 layers", partial(gpt2, transformers)
-    yield "transformers' BERT, 4 layers", partial(bert, transformers)
-
-
-def gpt2(transformers: Any) -> Made:
-    """Returns transformers' GPT-2 with 4 layers and 128 tokens. Weights are random, which does not change the work."""
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=4, use_cache=False))
-    return Logits(model).eval(), (torch.randint(50257, (1, 128)),)
-
-
-def bert(transformers: Any) -> Made:
-    """Returns transformers' BERT with 4 layers and random weights, and 128 tokens."""
-    return Logits(transformers.BertModel(transformers.BertConfig(num_hidden_layers=4))).eval(), (torch.randint(30522, (1, 128)),)
-
-
-class Logits(nn.Module):
-    """Returns the first result of a transformers model, which returns an object of many."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Runs the model on token indices."""
-        first: Tensor = self.model(tokens)[0]
-        return first
+    makers = {
+        "GPT-2": transformer(lambda t: t.GPT2LMHeadModel(t.GPT2Config(n_layer=4, use_cache=False)), indices(50257, 1, 128)),
+        "BERT": transformer(lambda t: t.BertModel(t.BertConfig(num_hidden_layers=4)), indices(30522, 1, 128)),
+    }
+    for name, make in makers.items():
+        yield f"transformers' {name}, 4 layers", partial(make, "cpu")  # random weights do not change the work
 
 
 def throwaway(with_inductor: bool) -> None:
@@ -130,25 +88,36 @@ def throwaway(with_inductor: bool) -> None:
         torch.compile(lambda x: torch.sin(x))(torch.ones(8))
 
 
-def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, with_inductor: bool) -> Row:
-    """Compiles and times a model in eager, through torch.compile and through Lamina. `found` is its explanation."""
+def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, with_inductor: bool) -> list[str]:
+    """Compiles and times a model in eager, through torch.compile and through Lamina; returns its row of the table.
+
+    found  its explanation
+    """
     runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
     compile: dict[str, float] = {}
     if with_inductor:
         torch._dynamo.reset()
         runs["torch.compile"] = partial(torch.compile(model), *inputs)
-        compile["torch.compile"] = seconds(runs["torch.compile"])
+        compile["torch.compile"] = taken(runs["torch.compile"])
 
     def ours() -> None:
         runs["lamina"] = partial(lamina.compile(model, inputs, options=lamina.Options(cache=False)), *inputs)
         runs["lamina"]()
 
-    compile["lamina"] = seconds(ours)
+    compile["lamina"] = taken(ours)
     exact = float64(model, inputs)
     errors = {key: error(run(), exact) for key, run in runs.items()}
     call = interleaved(runs)
     library = sum(e.reason == "library" for e in found.externals)
-    return Row(name, call, compile, len(found.kernels), library, len(found.externals) - library, errors)
+    counts = len(found.kernels), library, len(found.externals) - library
+    times = [number(call, key, 1e3) for key in ("eager", "torch.compile", "lamina")]
+    times += [number(compile, key, 1) for key in ("torch.compile", "lamina")]
+    return [name, *times, *map(str, counts), f"{errors['lamina']:.1e} ({errors['eager']:.1e})"]
+
+
+def number(values: dict[str, float], key: str, factor: float) -> str:
+    """Formats a number, multiplied by `factor`; "-" if there is none."""
+    return f"{values[key] * factor:.2f}" if key in values else "-"
 
 
 def float64(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
@@ -171,23 +140,6 @@ def columns() -> Table:
         table.add_column(column, justify="right")
     table.add_column("error (eager's)", justify="right")
     return table
-
-
-def add(table: Table, row: Row) -> None:
-    """Adds a model's figures to the table."""
-
-    def number(values: dict[str, float], key: str, factor: float) -> str:
-        return f"{values[key] * factor:.2f}" if key in values else "-"
-
-    table.add_row(
-        row.name,
-        *(number(row.call, key, 1e3) for key in ("eager", "torch.compile", "lamina")),
-        *(number(row.compile, key, 1) for key in ("torch.compile", "lamina")),
-        str(row.kernels),
-        str(row.library),
-        str(row.fallbacks),
-        f"{row.errors['lamina']:.1e} ({row.errors['eager']:.1e})",
-    )
 
 
 def write(folder: Path, model: nn.Module, inputs: tuple[Any, ...], found: Explanation) -> Path:

@@ -12,8 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
 from lamina.tools.benchmarks import figures, figures_gpu, gpu_clock, gpu_worker, roofline_plot
-from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkload
+from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
 from lamina.tools.benchmarks.suites import SUITES, plot, store
+from lamina.tools.benchmarks.workloads import Workload
 
 ROOFS = {"bandwidth": 4e12, "flops": 8e14}
 COLD = {"eager": 0.1, "torch.compile": 9.0, "reduce-overhead": 2.0, "lamina": 2.0}
@@ -168,7 +169,7 @@ def test_a_profile_is_parted_by_its_flushes() -> None:
 
 
 def measured(model: Any, inputs: tuple[Any, ...], kind: str, **given: Any) -> dict[str, Any]:
-    workload = GpuWorkload(lambda device: (model, inputs), kind, share=0.9 if kind == "kernel" else None, **given)
+    workload = Workload(lambda device: (model, inputs), kind, share=0.9 if kind == "kernel" else None, **given)
     roofs = {"bandwidth": 1e12, "flops": 1e12} if kind == "model" else {"bandwidth": 1e12}
 
     def sampler(name: str, run: Any) -> gpu_clock.Sampler:

@@ -203,7 +203,7 @@ def worker(text: str, limit: float = 60) -> dict[str, Any]:
         process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
         while not started.read() and process.poll() is None:
             time.sleep(0.01)
-        return suites.finish(process, limit)
+        return suites.finish(process, {}, limit)
 
 
 def test_what_a_worker_printed_counts_when_it_is_ended() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from cpu_clock import CpuClock
 from custom_kernels import TARGET, planned, scaled_add, scaled_add_kernel, scaled_add_of
 from torch import Tensor
 
@@ -23,7 +24,6 @@ from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.rewrites.normalize import normalise
 from lamina.passes.plan.program import program_from
 from lamina.targets import backend
-from lamina.tune.clocks import CpuClock
 from lamina.tune.problems import user_kernels
 from lamina.tune.problems.user_kernels import random_inputs
 from lamina.tune.question import Answer, Identity, Question

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lamina.tune.check import difference, keep, spoil
-from lamina.tune.clocks import CpuClock, DeviceLost, Failed, guarded
+from lamina.tune.clocks import DeviceLost, Failed, guarded, taken
 from lamina.tune.measure import Measured, choose, measure
 
 
@@ -149,19 +149,15 @@ def test_choosing_again_changes_nothing_within_the_noise() -> None:
     assert choose("abc", Measured(times), incumbent="gone") == "b"
 
 
-def test_the_clock_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CpuClock().seconds(lambda: time.sleep(0.01)) >= 0.01
-    now, calls = [0.0], []
+def test_calls_in_a_row_are_timed_until_the_device_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert taken(lambda: time.sleep(0.01)) >= 0.01
+    now, launched = [0.0], [5]
 
-    def takes(seconds: float) -> None:
-        now[0] += seconds
-        calls.append(seconds)
+    def wait() -> None:
+        now[0] += launched.pop() if launched else 0
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    for seconds in (1.0, 0.01, 1e-6):
-        calls.clear()
-        assert CpuClock().seconds(lambda seconds=seconds: takes(seconds)) == pytest.approx(seconds)
-        assert (len(calls) > 10) == (seconds < 1e-4), "what is short is timed several in a row"
+    assert taken(lambda: launched.append(1), 1, wait) == 1
 
 
 def test_failures_are_told_from_losses(clock: FakeClock) -> None:

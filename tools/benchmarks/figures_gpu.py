@@ -1,9 +1,8 @@
 """Formats the figures of `bench.py --target nvvm`: goals, tables, and a line for each workload."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from lamina.tools.benchmarks.figures import Figures, call_table
+from lamina.tools.benchmarks.figures import Figures, Found, Goal, all_goals, by_kind, call_table
 
 COLD = 1 / 3
 AHEAD_SECONDS, ABOVE_NULL_SECONDS = 10e-6, 5e-6
@@ -11,8 +10,6 @@ COMPILERS = ("torch.compile", "reduce-overhead")
 RIVALS = {"kernel": COMPILERS, "model": ("eager", "torch.compile", "reduce-overhead")}
 OURS = ("lamina", "lamina graphs")
 NONE = "-"
-
-Found = Mapping[str, Any]
 
 
 def ours(f: Found) -> float | None:
@@ -36,20 +33,12 @@ def floor(f: Found) -> float:
     return float(max(work["bytes"] / roofs["bandwidth"], matrix))
 
 
-def goals(found: Found) -> list[tuple[str, bool]]:
+def goals(found: Found) -> list[Goal]:
     """Returns every goal and whether it was reached; one without a figure is not."""
-    reached: list[tuple[str, bool]] = []
-    for name, f in found.items():
-        if "failed" in f:
-            reached.append((f"{name}: runs", False))
-        elif f["kind"] == "call":
-            reached += _call_goals(f["call"])
-        else:
-            reached += [(f"{name}: {text}", met) for text, met in _goals(f)]
-    return reached
+    return all_goals(found, lambda f: _call_goals(f["call"]) if f["kind"] == "call" else _goals(f))
 
 
-def _call_goals(call: Mapping[str, float]) -> list[tuple[str, bool]]:
+def _call_goals(call: Mapping[str, float]) -> list[Goal]:
     above = call["lamina"] - call["null"]
     return [
         (f"lamina.compile: at most 10 us a call (is {call['lamina.compile'] * 1e6:.1f})", call["lamina.compile"] <= AHEAD_SECONDS),
@@ -95,22 +84,24 @@ def row(name: str, f: Found) -> str:
         parts.append(f"made {_made(f)}")
     parts += [f"of {of} {ratio(ours(f), rival(f, of))}" for of in f["goals"]]
     parts.append(f"error {largest_error(f, *OURS)} (eager {largest_error(f, 'eager')})")
-    parts += [f"{key}: {why}" for key, why in f["notes"].items()]
-    return f"{name}: {', '.join(parts)}"
+    return line(name, f, parts)
+
+
+def line(name: str, f: Found, parts: Sequence[str]) -> str:
+    """Joins what is to be said of a workload to one line, with the notes on contestants that did not run."""
+    return f"{name}: {', '.join([*parts, *(f'{key}: {why}' for key, why in f['notes'].items())])}"
 
 
 def tables(found: Found) -> list[Figures]:
     """Returns the tables of `found`: what the workers printed, by workload; {"failed": text} for one that failed."""
-    measured = {name: f for name, f in found.items() if "failed" not in f}
-    kernels = {n: f for n, f in measured.items() if f["kind"] == "kernel"}
-    models = {n: f for n, f in measured.items() if f["kind"] == "model"}
+    kinds = by_kind(found)
+    kernels, models = kinds["kernel"], kinds["model"]
     made = [
         Figures("Kernels", _KERNEL_COLUMNS, [_kernel(n, f) for n, f in kernels.items()]),
         Figures("Models, bf16", _MODEL_COLUMNS, [_model(n, f) for n, f in models.items()]),
         Figures("Cold compile to the first result", _COLD_COLUMNS, [_cold(n, f) for n, f in {**kernels, **models}.items()]),
-        call_table("A call on 64x64", [f["call"] for f in measured.values() if f["kind"] == "call"]),
-        Figures("What did not run", ("workload", "contestant", "why"), missing(found)),
-        Figures("Goals", ("goal", ""), [(text, "reached" if met else "missed") for text, met in goals(found)]),
+        call_table("A call on 64x64", kinds["call"]),
+        *outcome(found, goals(found)),
     ]
     return [table for table in made if table.rows]
 
@@ -152,12 +143,13 @@ def _cold(name: str, f: Found) -> list[str]:
     return [name, *times, ratio(cold.get("lamina"), cold.get("torch.compile"))]
 
 
-def missing(found: Found) -> Sequence[Sequence[str]]:
-    """Returns rows of what did not run: workload, contestant and reason."""
+def outcome(found: Found, goals: Sequence[Goal]) -> tuple[Figures, Figures]:
+    """Returns the tables of what did not run, with the reasons, and of the goals."""
     rows = [(name, "all", f["failed"]) for name, f in found.items() if "failed" in f]
     rows += [(name, key, why) for name, f in found.items() for key, why in f.get("notes", {}).items()]
     rows += [(name, "explain", f["made"]["failed"]) for name, f in found.items() if "failed" in f.get("made", {})]
-    return rows
+    reached = [(text, "reached" if met else "missed") for text, met in goals]
+    return Figures("What did not run", ("workload", "contestant", "why"), rows), Figures("Goals", ("goal", ""), reached)
 
 
 def _made(f: Found) -> str:

@@ -1,10 +1,9 @@
 """Formats the results of `bench.py --suite hot`: goals, tables, and a line for each workload."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from lamina.tools.benchmarks.figures import Figures
-from lamina.tools.benchmarks.figures_gpu import NONE, floor, largest_error, missing, number, ratio
+from lamina.tools.benchmarks.figures import Figures, Found, all_goals, by_kind
+from lamina.tools.benchmarks.figures_gpu import NONE, floor, largest_error, line, number, outcome, ratio
 from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, COMPILED, Goal
 
 OURS = ("lamina", "lamina tuned", "lamina own")
@@ -13,22 +12,13 @@ _RIVALS = ("eager", COMPILED, AUTOTUNED)
 _MINE = {"lamina tuned": "", "lamina own": "own kernel "}
 _CLOCKS = {"times": "", "wall": ", as a caller sees it"}
 
-Found = Mapping[str, Any]
-
 
 def goals(found: Found) -> list[tuple[str, bool]]:
     """Returns every goal and whether it was reached; a goal that was not measured counts as missed.
 
     Ratios are rounded to two digits: where the library's kernel is chosen, Lamina and eager run the same one and differ by noise.
     """
-    reached: list[tuple[str, bool]] = []
-    for name, f in found.items():
-        if "failed" in f:
-            reached.append((f"{name}: runs", False))
-            continue
-        made = _tuning_goals(f) if f["kind"] == "tuning" else _goals(f)
-        reached += [(f"{name}: {text}", met) for text, met in made]
-    return reached
+    return all_goals(found, lambda f: _tuning_goals(f) if f["kind"] == "tuning" else _goals(f))
 
 
 def _goals(f: Found) -> list[tuple[str, bool]]:
@@ -78,22 +68,19 @@ def row(name: str, f: Found) -> str:
     parts += [f"{key} {value * 1e6:.1f} us a call" for key, value in f.get("wall", {}).items()]
     parts += [f"chosen {_chosen(f)}", f"error {largest_error(f, *OURS)} (eager {largest_error(f, 'eager')})"]
     parts += [text for text, met in _goals(f) if not met]
-    parts += [f"{key}: {why}" for key, why in f["notes"].items()]
-    return f"{name}: {', '.join(parts)}"
+    return line(name, f, parts)
 
 
 def tables(found: Found) -> list[Figures]:
     """Returns all tables. found: what the workers printed, by workload; {"failed": text} for a workload that failed."""
-    measured = {name: f for name, f in found.items() if "failed" not in f}
-    ops = {n: f for n, f in measured.items() if f["kind"] == "op"}
-    tuned = {n: f for n, f in measured.items() if f["kind"] == "tuning"}
+    kinds = by_kind(found)
+    ops, tuned = kinds["op"], kinds["tuning"]
     made = [
         Figures("Hot ops, bf16, us on the device", _OP_COLUMNS, [_op(n, f) for n, f in ops.items()]),
         Figures("As a caller sees it, us a call", _WALL_COLUMNS, [_wall(n, f) for n, f in ops.items() if "wall" in f]),
         Figures("Tuning", _TUNING_COLUMNS, [_tuning(n, f) for n, f in tuned.items()]),
-        Figures("Candidates", _CANDIDATE_COLUMNS, [line for n, f in measured.items() for line in _candidates(n, f)]),
-        Figures("What did not run", ("workload", "contestant", "why"), missing(found)),
-        Figures("Goals", ("goal", ""), [(text, "reached" if met else "missed") for text, met in goals(found)]),
+        Figures("Candidates", _CANDIDATE_COLUMNS, [each for n, f in {**ops, **tuned}.items() for each in _candidates(n, f)]),
+        *outcome(found, goals(found)),
     ]
     return [table for table in made if table.rows]
 

@@ -2,11 +2,12 @@
 
 import random
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import triton
+
+from lamina.tune.clocks import one_line, taken
 
 COPY_BYTES = 2 << 30  # of one tensor; the copy moves twice as much
 MATRIX = 8192
@@ -40,7 +41,7 @@ def in_turns(samplers: Mapping[str, Sampler], rounds: int) -> tuple[dict[str, fl
                 try:
                     found[name] += sample()
                 except Exception as error:
-                    failed[name] = reason(error)
+                    failed[name] = one_line(error)
     return {name: statistics.median(times) for name, times in found.items() if times and name not in failed}, failed
 
 
@@ -64,22 +65,17 @@ def call_by_call(runs: Mapping[str, Callable[[], object]], seconds: float) -> tu
             try:
                 runs[name]()
             except Exception as error:
-                failed[name] = reason(error)
+                failed[name] = one_line(error)
             end.record()
             times[name].append((begin, end))
 
     turn()
-    (once,) = back_to_back(turn, 1)
+    once = taken(turn, 1, torch.cuda.synchronize)
     for _ in range(max(_FEWEST, min(_MOST, int(seconds / once)))):
         turn()
     torch.cuda.synchronize()
     found = {name: [begin.elapsed_time(end) * 1e-3 for begin, end in pairs] for name, pairs in times.items() if name not in failed}
     return {name: statistics.median(each[len(each) // _WARMING :]) for name, each in found.items()}, failed
-
-
-def reason(error: BaseException) -> str:
-    """Returns the error in one line of at most 300 characters."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
 def copy_bandwidth() -> float:
@@ -93,16 +89,3 @@ def matmul_rate() -> float:
     """Measures operations per second of cuBLAS's bf16 product of square matrices; a multiply-add counts as two."""
     a, b = (torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return 2 * MATRIX**3 / statistics.median(samples(lambda: a @ b, 40))
-
-
-def back_to_back(run: Callable[[], object], calls: int) -> list[float]:
-    """Returns the mean wall-clock seconds of `calls` calls in a row, until the device has done them, as a list of one.
-
-    This is what a caller sees, whether the CPU or the device limits it.
-    """
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(calls):
-        run()
-    torch.cuda.synchronize()
-    return [(time.perf_counter() - start) / calls]

@@ -1,17 +1,12 @@
-"""Measures a GPU workload in a process of its own: `python -m lamina.tools.benchmarks.gpu_worker NAME` prints its figures as JSON.
+"""Measures a workload on the GPU, in a process of its own.
 
 All contestants take the same tensors in one process, interleaved. A cold compile is all that a user waits for: tracing, compiling
-and the first call, after a throwaway function has paid for what is loaded once. With --wait it imports what it needs, then waits
-for a line, so that imports overlap with the previous workload.
+and the first call, after a throwaway function has paid for what is loaded once.
 """
 
-import argparse
 import importlib
 import importlib.util
-import json
-import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -27,9 +22,12 @@ import lamina
 import lamina.frontend.entry.export
 import lamina.frontend.importing.importer
 from lamina.tools.benchmarks import gpu_clock
-from lamina.tools.benchmarks.gpu_clock import Sampler, reason
-from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS, GpuWorkload
+from lamina.tools.benchmarks.gpu_clock import Sampler
+from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
+from lamina.tools.benchmarks.serve import Say
 from lamina.tools.benchmarks.worker import call_overhead
+from lamina.tools.benchmarks.workloads import Workload
+from lamina.tune.clocks import one_line
 
 aten = torch.ops.aten
 
@@ -46,37 +44,17 @@ COLD = lamina.Options(cache=False)
 GRAPHS = lamina.Options(cache=False, cuda_graphs=True)
 
 
-def main() -> int:
-    """Measures the workload and prints its figures; returns 1 if standard input ends while it waits."""
-    parser = argparse.ArgumentParser(description="Measures one workload on the GPU and prints JSON.")
-    parser.add_argument("name", choices=[*GPU_WORKLOADS, GPU_CALL])
-    parser.add_argument("--quick", action="store_true", help="one round")
-    parser.add_argument("--wait", action="store_true", help="import, then wait for a line")
-    arguments = parser.parse_args()
-    for package in packages(arguments.name):
-        if importlib.util.find_spec(package):
-            importlib.import_module(package)
-    if arguments.wait and not sys.stdin.readline():
-        return 1  # the parent process has ended
-    warnings.filterwarnings("ignore")
+def answer(asked: dict[str, Any], say: Say) -> None:
+    """Measures the workload `name`, with `quick` in one round."""
     torch.manual_seed(0)
     with torch.no_grad():
-        if arguments.name == GPU_CALL:
-            found = call_overhead(1.0 if arguments.quick else 4.0, torch.randn(64, 64, device="cuda"))
+        if asked["name"] == GPU_CALL:
+            say(call_overhead(1.0 if asked["quick"] else 4.0, torch.randn(64, 64, device="cuda")))
         else:
-            found = on_gpu(GPU_WORKLOADS[arguments.name], arguments.quick)
-    json.dump(found, sys.stdout)
-    return 0
+            say(on_gpu(GPU_WORKLOADS[asked["name"]], asked["quick"]))
 
 
-def packages(name: str) -> tuple[str, ...]:
-    """Returns the packages that a workload needs and that take long to import."""
-    if name == GPU_CALL:
-        return ()
-    return ("jax",) if GPU_WORKLOADS[name].kind == "kernel" else ("transformers", "torchvision")
-
-
-def on_gpu(workload: GpuWorkload, quick: bool) -> dict[str, Any]:
+def on_gpu(workload: Workload, quick: bool) -> dict[str, Any]:
     """Warms up, measures the roofs, and returns the figures of a workload."""
     warm_up(workload.kind)
     roofs = {"bandwidth": gpu_clock.copy_bandwidth()}
@@ -116,7 +94,7 @@ def sampler(kind: str) -> Callable[[str, Run], Sampler]:
 
 
 def measure(
-    workload: GpuWorkload,
+    workload: Workload,
     model: Callable[..., Any],
     inputs: tuple[Any, ...],
     *,
@@ -153,7 +131,7 @@ def begun(made: Mapping[str, Callable[[], Run]], exact: Any, found: dict[str, An
         try:
             runs[name], found["cold"][name], found["errors"][name] = cold(make, exact)
         except Exception as error:
-            found["notes"][name] = reason(error)
+            found["notes"][name] = one_line(error)
     return runs
 
 
@@ -253,7 +231,7 @@ def explained(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, A
     try:
         steps = lamina.explain(model, inputs, show=False)
     except Exception as error:
-        return {"failed": reason(error)}
+        return {"failed": one_line(error)}
     fallbacks = [f for graph in steps.graphs for f in graph.fallbacks]
     return {
         "kernels": len(steps.kernels),
@@ -262,7 +240,3 @@ def explained(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, A
         "fallbacks": len(fallbacks),
         "fallback_ops": sorted({f.callee for f in fallbacks}),
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,13 @@
-"""Measures one hot op in a process of its own: `python -m lamina.tools.benchmarks.hot_worker NAME` prints its figures as JSON.
+"""Measures a hot op on the GPU, in a process of its own.
 
 Roofs and errors are those of gpu_worker. Lamina is measured with the cost model's choice, with tuning's choice, and with the best
 of its own kernels, whatever was chosen. LAMINA_TUNE_STORE names the store, which must be empty. torch.compile's max-autotune takes
-long: the figures without it are printed first, in case this process is ended by then.
+long: the figures without it are said first, in case this process is ended by then.
 """
 
-import argparse
-import importlib
-import json
 import os
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
@@ -28,6 +23,8 @@ from lamina.tools.benchmarks import gpu_clock
 from lamina.tools.benchmarks.gpu_worker import Run, begun, flops, in_double, synchronize, traffic, warm_up
 from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, COMPILED, HOT_WORKLOADS, TUNED_MODEL, TUNING, HotWorkload
+from lamina.tools.benchmarks.serve import Say
+from lamina.tune.clocks import taken
 from lamina.tune.store.records import Record
 from lamina.tune.store.store import Store
 
@@ -35,40 +32,23 @@ SECONDS = 1.2  # spent on calls of all contestants together
 CALLS, ROWS = 100, 9  # calls in a row, and how many rows, for what a caller sees
 UNFINISHED = "did not finish in the time that a workload has"
 
-Say = Callable[[dict[str, Any]], None]
 Clock = Callable[[dict[str, Run]], tuple[dict[str, float], dict[str, str]]]
 """Returns seconds of a call by contestant, and the reason for each that failed."""
 
 
-def main() -> int:
-    """Measures the op, or tuning, and prints the figures; returns 1 if standard input ends while it waits."""
-    parser = argparse.ArgumentParser(description="Measures one hot op on the GPU and prints JSON.")
-    parser.add_argument("name", choices=[*HOT_WORKLOADS, TUNING])
-    parser.add_argument("--quick", action="store_true", help="fewer calls")
-    parser.add_argument("--wait", action="store_true", help="import, then wait for a line")
-    arguments = parser.parse_args()
-    if arguments.name == TUNING:
-        importlib.import_module("transformers")
-    if arguments.wait and not sys.stdin.readline():
-        return 1  # the parent process has ended
-    warnings.filterwarnings("ignore")
+def answer(asked: dict[str, Any], say: Say) -> None:
+    """Measures the op `name`, with `quick` by fewer calls, or tuning itself."""
     torch.manual_seed(0)
     with torch.no_grad():
         warm_up("model")
-        if arguments.name == TUNING:
+        if asked["name"] == TUNING:
             say(tuning(*GPU_WORKLOADS[TUNED_MODEL].make("cuda")))
         else:
-            on_gpu(HOT_WORKLOADS[arguments.name], arguments.quick)
-    return 0
+            on_gpu(HOT_WORKLOADS[asked["name"]], asked["quick"], say)
 
 
-def say(found: dict[str, Any]) -> None:
-    """Prints figures as a line of JSON."""
-    print(json.dumps(found), flush=True)
-
-
-def on_gpu(workload: HotWorkload, quick: bool) -> None:
-    """Measures the roofs and the workload, and prints its figures."""
+def on_gpu(workload: HotWorkload, quick: bool, say: Say) -> None:
+    """Measures the roofs and the workload, and says its figures."""
     roofs = {"bandwidth": gpu_clock.copy_bandwidth(), "flops": gpu_clock.matmul_rate()}
     torch.cuda.empty_cache()
     clocks: dict[str, Clock] = {"times": partial(gpu_clock.call_by_call, seconds=SECONDS / 4 if quick else SECONDS)}
@@ -77,9 +57,14 @@ def on_gpu(workload: HotWorkload, quick: bool) -> None:
     measure(workload, *workload.make("cuda"), roofs=roofs, clocks=clocks, say=say)
 
 
+def back_to_back(run: Run) -> list[float]:
+    """Returns the mean wall-clock seconds of CALLS calls in a row, until the device has done them, as a list of one."""
+    return [taken(run, CALLS, torch.cuda.synchronize)]
+
+
 def in_rows(runs: dict[str, Run]) -> tuple[dict[str, float], dict[str, str]]:
     """Measures what a caller sees: wall-clock seconds, over CALLS calls in a row."""
-    return gpu_clock.in_turns({name: partial(gpu_clock.back_to_back, run, CALLS) for name, run in runs.items()}, ROWS)
+    return gpu_clock.in_turns({name: partial(back_to_back, run) for name, run in runs.items()}, ROWS)
 
 
 def measure(
@@ -191,7 +176,3 @@ def compile_seconds(model: Callable[..., Any], inputs: tuple[Any, ...], policy: 
         by_lamina(model, inputs, policy)()
         synchronize()
         return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lamina.core.options import Tune
-from lamina.tools.benchmarks.gpu_workloads import BF16, WORDS, Input, cross_entropy, indices, random
-from lamina.tools.benchmarks.workloads import Made, softmax
+from lamina.tools.benchmarks.gpu_workloads import BF16, WORDS, cross_entropy
+from lamina.tools.benchmarks.workloads import Input, Made, indices, on, random, softmax
 
 COMPILED = "torch.compile"
 AUTOTUNED = "max-autotune"
@@ -178,11 +178,6 @@ def one(device: str) -> Tensor:
 def lengths(device: str) -> Tensor:
     """Returns 16 sequence lengths: 16, 48, ..., 496."""
     return torch.arange(16, 513, 32, device=device)
-
-
-def on(function: Callable[..., Any], *inputs: Input) -> Callable[[str], Made]:
-    """Returns a maker of a workload: the function with its inputs on a device."""
-    return lambda device: (function, tuple(given(device) for given in inputs))
 
 
 def alone(m: int, n: int, k: int) -> HotWorkload:

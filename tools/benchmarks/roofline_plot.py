@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.tools.benchmarks.figures_gpu import OURS, ours
 
-COLOURS = {"eager": "0.6", "torch.compile": "tab:blue", "XLA": "tab:green", "lamina": "tab:red"}
+COLORS = {"eager": "0.6", "torch.compile": "tab:blue", "XLA": "tab:green", "lamina": "tab:red"}
 MARKS = {"kernel": "o", "model": "s"}
 
 Point = tuple[str, str, str, float, float]
@@ -30,7 +30,7 @@ def points(found: Mapping[str, Any]) -> list[Point]:
 
 def best_modes(f: Mapping[str, Any]) -> dict[str, float]:
     """Returns seconds by contestant, each in its fastest mode."""
-    times = {name: t for name, t in f["times"].items() if name in COLOURS and name not in OURS}
+    times = {name: t for name, t in f["times"].items() if name in COLORS and name not in OURS}
     modes = [f["times"][name] for name in ("torch.compile", "reduce-overhead") if name in f["times"]]
     if modes:
         times["torch.compile"] = min(modes)
@@ -63,11 +63,11 @@ def draw(found: Mapping[str, Any], file: Path) -> str:
     numbers = {name: i for i, name in enumerate(dict.fromkeys(p[0] for p in drawn), 1)}
     for name, kind, contestant, intensity, rate in drawn:
         front = contestant == "lamina"
-        axes.plot(intensity, rate, MARKS[kind], color=COLOURS[contestant], markersize=8 if front else 6, zorder=3 if front else 2)
+        axes.plot(intensity, rate, MARKS[kind], color=COLORS[contestant], markersize=8 if front else 6, zorder=3 if front else 2)
         if front:
             axes.annotate(str(numbers[name]), (intensity, rate), (-12, 6), textcoords="offset points", fontsize=9)
-    for contestant, colour in COLOURS.items():
-        axes.plot([], [], "o", color=colour, label="Lamina" if contestant == "lamina" else contestant)
+    for contestant, color in COLORS.items():
+        axes.plot([], [], "o", color=color, label="Lamina" if contestant == "lamina" else contestant)
     axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="operations a second")
     axes.set_title("Circles: kernels, by the operations in them; squares: models, by their products, convolutions and attention")
     axes.grid(which="both", alpha=0.2)

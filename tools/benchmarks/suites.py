@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from lamina.tools.benchmarks import figures, figures_gpu, figures_hot
 from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS, TUNING
 from lamina.tools.benchmarks.roofline_plot import draw
+from lamina.tools.benchmarks.serve import start
 from lamina.tools.benchmarks.workloads import CALL, WORKLOADS
 
 Found = dict[str, Any]
@@ -31,9 +33,7 @@ class Suite:
 
     names    of the workloads, in order
     run      yields the figures of some workloads as they are measured: (names, quick, folder for caches)
-    row      formats one workload's figures in a line
-    tables   formats all figures as tables
-    goals    returns every goal and whether it was reached
+    figures  the module whose `row` formats one workload's figures in a line, `tables` all as tables, and whose `goals` judges them
     machine  describes what the figures were measured on
     file     name of the stored files, without suffix
     command  the command that makes them
@@ -42,31 +42,22 @@ class Suite:
 
     names: Sequence[str]
     run: Callable[[Sequence[str], bool, str], Iterator[tuple[str, Found]]]
-    row: Callable[[str, Found], str]
-    tables: Callable[[Mapping[str, Any]], list[figures.Figures]]
-    goals: Callable[[Mapping[str, Any]], list[tuple[str, bool]]]
+    figures: ModuleType
     machine: Callable[[], str]
     file: str
     command: str
     draw: Callable[[Mapping[str, Any], Path], str] | None = None
 
 
-def start(module: str, name: str, folders: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
-    """Starts a worker in a process. `folders`: environment variables that name its folders."""
-    command = [sys.executable, "-m", f"lamina.tools.benchmarks.{module}", name, *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env={**os.environ, **folders}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
-    """Sends a worker the line it waits for and returns the last line of what it prints, as data.
+def finish(process: "subprocess.Popen[str]", question: Mapping[str, Any], limit: float) -> Found:
+    """Asks a worker its only question and returns the last line of what it prints, as data.
 
     Returns {"failed": text} if it prints nothing. If it printed figures before it failed or took more than `limit` seconds, the
     reason is in their "notes".
     """
     failed = ""
     try:
-        printed, errors = process.communicate("\n", timeout=limit)
+        printed, errors = process.communicate(f"{json.dumps(question)}\n", timeout=limit)
     except subprocess.TimeoutExpired:
         process.kill()
         printed, _ = process.communicate()
@@ -82,10 +73,11 @@ def finish(process: "subprocess.Popen[str]", limit: float) -> Found:
 def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
     """Yields figures of each workload on the CPU; those of a second process, with filled caches, are under "warm"."""
     for name in names:
-        folders = cache_folders(caches, name)
-        found = finish(start("worker", name, folders, "--budget", "1" if quick else "12"), CPU_SECONDS)
+        environment = {**os.environ, **cache_folders(caches, name)}
+        asked = {"name": name, "budget": 1.0 if quick else 12.0}
+        found = finish(start("benchmarks.worker", environment=environment), asked, CPU_SECONDS)
         if "failed" not in found and name != CALL and not quick:
-            again = finish(start("worker", name, folders, "--compile-only"), CPU_SECONDS)
+            again = finish(start("benchmarks.worker", environment=environment), {**asked, "compile_only": True}, CPU_SECONDS)
             found = again if "failed" in again else {**found, "warm": again["compile"]}
         yield name, found
 
@@ -94,7 +86,8 @@ def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
     """Yields figures of each workload on the GPU."""
     shared = {"LAMINA_CACHE_DIR": f"{caches}/lamina", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     folders = {name: {**cache_folders(caches, name), **shared} for name in names}
-    return started_ahead("gpu_worker", folders, quick, GPU_SECONDS)
+    packages = {name: ("jax",) if w.kind == "kernel" else ("transformers", "torchvision") for name, w in GPU_WORKLOADS.items()}
+    return started_ahead("benchmarks.gpu_worker", folders, packages, quick, GPU_SECONDS)
 
 
 def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
@@ -108,19 +101,25 @@ def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple
         name: {"LAMINA_TUNE_STORE": f"{caches}/{i}.sqlite", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
         for i, name in enumerate(order)
     }
-    return started_ahead("hot_worker", folders, quick, HOT_SECONDS)
+    return started_ahead("benchmarks.hot_worker", folders, {TUNING: ("transformers",)}, quick, HOT_SECONDS)
 
 
-def started_ahead(module: str, folders: Mapping[str, Mapping[str, str]], quick: bool, limit: float) -> Iterator[tuple[str, Found]]:
-    """Yields figures of workers on the GPU. AHEAD of them are started early, to import while those before them measure."""
+def started_ahead(
+    module: str, folders: Mapping[str, Mapping[str, str]], packages: Mapping[str, Sequence[str]], quick: bool, limit: float
+) -> Iterator[tuple[str, Found]]:
+    """Yields figures of workers on the GPU. AHEAD of them are started early, to import while those before them measure.
+
+    folders   environment variables that name folders, by workload
+    packages  what a workload needs that takes long to import
+    """
     if not torch.cuda.is_available():
         sys.exit("this measures on an NVIDIA GPU, and torch finds none here")
-    arguments = ("--wait", "--quick") if quick else ("--wait",)
     names = list(folders)
     started: list[subprocess.Popen[str]] = []
     for i, name in enumerate(names):
-        started += [start(module, later, folders[later], *arguments) for later in names[len(started) : i + AHEAD + 1]]
-        yield name, finish(started[i], limit)
+        for later in names[len(started) : i + AHEAD + 1]:
+            started.append(start(module, packages.get(later, ()), environment={**os.environ, **folders[later]}))
+        yield name, finish(started[i], {"name": name, "quick": quick}, limit)
 
 
 def cache_folders(caches: str, name: str) -> dict[str, str]:
@@ -144,11 +143,6 @@ def this_gpu() -> str:
     return ", ".join([torch.cuda.get_device_name(), *versions])
 
 
-def row(name: str, found: Found) -> str:
-    """Formats a line on one workload, which says whether it failed."""
-    return f"{name}: failed: {found['failed']}" if "failed" in found else f"measured {name}"
-
-
 def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, Path]:
     """Writes the figures as JSON and Markdown, with those of other workloads that this machine has stored before."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +152,7 @@ def store(folder: Path, found: Mapping[str, Any], suite: Suite) -> tuple[Path, P
         found = {**before["workloads"], **found}
     ordered = {name: found[name] for name in suite.names if name in found}
     data.write_text(json.dumps({"machine": machine, "workloads": ordered}, indent=1) + "\n")
-    page.write_text(figures.markdown(suite.tables(ordered), machine, suite.command))
+    page.write_text(figures.markdown(suite.figures.tables(ordered), machine, suite.command))
     return data, page
 
 
@@ -171,13 +165,11 @@ def plot(folder: Path, suite: Suite) -> str:
 
 
 SUITES = {
-    "cpu": Suite((*WORKLOADS, CALL), on_cpu, row, figures.tables, figures.goals, this_cpu, "figures", "make bench"),
+    "cpu": Suite((*WORKLOADS, CALL), on_cpu, figures, this_cpu, "figures", "make bench"),
     "nvvm": Suite(
         (*GPU_WORKLOADS, GPU_CALL),
         on_gpu,
-        figures_gpu.row,
-        figures_gpu.tables,
-        figures_gpu.goals,
+        figures_gpu,
         this_gpu,
         "figures-gpu",
         "python tools/bench.py --target nvvm --store",
@@ -186,9 +178,7 @@ SUITES = {
     "hot": Suite(
         (*HOT_WORKLOADS, TUNING),
         hot_on_gpu,
-        figures_hot.row,
-        figures_hot.tables,
-        figures_hot.goals,
+        figures_hot,
         this_gpu,
         "figures-hot",
         "python tools/bench.py --target nvvm --suite hot --store",

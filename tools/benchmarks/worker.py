@@ -1,16 +1,12 @@
-"""Measures one workload in a process of its own: `python -m lamina.tools.benchmarks.worker NAME` prints its figures as JSON.
+"""Measures a workload on the CPU, in a process of its own.
 
 Both compilers work through torch.compile, so that tracing is the same for both. "From AOT graph to first result" is the time inside
 the compiler (compile_graph for Lamina, compile_fx_inner for Inductor) plus the first call of its result. The environment names the
 caches (LAMINA_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): empty ones give cold times, a second process gives warm ones.
 """
 
-import argparse
-import json
-import sys
 import time
 import types
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +20,10 @@ import lamina
 from lamina.frontend.compiling.stages import compile_graph
 from lamina.frontend.entry.dynamo import autograd
 from lamina.report.roofline import COPY_BYTES
-from lamina.tools.benchmarks.timing import interleaved, seconds
+from lamina.tools.benchmarks.serve import Say
+from lamina.tools.benchmarks.timing import interleaved
 from lamina.tools.benchmarks.workloads import CALL, WORKLOADS, Workload, chain
+from lamina.tune.clocks import taken
 
 Compiler = Callable[..., Callable[..., Any]]
 
@@ -91,35 +89,28 @@ def through_inductor(watch: Watch) -> Callable[..., Any]:
 BACKENDS = {"lamina": through_lamina, "torch.compile": through_inductor}
 
 
-def main() -> int:
-    """Measures the workload and prints its figures."""
-    parser = argparse.ArgumentParser(description="Measures one workload and prints JSON.")
-    parser.add_argument("name", choices=[*WORKLOADS, CALL])
-    parser.add_argument("--compile-only", action="store_true", help="only the first call")
-    parser.add_argument("--budget", type=float, default=8.0, help="seconds of measured calls")
-    arguments = parser.parse_args()
-    warnings.filterwarnings("ignore")
+def answer(asked: dict[str, Any], say: Say) -> None:
+    """Measures the workload `name` for about `budget` seconds, or with `compile_only` its first call alone."""
     torch.manual_seed(0)
     with torch.no_grad():
-        if arguments.name == CALL:
-            found = call_overhead(arguments.budget, torch.randn(64))
+        if asked["name"] == CALL:
+            say(call_overhead(asked["budget"], torch.randn(64)))
         else:
-            found = measure(WORKLOADS[arguments.name], arguments.compile_only, arguments.budget)
-    json.dump(found, sys.stdout)
-    return 0
+            say(measure(WORKLOADS[asked["name"]], asked.get("compile_only", False), asked["budget"]))
 
 
 def measure(workload: Workload, compile_only: bool, budget: float) -> dict[str, Any]:
     """Returns compile times and, unless `compile_only`, errors, times of a call and, for memory-bound kernels, bandwidth."""
     for backend in BACKENDS.values():
         torch.compile(lambda x: torch.sin(x) + 1, backend=backend(Watch()))(torch.ones(8))
-    model, inputs = workload.make()
-    found: dict[str, Any] = {"kind": workload.kind, "ratio": workload.ratio, "memory": workload.memory, "compile": {}}
+    model, inputs = workload.make("cpu")
+    memory = workload.share is not None
+    found: dict[str, Any] = {"kind": workload.kind, "ratio": workload.goals["torch.compile"], "memory": memory, "compile": {}}
     runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
     for name, backend in BACKENDS.items():
         watch = Watch()
         runs[name] = partial(torch.compile(model, backend=backend(watch)), *inputs)
-        total = seconds(runs[name])
+        total = taken(runs[name])
         aot = watch.compile + watch.first
         found["compile"][name] = {"graph_to_result": aot, "tracing": total - aot}
     if compile_only:
@@ -127,7 +118,7 @@ def measure(workload: Workload, compile_only: bool, budget: float) -> dict[str, 
     expected = runs["eager"]()
     found["errors"] = {name: difference(run(), expected) for name, run in runs.items() if name != "eager"}
     found["call"] = interleaved(runs, budget=budget)
-    if workload.memory:
+    if memory:
         found["kernel"] = kernel_only(model, inputs, expected)
     return found
 
@@ -141,9 +132,9 @@ def difference(given: Any, expected: Any) -> float:
 def kernel_only(model: Callable[..., Any], inputs: tuple[Any, ...], results: Any) -> dict[str, float]:
     """Measures the kernels and external calls alone, the bytes that they read and write, and a copy; the least of several runs."""
     x, out = torch.ones(COPY_BYTES // 4), torch.empty(COPY_BYTES // 4)
-    copies = [seconds(lambda: out.copy_(x)) for _ in range(12)]
+    copies = [taken(lambda: out.copy_(x)) for _ in range(12)]
     steps = lamina.explain(model, inputs, show=False, measure=True)
-    copies += [seconds(lambda: out.copy_(x)) for _ in range(12)]
+    copies += [taken(lambda: out.copy_(x)) for _ in range(12)]
     tensors = [t for t in pytree.tree_leaves((inputs, results)) if isinstance(t, Tensor)]
     return {
         "seconds": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals),
@@ -183,7 +174,3 @@ def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
 def dynamo_copy(function: Callable[..., Any]) -> Callable[..., Any]:
     """Copies a function with its code object, at which Dynamo keeps what it compiles, for all backends."""
     return types.FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

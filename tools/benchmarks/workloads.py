@@ -1,8 +1,8 @@
 """Workloads of `make bench`: single kernels at sizes beyond the caches, whole models, and the cost of a call."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,25 @@ MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
 N = 4096
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
+Input = Callable[[str], Tensor]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A kernel or model to measure on a CPU.
+    """A kernel or model to measure.
 
-    make    returns a function or module, and its inputs
-    kind    "kernel" or "model"
-    ratio   the part of torch.compile's time that is the goal
-    memory  whether the kernel is bound by memory bandwidth
+    make   returns a function or module, and its inputs, on a device
+    kind   "kernel" or "model"
+    goals  the part of a rival's time that is the goal, by its name; "best" is the best rival (see figures_gpu.RIVALS)
+    share  the part of the copy's bandwidth that is the goal; None where something else than memory is the bound
+    reads  how often inputs must be read: twice where all of a first pass must be done before a second
     """
 
-    make: Callable[[], Made]
+    make: Callable[[str], Made]
     kind: str
-    ratio: float
-    memory: bool = False
+    goals: Mapping[str, float] = field(default_factory=lambda: {"best": 1.0})
+    share: float | None = None
+    reads: int = 1
 
 
 def chain(x: Tensor) -> Tensor:
@@ -65,38 +68,40 @@ def transpose_add_relu(x: Tensor, y: Tensor) -> Tensor:
     return (x.t() + y).relu()
 
 
-def random(*shape: int) -> Tensor:
-    """Returns a random f32 tensor."""
-    return torch.randn(shape)
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
+    """Returns an input factory: random numbers on a device."""
+    return lambda device: torch.randn(shape, dtype=dtype, device=device)
 
 
-def kernel(function: Callable[..., Any], *inputs: Callable[[], Tensor]) -> Workload:
-    """Returns the workload of a memory-bound function; its goal is 0.8 of torch.compile's time."""
-    return Workload(lambda: (function, tuple(make() for make in inputs)), "kernel", 0.8, memory=True)
+def indices(below: int, *shape: int) -> Input:
+    """Returns an input factory: random indices below `below` on a device."""
+    return lambda device: torch.randint(below, shape, device=device)
 
 
-def square() -> Tensor:
-    """Returns a random f32 matrix of N x N."""
-    return random(N, N)
+def on(function: Callable[..., Any], *inputs: Input) -> Callable[[str], Made]:
+    """Returns a maker of a workload: the function with its inputs on a device."""
+    return lambda device: (function, tuple(given(device) for given in inputs))
 
 
-def row() -> Tensor:
-    """Returns a random f32 vector of N."""
-    return random(N)
+def kernel(function: Callable[..., Any], *inputs: Input) -> Workload:
+    """Returns the workload of a memory-bound function; its goals are 0.8 of torch.compile's time and of the copy's bandwidth."""
+    return Workload(on(function, *inputs), "kernel", {"torch.compile": 0.8}, 0.8)
+
+
+def model(make: Callable[[str], Made]) -> Workload:
+    """Returns the workload of a model; its goal is 0.95 of the time of torch.compile, and of eager."""
+    return Workload(make, "model", {"torch.compile": 0.95})
 
 
 def example(place: str, **sizes: int) -> Workload:
     """Returns the workload of a model in examples/models, named `FILE.py:FACTORY`; `sizes` are the factory's arguments."""
     file, _, factory = place.partition(":")
 
-    def make() -> Made:
-        if not sizes:
-            return build(str(MODELS / file), factory)
-        build(str(MODELS / file), factory)
-        made: Made = getattr(sys.modules[Path(file).stem], factory)(**sizes)
-        return made
+    def make(_device: str) -> Made:
+        made: Made = build(str(MODELS / file), factory)
+        return getattr(sys.modules[Path(file).stem], factory)(**sizes) if sizes else made
 
-    return Workload(make, "model", 0.95)
+    return model(make)
 
 
 class First(nn.Module):
@@ -112,41 +117,40 @@ class First(nn.Module):
         return first
 
 
-def gpt2() -> Made:
-    """Returns GPT-2 with random weights, and 256 tokens."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+def transformer(build: Callable[[Any], nn.Module], given: Input, dtype: torch.dtype = torch.float32) -> Callable[[str], Made]:
+    """Returns the maker of a model with random weights from the transformers package, which `build` takes as its argument."""
 
-    return First(GPT2LMHeadModel(GPT2Config(use_cache=False))).eval(), (torch.randint(50257, (1, 256)),)
+    def make(device: str) -> Made:
+        import transformers
+
+        with torch.device(device):
+            model = First(build(transformers))
+        return model.eval().to(dtype), (given(device),)
+
+    return make
 
 
-def bert() -> Made:
-    """Returns BERT-base with random weights, and 128 tokens."""
-    from transformers import BertConfig, BertModel
-
-    return First(BertModel(BertConfig())).eval(), (torch.randint(30522, (1, 128)),)
+def gpt2(t: Any) -> Any:
+    """Returns GPT-2."""
+    return t.GPT2LMHeadModel(t.GPT2Config(use_cache=False))
 
 
-def vit() -> Made:
-    """Returns ViT-base with random weights, and one image."""
-    from transformers import ViTConfig, ViTModel
-
-    return First(ViTModel(ViTConfig())).eval(), (random(1, 3, 224, 224),)
-
+SQUARE, ROW = random(N, N), random(N)
 
 WORKLOADS: dict[str, Workload] = {
-    "chain of five": kernel(chain, square),
-    "GELU": kernel(F.gelu, square),
-    "softmax": kernel(softmax, square),
-    "add+LayerNorm": kernel(add_layer_norm, square, square, row, row),
-    "RMSNorm*SiLU": kernel(rms_norm_silu, square, square, row),
-    "mean squared error": kernel(F.mse_loss, square, square),
-    "column sums": kernel(column_sums, square),
-    "transpose+add+relu": kernel(transpose_add_relu, square, square),
-    "cross entropy": kernel(F.cross_entropy, lambda: random(512, 32000), lambda: torch.randint(32000, (512,))),
-    "GPT-2": Workload(gpt2, "model", 0.95),
-    "BERT-base": Workload(bert, "model", 0.95),
+    "chain of five": kernel(chain, SQUARE),
+    "GELU": kernel(F.gelu, SQUARE),
+    "softmax": kernel(softmax, SQUARE),
+    "add+LayerNorm": kernel(add_layer_norm, SQUARE, SQUARE, ROW, ROW),
+    "RMSNorm*SiLU": kernel(rms_norm_silu, SQUARE, SQUARE, ROW),
+    "mean squared error": kernel(F.mse_loss, SQUARE, SQUARE),
+    "column sums": kernel(column_sums, SQUARE),
+    "transpose+add+relu": kernel(transpose_add_relu, SQUARE, SQUARE),
+    "cross entropy": kernel(F.cross_entropy, random(512, 32000), indices(32000, 512)),
+    "GPT-2": model(transformer(gpt2, indices(50257, 1, 256))),
+    "BERT-base": model(transformer(lambda t: t.BertModel(t.BertConfig()), indices(30522, 1, 128))),
     "ResNet-18": example("resnet.py:resnet18"),
-    "ViT-base": Workload(vit, "model", 0.95),
+    "ViT-base": model(transformer(lambda t: t.ViTModel(t.ViTConfig()), random(1, 3, 224, 224))),
     "MLP": example("mlp.py:mlp", rows=128, width=1024, hidden=4096, layers=4),
 }
 CALL = "call on 64 elements"

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lamina.tools.benchmarks.figures import markdown_table
+
 BOUNDS = {"float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
 """Bounds the relative error by dtype: a result with more is wrong, unless eager's error is at least a quarter of its own."""
 TF32 = 4e-3
@@ -165,16 +167,17 @@ def markdown(found: Sequence[Finding], worst: int = 25) -> str:
         f" {n['above 1.15']:.0f} above 1.15, the worst {n['worst']:.2f}, {n['failed or wrong']:.0f} failed or wrong;"
         f" {n['above 1.05 ahead']:.0f} above 1.05 by lamina.compile, too.",
         "",
-        "| seed | ratio | best other | us | Lamina us | lamina.compile us | graph, or the smallest that is slow | note |",
-        "| --- | ---: | --- | ---: | ---: | ---: | --- | --- |",
     ]
+    rows = []
     for f in sorted(found, key=lambda f: -f.ratio if not f.failed else 0)[:worst]:
         if not f.measured or f.ratio <= 1.05:
             continue
         text = (f.smaller or {"text": f.text})["text"].replace("|", "\\|")
-        times = " | ".join(f"{f.seconds[name] * 1e6:.0f}" if name in f.seconds else "" for name in (f.best, *OURS))
-        lines.append(f"| {f.seed} | {f.ratio:.2f} | {f.best} | {times} | `{text[:300]}` | {f.note} |")
-    return "\n".join(lines) + "\n"
+        times = (f"{f.seconds[name] * 1e6:.0f}" if name in f.seconds else "" for name in (f.best, *OURS))
+        rows.append((f.seed, f"{f.ratio:.2f}", f.best, *times, f"`{text[:300]}`", f.note))
+    texts = ("best other", "graph, or the smallest that is slow", "note")
+    columns = ("seed", "ratio", texts[0], "us", "Lamina us", "lamina.compile us", *texts[1:])
+    return "\n".join([*lines, markdown_table(columns, rows, texts)])
 
 
 def memory(found: Sequence[Finding]) -> str:
@@ -183,10 +186,8 @@ def memory(found: Sequence[Finding]) -> str:
     if not measured:
         return ""
     names = list(dict.fromkeys(name for f in measured for name in f.peak))
-    lines = ["| seed | " + " | ".join(f"{name} MiB" for name in names) + " |", "| --- |" + " ---: |" * len(names)]
-    for f in measured:
-        lines.append(f"| {f.seed} | " + " | ".join(f"{f.peak[n] / 2**20:.0f}" if n in f.peak else "" for n in names) + " |")
-    return "\n".join(lines) + "\n"
+    rows = [(f.seed, *(f"{f.peak[n] / 2**20:.0f}" if n in f.peak else "" for n in names)) for f in measured]
+    return markdown_table(("seed", *(f"{name} MiB" for name in names)), rows)
 
 
 def compile_table(found: Sequence[Finding]) -> str:
@@ -195,11 +196,6 @@ def compile_table(found: Sequence[Finding]) -> str:
     if not pairs:
         return ""
     mean = math.exp(statistics.fmean(math.log(mine / theirs) for _, mine, theirs in pairs))
-    lines = [
-        f"Cold compiles of {len(pairs)} graphs: geometric mean {mean:.2f} of torch.compile's.",
-        "",
-        "| seed | torch.compile s | Lamina s | ratio |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    lines += [f"| {f.seed} | {theirs:.2f} | {mine:.2f} | {mine / theirs:.2f} |" for f, mine, theirs in pairs]
-    return "\n".join(lines) + "\n"
+    rows = [(f.seed, f"{theirs:.2f}", f"{mine:.2f}", f"{mine / theirs:.2f}") for f, mine, theirs in pairs]
+    head = f"Cold compiles of {len(pairs)} graphs: geometric mean {mean:.2f} of torch.compile's.\n\n"
+    return head + markdown_table(("seed", "torch.compile s", "Lamina s", "ratio"), rows)

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-LAYOUTS = ("contiguous", "channels_last", "transposed", "sliced")
 MODES = ("inference", "training", "gradients")
 """inference: eval mode, forward only; training: training mode, forward only; gradients: training mode, forward and backward."""
 
@@ -28,7 +27,7 @@ class DrawnInput:
 
     shape   its sizes
     dtype   the name of its torch dtype
-    layout  one of LAYOUTS
+    layout  "contiguous", "channels_last", "transposed" or "sliced"
     below   for indices, the bound that they are below; 0 for other numbers
     """
 

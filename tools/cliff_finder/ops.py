@@ -80,7 +80,7 @@ def transposed_convolution(rng: Random, shape: Shape) -> Drawn:
     return "{m}({0})", f"nn.ConvTranspose2d({shape[1]}, {_channels(rng, shape[1])}, {kernel}, stride={stride}, padding={padding})"
 
 
-def normalised(rank: int) -> Callable[[Random, Shape], Drawn]:
+def normalized(rank: int) -> Callable[[Random, Shape], Drawn]:
     """Returns a function that draws norms of values whose second dimension is channels."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
@@ -238,7 +238,7 @@ SLICED = _said("{0}[..., 1:]", "{0}[:, ::2]", "F.pad({0}, (1, 2))", "{0}.flip(-1
 
 OPS: dict[str, list[DrawnOp]] = {
     IMAGE: [
-        DrawnOp(convolution(2), "product", IMAGE, 5), DrawnOp(transposed_convolution, "product", IMAGE, 0.6), DrawnOp(normalised(2), "norm", IMAGE, 2),
+        DrawnOp(convolution(2), "product", IMAGE, 5), DrawnOp(transposed_convolution, "product", IMAGE, 0.6), DrawnOp(normalized(2), "norm", IMAGE, 2),
         DrawnOp(ACTIVATION, "activation", IMAGE, 2), DrawnOp(POINTWISE, "activation", IMAGE, 0.7), DrawnOp(pooling(2), "pool", IMAGE, 0.8),
         DrawnOp(resized, "pool", IMAGE, 0.3), DrawnOp(shuffled, "pool", IMAGE, 0.15), DrawnOp(gated(1), "activation", IMAGE, 0.3),
         DrawnOp(squeezed, "pool", IMAGE, 0.4), DrawnOp(reduced, "reduction", IMAGE, 0.3), DrawnOp(reduced_to_matrix, "reduction", MATRIX, 0.4),
@@ -246,7 +246,7 @@ OPS: dict[str, list[DrawnOp]] = {
         DrawnOp(SLICED, "move", IMAGE, 0.2), DrawnOp(SOFTMAX, "norm", IMAGE, 0.15),
     ],
     SIGNAL: [
-        DrawnOp(convolution(1), "product", SIGNAL, 4), DrawnOp(normalised(1), "norm", SIGNAL, 1.5), DrawnOp(ACTIVATION, "activation", SIGNAL, 2),
+        DrawnOp(convolution(1), "product", SIGNAL, 4), DrawnOp(normalized(1), "norm", SIGNAL, 1.5), DrawnOp(ACTIVATION, "activation", SIGNAL, 2),
         DrawnOp(pooling(1), "pool", SIGNAL, 0.6), DrawnOp(gated(1), "activation", SIGNAL, 0.5), DrawnOp(reduced, "reduction", SIGNAL, 0.3),
         DrawnOp(JOINED, "join", SIGNAL, 1, 2), DrawnOp(_said("{0}.transpose(1, 2)"), "move", SEQUENCE, 0.4), DrawnOp(SLICED, "move", SIGNAL, 0.2),
     ],

@@ -3,11 +3,13 @@
 import json
 import queue
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from lamina.tools.benchmarks.serve import start
 
 _PATIENCE = 400.0  # seconds for one graph
 _LIFE = 25  # graphs after which a worker is replaced: compilers do not free all memory
@@ -17,7 +19,7 @@ class Worker:
     """Runs one worker process. It must not be shared between threads."""
 
     def __init__(self, lock: Path, seconds: float, log: Path) -> None:
-        self._command = [sys.executable, "-m", "lamina.tools.cliff_finder.worker", f"--lock={lock}", f"--seconds={seconds}"]
+        self._shared = {"lock": str(lock), "seconds": seconds}
         self._log = log
         self._process: subprocess.Popen[str] | None = None
         self._answered = 0
@@ -26,12 +28,14 @@ class Worker:
         """Returns the answer; `{"failed": reason}` if the worker died or took longer than _PATIENCE."""
         if self._process is None or self._answered >= _LIFE:
             self.close()
-            self._start()
+            with self._log.open("a") as log:
+                self._process = start("cliff_finder.worker", errors=log)
+            self._answered = 0
         assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
         timer = threading.Timer(_PATIENCE, self._process.kill)
         timer.start()
         try:
-            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.write(json.dumps({**question, **self._shared}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
@@ -46,11 +50,6 @@ class Worker:
         self._process = None
         return {"failed": f"the worker ended with status {status}"}
 
-    def _start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-        self._answered = 0
-
     def close(self) -> None:
         """Ends the process, by the end of its standard input, and waits for it."""
         if self._process is not None and self._process.stdin is not None:
@@ -60,36 +59,26 @@ class Worker:
 
 
 def answers(
-    questions: Iterable[dict[str, Any]],
-    jobs: int,
-    folder: Path,
-    seconds: float,
-    say: Callable[[dict[str, Any], dict[str, Any]], None],
-) -> None:
-    """Distributes questions to `jobs` workers; calls `say(question, answer)` in the caller's thread as answers arrive."""
-    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[dict[str, Any], dict[str, Any]] | None] = queue.SimpleQueue()
-    for question in questions:
-        waiting.put(question)
+    questions: Iterable[dict[str, Any]], jobs: int, folder: Path, seconds: float
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Distributes questions to `jobs` workers; yields each question with its answer as answers arrive."""
+    workers = [Worker(folder / "lock", seconds, folder / "workers.log") for _ in range(jobs)]
+    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+    for worker in workers:
+        free.put(worker)
 
-    def serve() -> None:
-        worker = Worker(folder / "lock", seconds, folder / "workers.log")
+    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        worker = free.get()
         try:
-            while True:
-                question = waiting.get_nowait()
-                done.put((question, worker.ask(question)))
-        except queue.Empty:
-            pass
+            return question, worker.ask(question)
         finally:
-            worker.close()
-            done.put(None)
+            free.put(worker)
 
-    threads = [threading.Thread(target=serve, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    running = jobs
-    while running:
-        if (one := done.get()) is None:
-            running -= 1
-        else:
-            say(*one)
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in as_completed([pool.submit(ask, question) for question in questions]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()

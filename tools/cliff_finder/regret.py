@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lamina.schedules.rows import MODEL
+from lamina.tools.benchmarks.figures import markdown_table
 from lamina.tune.choice import Choice
 
 from .findings import Finding
@@ -83,25 +84,23 @@ def regret_table(found: Sequence[Finding], worst: int = 25) -> str:
     ops = judged(found)
     if not ops:
         return ""
-    lines = [
-        "| ops | how many | rank correlation | mean regret | above 10% | worst |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for kind in dict.fromkeys(["all", *sorted({one.kind for one in ops})]):
-        lines.append(_row(kind, [one for one in ops if kind in ("all", one.kind)]))
-    lines += ["", "| seed | op | unmeasured | fastest | us | regret |", "| --- | --- | --- | --- | ---: | ---: |"]
+    kinds = dict.fromkeys(["all", *sorted({one.kind for one in ops})])
+    models = [_row(kind, [one for one in ops if kind in ("all", one.kind)]) for kind in kinds]
+    listed = []
     for one in ops[:worst]:
         if one.regret > FINDING:
             why = one.dropped and f" ({one.dropped})".replace("|", "\\|")
-            names = f"`{one.first}`{why} | `{one.fastest}`"
-            lines.append(f"| {one.seed} | {one.what} | {names} | {one.seconds * 1e6:.0f} | {one.regret:.0%} |")
-    return "\n".join(lines) + "\n"
+            names = f"`{one.first}`{why}", f"`{one.fastest}`"
+            listed.append((one.seed, one.what, *names, f"{one.seconds * 1e6:.0f}", f"{one.regret:.0%}"))
+    texts = ("op", "unmeasured", "fastest")
+    columns = ("ops", "how many", "rank correlation", "mean regret", "above 10%", "worst")
+    return f"{markdown_table(columns, models)}\n{markdown_table(('seed', *texts, 'us', 'regret'), listed, texts)}"
 
 
-def _row(kind: str, ops: Sequence[Judged]) -> str:
+def _row(kind: str, ops: Sequence[Judged]) -> tuple[object, ...]:
     correlations = [one.correlation for one in ops if not math.isnan(one.correlation)]
     regrets = [one.regret for one in ops if math.isfinite(one.regret)]
     correlation = f"{statistics.fmean(correlations):.2f}" if correlations else ""
     mean = f"{math.exp(statistics.fmean(map(math.log1p, regrets))) - 1:.1%}" if regrets else ""
     above = sum(one.regret > FINDING for one in ops)
-    return f"| {kind} | {len(ops)} | {correlation} | {mean} | {above} | {max(one.regret for one in ops):.0%} |"
+    return kind, len(ops), correlation, mean, above, f"{max(one.regret for one in ops):.0%}"

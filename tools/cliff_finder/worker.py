@@ -10,13 +10,8 @@ A question with `"kernels": true` is answered with the GPU kernels of a call by 
 `choices` alone: the times of all candidates for the graph's hot ops.
 """
 
-import argparse
 import gc
-import json
-import statistics
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -27,11 +22,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import lamina
+from lamina.tools.benchmarks.serve import Say
 from lamina.tools.benchmarks.timing import interleaved
+from lamina.tools.benchmarks.worker import Watch, through_inductor, through_lamina
+from lamina.tune.clocks import one_line
 
 from .blocks import draw_block
 from .choices import choices_of
-from .compile_times import compile_times
 from .grammar import draw
 from .graph import DrawnGraph
 from .turns import Turns
@@ -51,19 +48,10 @@ SETTLING = 4.0  # seconds after which these calls stop
 Run = Callable[[], Any]
 
 
-def main() -> int:
-    """Answers the questions on standard input until it ends. All other output goes to standard error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lock", type=Path, required=True, help="the file that all workers lock")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of measured calls for each graph")
-    arguments = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    answers = sys.stdout
-    sys.stdout = sys.stderr
-    with closing(Turns(arguments.lock)) as turns:
-        for line in sys.stdin:
-            print(json.dumps(_answer(json.loads(line), turns, arguments.seconds)), file=answers, flush=True)
-    return 0
+def answer(asked: dict[str, Any], say: Say) -> None:
+    """Answers a question; `lock` names the file that all workers lock, `seconds` how long the calls of a graph are measured."""
+    with closing(Turns(Path(asked["lock"]))) as turns:
+        say(_answer(asked, turns, asked["seconds"]))
 
 
 def _answer(asked: dict[str, Any], turns: Turns, budget: float) -> dict[str, Any]:
@@ -77,22 +65,18 @@ def _answer(asked: dict[str, Any], turns: Turns, budget: float) -> dict[str, Any
     try:
         number = sum(map(ord, asked.get("seed", "0")))
         if asked.get("compile"):
-            found["graph_seconds"] = compile_times(graph, number, device, runner)
+            found["graph_seconds"] = compile_times(graph, number, device)
         elif asked.get("choices"):
             with turns.compiling():
                 found["choices"] = choices_of(graph, number, runner, turns)
         else:
             found |= measure(graph, device, asked.get("seed", "0"), turns, budget, kernels=asked.get("kernels", False))
     except Exception as error:
-        found["failed"] = _reason(error)
+        found["failed"] = one_line(error)
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()
     return found
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
 def measure(graph: DrawnGraph, device: str, seed: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
@@ -124,12 +108,13 @@ def measure(graph: DrawnGraph, device: str, seed: str, turns: Turns, budget: flo
         except Exception as error:
             if name == "eager":
                 raise
-            found["failures"][name] = _reason(error)
+            found["failures"][name] = one_line(error)
         else:
             runs[name] = run
     del exact
     with turns.measuring():
-        found["seconds"] = _in_turns(runs, budget) if device == "cuda" else interleaved(runs, budget=budget, rounds=9)
+        on_gpu: dict[str, Any] = {"rounds": 7, "batch": 4e-3, "most": 200, "wait": torch.cuda.synchronize}
+        found["seconds"] = interleaved(runs, budget=budget, **(on_gpu if device == "cuda" else {"rounds": 9}))
         if kernels and device == "cuda":
             found["kernels"] = {name: kernels_of(run) for name, run in runs.items()}
     return found
@@ -201,26 +186,6 @@ def error_of(found: Any, exact: Any) -> float:
     return worst
 
 
-def _in_turns(runs: dict[str, Run], budget: float) -> dict[str, float]:
-    """Returns median wall-clock seconds of a call by contender, from interleaved batches of back-to-back calls."""
-
-    def settled(run: Run, calls: int) -> float:
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(calls):
-            run()
-        torch.cuda.synchronize()
-        return (time.perf_counter() - start) / calls
-
-    calls = {name: max(1, min(200, int(4e-3 / max(settled(run, 2), 1e-6)))) for name, run in runs.items()}
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    start = time.perf_counter()
-    while len(times["eager"]) < 7 or time.perf_counter() - start < budget:
-        for name, run in runs.items():
-            times[name].append(settled(run, calls[name]))
-    return {name: statistics.median(each) for name, each in times.items()}
-
-
 def kernels_of(run: Run, calls: int = 5) -> list[tuple[str, float, float]]:
     """Lists the GPU kernels and copies of a call: name, count, microseconds in total; the longest first."""
     torch.cuda.synchronize()
@@ -236,5 +201,24 @@ def kernels_of(run: Run, calls: int = 5) -> list[tuple[str, float, float]]:
     return sorted(rows, key=lambda row: -row[2])
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def compile_times(graph: DrawnGraph, seed: int, device: str) -> dict[str, float]:
+    """Returns seconds by compiler; for a graph with gradients, of the forward and the backward pass.
+
+    Nothing is read from a cache on disk. What a compiler imports for its first graph is imported before.
+    """
+    found: dict[str, float] = {}
+    options = lamina.Options(cache=False)
+    backends = {"lamina": lambda watch: through_lamina(watch, options), "torch.compile": through_inductor}
+    with torch._inductor.config.patch(force_disable_caches=True):  # type: ignore[attr-defined]
+        for name, through in backends.items():
+            torch._dynamo.reset()
+            torch.compile(lambda x: torch.sin(x) + 1, backend=through(Watch()))(torch.ones(8, device=device))
+            model, arguments = graph.model(seed, device), graph.arguments(seed, device)
+            watch = Watch()
+            run = runner(torch.compile(model, backend=through(watch), dynamic=False), model, arguments, graph.mode)
+            run()
+            start = time.perf_counter()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            found[name] = watch.compile + watch.first + time.perf_counter() - start
+    return found

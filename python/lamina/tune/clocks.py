@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-_SHORT_SECONDS = 2e-4  # calls on a CPU that take less are timed several in a row
-_MOST_CALLS = 1000
 _FLUSHES = 2  # of 256 MB: the GPU is busy for about 100 us, in which the host issues the call
 _AHEAD_SECONDS = 1e-4
 _MOST_AHEAD_SECONDS = 2e-2  # a call that the host takes longer to issue waits for the GPU, or is host-bound in any case
@@ -31,28 +29,6 @@ class Clock(Protocol):
     def now(self) -> float:
         """Returns seconds since any fixed moment."""
         ...
-
-
-class CpuClock:
-    """Times calls that return when they are done."""
-
-    def seconds(self, run: Callable[[], object]) -> float:
-        """Returns the seconds of one call; short ones are timed several in a row."""
-        once = _taken(run, 1)
-        if once >= _SHORT_SECONDS:
-            return once
-        return _taken(run, max(1, min(_MOST_CALLS, int(_SHORT_SECONDS / max(once, 1e-7)))))
-
-    def wait(self) -> None:
-        """Does nothing: calls are done when they return."""
-
-    def alive(self) -> bool:
-        """Returns True."""
-        return True
-
-    def now(self) -> float:
-        """Returns time.perf_counter()."""
-        return time.perf_counter()
 
 
 class CudaClock:
@@ -147,9 +123,11 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
-def _taken(run: Callable[[], object], calls: int) -> float:
-    """Seconds of one call, averaged over `calls` calls in a row."""
+def taken(run: Callable[[], object], calls: int = 1, wait: Callable[[], object] = lambda: None) -> float:
+    """Returns the mean wall-clock seconds of a call, over `calls` calls in a row. `wait` waits for the device, if there is one."""
+    wait()
     start = time.perf_counter()
     for _ in range(calls):
         run()
+    wait()
     return (time.perf_counter() - start) / calls

@@ -52,15 +52,6 @@ class Identity:
         found = torch.cuda.get_device_properties(index)
         return Identity(f"{found.name}, {found.multi_processor_count} SMs", versions())
 
-    @staticmethod
-    def of_cpu() -> "Identity":
-        """Returns the identity of this machine's processor, with the threads that torch may use."""
-        import torch
-
-        from lamina.core.device import host
-
-        return Identity(f"{host().processor}, {host().simd_bits} bits, {torch.get_num_threads()} threads", versions())
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -31,12 +31,17 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 @cache
 def revision(package: Path = Path(__file__).parents[1]) -> str:
     """Returns a digest of the code of `modules`."""
-    digest = hashlib.sha256()
+    hashed = hashlib.sha256()
     for name, tree in sorted(modules(package).items()):
         parts: list[str] = []
         _write(tree, parts)
-        digest.update(f"{name}\0{' '.join(parts)}\0".encode())
-    return digest.hexdigest()[:16]
+        hashed.update(f"{name}\0{' '.join(parts)}\0".encode())
+    return hashed.hexdigest()[:16]
+
+
+def digest(*parts: str) -> str:
+    """Returns a digest of texts that a question's key stands for."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def modules(package: Path) -> dict[str, ast.Module]:

@@ -1,9 +1,9 @@
 """Tunes the schedules of row reductions (softmax, norms, losses, with fused surroundings): asks tuning for each kernel function of
 a planned module and writes the answer as `graph.rows`, for lamina-tile."""
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from typing import Unpack
 
 import torch
 from torch_mlir import ir
@@ -19,10 +19,9 @@ from lamina.schedules.rows import MODEL, candidates
 from lamina.targets import Backend
 
 from ..question import Question
-from ..revision import revision
+from ..revision import digest, revision
 from ..store.store import Store
-from ..trial import Watch
-from .hot_ops import Asking, Heard, ask, may_answer
+from .hot_ops import Heard, Seen, chosen, ignored
 from .subgraph_extraction import DTYPES, plain_name
 
 _KERNEL = "kernel"  # name of the function of a part
@@ -61,7 +60,7 @@ class RowPart:
         self.what = f"{name} {'x'.join(map(str, largest.shape))} {largest.element_type}"
         strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(given)]]
         self.inputs = [(ir.RankedTensorType(t), s) for t, s in zip(tensors, strides, strict=False)]
-        self.key = f"{self.what} {_digest(self.text, str(rounds), revision())}"
+        self.key = f"{self.what} {digest(self.text, str(rounds), revision())}"
 
     def settle(self, inputs: Sequence[torch.Tensor]) -> None:
         """Does nothing: no input needs certain values."""
@@ -74,29 +73,14 @@ class RowPart:
 
 
 def annotate_rows(
-    module: ir.Module,
-    backend: Backend,
-    index: int,
-    options: Options,
-    store: Store,
-    heard: Heard = lambda question, answer: None,
-    *,
-    asking: Asking = lambda question, number, of: None,
-    watch: Watch = lambda stage, share: None,
-    again: bool = False,
+    module: ir.Module, backend: Backend, index: int, options: Options, store: Store, heard: Heard = ignored, **seen: Unpack[Seen]
 ) -> None:
     """Writes `graph.rows` on the functions of a planned module for which tuning has another answer than the cost model. The
     arguments are those of lamina.tune.problems.hot_ops.annotate."""
-    if not may_answer(index, options, store):
-        return
-    gpu = backend.target.gpu
-    with module.context, ir.Location.unknown():
-        found = list(_rows(module, gpu, options.round_intermediates))
-    asked = [(part, question) for _, part, question in found]
-    answers = ask(asked, module.context, backend, index, options, store, heard, asking=asking, watch=watch, again=again)
+    winners = chosen(_rows, module, backend, index, options, store, heard, **seen)
     with module.context:
-        for kernel, part, _ in found:
-            if (winner := answers[part.key].winner) != MODEL:
+        for kernel, winner in winners:
+            if winner != MODEL:
                 kernel.attributes[ROWS] = ir.StringAttr.get(winner)
 
 
@@ -123,7 +107,3 @@ def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inpu
     lines = "\n    ".join((*made, launch, f'"plan.return"{returned} : {of}'))
     empty = ", ".join(f"{name} = 0 : i64" for name in ("arena_bytes", "lower_bound", "sum_bytes"))
     return f'"plan.program"() ({{\n    {lines}\n}}) {{{empty}, sym_name = "main"}} : () -> ()'
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,6 +1,5 @@
 """Extracts products and their reader group from a module as a program of its own, which can be compiled and timed."""
 
-import hashlib
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch_mlir import ir
 
 from lamina.core.options import Options
-from lamina.core.program import Launch
+from lamina.core.program import Launch, Program
 from lamina.core.program_needs import with_needs
 from lamina.kernels.library import STRICT
 from lamina.passes.families.choice import CHOICE
@@ -28,10 +27,10 @@ from lamina.targets import Artifact, Backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
 
-from ..revision import revision
+from ..revision import digest, revision
 
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: distinguishes groups that compute the same
-_COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
+COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
 DTYPES = {
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool,
     "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
@@ -123,8 +122,7 @@ class Subgraph:
     @property
     def key(self) -> str:
         """A key that is equal for equal computations with the same kernels."""
-        depends = "\0".join((self.text, str(self.rounds), revision()))
-        return f"{self.what} {hashlib.sha256(depends.encode()).hexdigest()[:16]}"
+        return f"{self.what} {digest(self.text, str(self.rounds), revision())}"
 
 
 def plain_name(group: ir.Operation) -> str:
@@ -162,19 +160,36 @@ def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     values.update(zip(op.results, copy.results, strict=True))
 
 
-class BuiltCandidate:
-    """One way to compute a cut, as lamina.tune.trial.Candidate."""
+class Built:
+    """A compiled program on its inputs, as lamina.tune.trial.Candidate."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        self.inputs = inputs
+        self._run: Any = None
+
+    def load(self, program: Program, artifact: Artifact) -> None:
+        """Makes the program ready to run."""
+        self._run = Executable(program, artifact)
+        self._run.load(self.inputs[0].device.index)
+
+    def run(self) -> Sequence[Tensor]:
+        """Runs the program on the inputs."""
+        found: Sequence[Tensor] = self._run(*self.inputs)
+        return found
+
+
+class BuiltCandidate(Built):
+    """One way to compute a cut."""
 
     def __init__(
         self, cut: SubgraphPart, name: str, backend: Backend, options: Options, context: ir.Context, inputs: Sequence[Tensor]
     ) -> None:
-        self.cut, self.name, self.backend, self.options = cut, name, backend, options
-        self.context, self.inputs = context, inputs
-        self._run: Any = None
+        super().__init__(inputs)
+        self.cut, self.name, self.backend, self.options, self.context = cut, name, backend, options, context
 
     def compile(self) -> None:
         """Compiles the cut with the candidate chosen, and loads it."""
-        with _COMPILER, self.context, ir.Location.unknown():
+        with COMPILER, self.context, ir.Location.unknown():
             module = ir.Module.parse(self.cut.text)
             self.cut.mark(module, self.name)
             rounds = self.options.round_intermediates
@@ -186,13 +201,7 @@ class BuiltCandidate:
             program, ready = take(program, {}, self.backend.target.gpu)
             launched = any(isinstance(step, Launch) for step in program.steps)
             artifact = self.backend.compile(module, ready) if launched else Artifact(str(self.backend.target), b"", ())
-        self._run = Executable(with_needs(program, artifact.needs), artifact)
-        self._run.load(self.inputs[0].device.index)
-
-    def run(self) -> Sequence[Tensor]:
-        """Runs the program on the inputs."""
-        found: Sequence[Tensor] = self._run(*self.inputs)
-        return found
+        self.load(with_needs(program, artifact.needs), artifact)
 
 
 def _memory(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -1,13 +1,11 @@
 """Tunes the config that a user's kernel is compiled with: asks tuning for each launch of a program, and writes the answer into
 it."""
 
-import hashlib
 import json
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -17,18 +15,16 @@ from lamina.core.options import Tune
 from lamina.core.program import ITEM_BYTES, Buffer, Call, Program, Ref, TensorSpec
 from lamina.core.program_needs import fixed, with_needs
 from lamina.dialects import context
-from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Backend
 from lamina.targets.kernel_calls.user import REASON, alignment, refs_of, take
 
 from ..clocks import Clock, CudaClock
-from ..decide import decide
-from ..question import Answer, Identity, Question
+from ..question import Question
+from ..revision import digest
 from ..store.store import Store
-from ..trial import Watch
+from .hot_ops import Asked, Heard, Seen, answers
+from .subgraph_extraction import COMPILER, Built
 
-_COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
-_MAKING = threading.Lock()  # inputs are made once, by the first candidate
 _NAMES = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u64": "uint64", "f16": "float16",
     "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
@@ -42,44 +38,33 @@ def chosen(
     index: int,
     policy: Tune,
     store: Store,
-    heard: Callable[[Question, Answer], None],
+    heard: Heard,
     *,
-    asking: Callable[[Question, int, int], None] = lambda question, number, of: None,
-    watch: Watch = lambda stage, share: None,
-    again: bool = False,
     clock: Clock | None = None,
+    **seen: Unpack[Seen],
 ) -> Program:
     """Returns the program with the configs that tuning chose.
 
     functions  users' kernels, by key
     index      of the GPU that measures, where the policy allows it
     heard      is told every answer once
-    asking     is told every question before it is answered, with its number, from 1, and how many there are
-    watch      is told the progress in between
-    again      also measures what the store knows
     """
-    asked = {question_of(step): step for step in program.steps if isinstance(step, Call) and alternatives(step)}
-    if not asked:
+    steps = [step for step in program.steps if isinstance(step, Call) and alternatives(step)]
+    if not steps:
         return program
-    identity, clock = Identity.of_gpu(index), clock or CudaClock(index)
-    winners: dict[Question, str] = {}
-    for question, step in asked.items():
-        asking(question, len(winners) + 1, len(asked))
-        inputs: list[Tensor] = []
+    device = torch.device("cuda", index)
 
-        def make(name: str, step: Call = step, inputs: list[Tensor] = inputs) -> BuiltKernel:
-            with _MAKING:
-                if not inputs:
-                    inputs += random_inputs(step, torch.device("cuda", index))
+    def asked(step: Call) -> Asked:
+        def build(name: str, inputs: list[Tensor]) -> BuiltKernel:
             return BuiltKernel(with_config(step, name), functions, backend, inputs)
 
-        answer = decide(question, identity, store, policy, make, clock=clock, again=again, watch=watch)
-        winners[question] = answer.winner
-        heard(question, answer)
+        return question_of(step), lambda: random_inputs(step, device), build
+
+    found = answers([asked(step) for step in steps], index, policy, store, heard, clock or CudaClock(index), **seen)
 
     def placed(step: Any) -> Any:
         known = isinstance(step, Call) and alternatives(step)
-        return with_config(step, winners[question_of(step)]) if known else step
+        return with_config(step, found[question_of(step).key].winner) if known else step
 
     return replace(program, steps=tuple(map(placed, program.steps)))
 
@@ -98,7 +83,7 @@ def question_of(step: Call) -> Question:
     what = f"{said['name']} {', '.join(f'{r.dtype} ' + 'x'.join(map(str, r.shape)) for r in refs)}"
     follows = [said["epilogue"]] if "epilogue" in said else []
     depends = (said["key"], said["alternatives"], *follows, [(r.dtype, r.shape, r.strides, alignment(r)) for r in refs])
-    return Question(f"{what} {hashlib.sha256(repr(depends).encode()).hexdigest()[:16]}", what, tuple(alternatives(step)))
+    return Question(f"{what} {digest(repr(depends))}", what, tuple(alternatives(step)))
 
 
 def with_config(step: Call, name: str) -> Call:
@@ -107,30 +92,24 @@ def with_config(step: Call, name: str) -> Call:
     return replace(step, kwargs=tuple((key, config.get(key, value)) for key, value in step.kwargs))
 
 
-class BuiltKernel:
-    """One config of a kernel, as lamina.tune.trial.Candidate."""
+class BuiltKernel(Built):
+    """One config of a kernel."""
 
     def __init__(self, step: Call, functions: Mapping[str, Any], backend: Backend, inputs: Sequence[Tensor]) -> None:
-        self.step, self.functions, self.backend, self.inputs = step, functions, backend, inputs
-        self._run: Any = None
+        super().__init__(inputs)
+        self.step, self.functions, self.backend = step, functions, backend
 
     def compile(self) -> None:
         """Compiles and loads a program with this step alone."""
-        self._run = Executable(*self.program())
-        self._run.load(self.inputs[0].device.index)
+        self.load(*self.program())
 
     def program(self) -> tuple[Program, Artifact]:
         """Returns a program with this step alone, and its code."""
-        with _COMPILER, context(), ir.Location.unknown():
+        with COMPILER, context(), ir.Location.unknown():
             gpu = self.backend.target.gpu
             program, ready = take(alone(self.step), self.functions, gpu)
             artifact = self.backend.compile(ir.Module.create(), ready)
         return with_needs(program, artifact.needs), artifact
-
-    def run(self) -> Sequence[Tensor]:
-        """Runs the program on the inputs."""
-        found: Sequence[Tensor] = self._run(*self.inputs)
-        return found
 
 
 def alone(step: Call) -> Program:

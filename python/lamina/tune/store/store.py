@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -96,19 +96,6 @@ class Store:
     def find(self, which: str) -> Record:
         """Returns the answer named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
         return rows.find(self.records(), which)
-
-    def digest(self, identity: Identity, keys: Iterable[str]) -> str:
-        """Returns a digest of the store's answers to the questions with these keys: programs made with equal digests chose
-        alike."""
-        wanted = sorted(set(keys))
-
-        def work(connection: sqlite3.Connection) -> dict[str, tuple[str, list[str]]]:
-            found = ((key, rows.known(connection, (key, identity.device, identity.versions))) for key in wanted)
-            return {key: (known.winner, sorted(name for name, _ in known.dropped)) for key, known in found if known}
-
-        nothing: dict[str, tuple[str, list[str]]] = {}  # by key: the choice, what is dropped
-        known = self._read(work, nothing) if wanted else nothing
-        return hashlib.sha256(json.dumps([(key, known.get(key)) for key in wanted]).encode()).hexdigest()
 
     def pin(self, which: str, candidate: str) -> Record:
         """Fixes the choice of one answer, named as for `find`. Raises CompileError for a candidate that was dropped or does not

@@ -1,0 +1,22 @@
+"""Times candidates that run on the CPU, where a test asks tuning without a GPU."""
+
+import time
+from collections.abc import Callable
+
+from lamina.tune.clocks import taken
+
+
+class CpuClock:
+    """Times calls that return when they are done; implements lamina.tune.clocks.Clock."""
+
+    def seconds(self, run: Callable[[], object]) -> float:
+        return taken(run)
+
+    def wait(self) -> None:
+        pass
+
+    def alive(self) -> bool:
+        return True
+
+    def now(self) -> float:
+        return time.perf_counter()
