@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from lamina.tools.benchmarks import figures
 from lamina.tools.benchmarks.suites import SUITES, Suite, plot, store
+from lamina.tools.benchmarks.tables import figures
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -52,9 +52,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     graphs, above = (argparse.ArgumentParser(add_help=False) for _ in range(2))
     graphs.add_argument("--graphs", type=int, default=150, help="how many (default: 150)")
-    above.add_argument(
-        "--above", type=float, default=1.05, help="ratios from which on a graph is slow (default: 1.05; shrink: 1.1)"
-    )
+    above.add_argument("--above", type=float, default=1.05, help="a graph is slow from this ratio on (default: 1.05)")
     commands.add_parser("run", parents=[shared, graphs], help="measure graphs that were not measured before")
     commands.add_parser("compile", parents=[shared, graphs], help="time cold compiles")
     commands.add_parser("regret", parents=[shared, graphs], help="judge the GPU's cost models by measuring all candidates")

@@ -107,3 +107,23 @@ def test_kernels(name: str) -> None:
     for layout, make in LAYOUTS.items():
         with torch.no_grad():
             assert len(lamina.explain(FUNCTIONS[name], (make(),)).kernels) == 1, layout
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(1, 6, 1, 1), (2, 6, 7, 5), (3, 130, 9, 1)])
+def test_a_group_norm_beside_its_input(shape: tuple[int, ...], layout: torch.memory_format) -> None:
+    """The norm reshapes images and back: what its kernel stores besides keeps their order, and is right, as are gradients."""
+    x = torch.randn(shape).to(memory_format=layout).requires_grad_()
+
+    def step(x: Tensor) -> list[Tensor]:
+        t = torch.tanh(x)
+        y = F.group_norm(t, 2)
+        return [t, y, *torch.autograd.grad((y * y.detach().sin() + t).sum(), x)]
+
+    compiled = torch.compile(lambda x: (torch.tanh(x), F.group_norm(torch.tanh(x), 2)), backend="lamina", dynamic=False)
+    t, y = compiled(x)
+    got = [t, y, *torch.autograd.grad((y * y.detach().sin() + t).sum(), x)]
+    want = step(x.detach().double().requires_grad_())
+    for mine, exact in zip(got, want, strict=True):
+        assert strides(mine) == strides(x)
+        torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=1e-4)

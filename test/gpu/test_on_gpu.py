@@ -253,3 +253,22 @@ def test_dropout_draws_as_torch_does() -> None:
     first, second = run(x), run(x)
     assert not torch.equal(first, second)
     assert abs((first == 0).float().mean().item() - 0.25) < 0.02 and abs(first.mean().item() - 2) < 0.05
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 6, 1, 1), (3, 130, 9, 1), (4, 64, 33, 31), (2, 32, 127, 129)])
+def test_a_group_norm_beside_its_input(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Its kernel reshapes images with channels last and back, and what it stores besides keeps their order."""
+    x = torch.randn(shape, device="cuda").to(dtype, memory_format=torch.channels_last)
+    w, b = torch.randn(2, shape[1], device="cuda").to(dtype)
+
+    def fn(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        t = torch.tanh(x)
+        return t, F.group_norm(t, 2, w, b)
+
+    check(fn, (x, w, b), by_dynamo, slack=8)
+    got, want = by_dynamo(fn, (x, w, b))(x, w, b), fn(x, w, b)
+    for mine, eager in zip(got, want, strict=True):
+        assert [s for s, n in zip(mine.stride(), x.shape, strict=True) if n > 1] == [
+            s for s, n in zip(eager.stride(), x.shape, strict=True) if n > 1
+        ]

@@ -8,7 +8,7 @@ from fake_gpu import Cubin, on_gpu
 from lamina.core.gpu import Gpu
 from lamina.core.program import Program
 from lamina.runtime.executable import Executable
-from lamina.runtime.graphs import Recorder
+from lamina.runtime.recording.graphs import Recorder
 from lamina.targets.nvvm.ptx import assemble
 
 _INC = """

@@ -109,7 +109,7 @@ class FakeGpu:
 
 
 class FakeRecorder:
-    """lamina.runtime.graphs.Recorder for this driver."""
+    """lamina.runtime.recording.graphs.Recorder for this driver."""
 
     def __init__(self, library: ctypes.CDLL, measured: bool, limit: int) -> None:
         self.measured, self.limit = measured, limit

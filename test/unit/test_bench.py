@@ -6,8 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lamina.tools.benchmarks import figures, timing
+from lamina.tools.benchmarks import timing
 from lamina.tools.benchmarks.suites import SUITES, store
+from lamina.tools.benchmarks.tables import figures
 from lamina.tools.benchmarks.workloads import CALL
 
 COMPILE = {

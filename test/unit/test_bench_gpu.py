@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
-from lamina.tools.benchmarks import figures, figures_gpu, gpu_clock, gpu_worker, roofline_plot
+from lamina.tools.benchmarks import gpu_clock, gpu_worker
 from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
 from lamina.tools.benchmarks.suites import SUITES, plot, store
+from lamina.tools.benchmarks.tables import figures, figures_gpu, roofline_plot
 from lamina.tools.benchmarks.workloads import Workload
 
 ROOFS = {"bandwidth": 4e12, "flops": 8e14}

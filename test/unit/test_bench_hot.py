@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 import lamina
-from lamina.tools.benchmarks import figures, figures_hot, gpu_clock, hot_worker, suites
+from lamina.tools.benchmarks import gpu_clock, hot_worker, suites
 from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS, TUNING, Goal, HotWorkload
 from lamina.tools.benchmarks.suites import SUITES, store
+from lamina.tools.benchmarks.tables import figures, figures_hot
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.records import Record
 from lamina.tune.store.store import Store

@@ -6,8 +6,8 @@ import torch
 from fake_gpu import FakeGpu
 
 from lamina.core.options import Options
-from lamina.runtime.graph_status import Status
-from lamina.runtime.graphs import recorder_for
+from lamina.runtime.recording.graph_status import Status
+from lamina.runtime.recording.graphs import recorder_for
 
 
 class TestMeasured:

@@ -10,8 +10,8 @@ import torch
 from fake_gpu import FakeGpu, on_gpu
 
 from lamina.core.program import Call, Constant
-from lamina.runtime.graph_status import Status
-from lamina.runtime.recordable import draws_first, why_not_recorded
+from lamina.runtime.recording.graph_status import Status
+from lamina.runtime.recording.recordable import draws_first, why_not_recorded
 
 
 def test_kernels_follow_arguments_and_results(gpu: FakeGpu) -> None:

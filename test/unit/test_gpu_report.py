@@ -5,7 +5,7 @@ import pytest
 from lamina.core.program import Call, Launch, Step
 from lamina.report.gpu import by_step
 from lamina.report.tables import cuda_graph
-from lamina.runtime.graph_status import Status, Times
+from lamina.runtime.recording.graph_status import Status, Times
 
 
 def launch(kernel: str, grid: int = 1) -> Launch:

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from lamina.core.device import host
-from lamina.tools.benchmarks import figures, figures_gpu, figures_hot
 from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS, TUNING
-from lamina.tools.benchmarks.roofline_plot import draw
 from lamina.tools.benchmarks.serve import start
+from lamina.tools.benchmarks.tables import figures, figures_gpu, figures_hot
+from lamina.tools.benchmarks.tables.roofline_plot import draw
 from lamina.tools.benchmarks.workloads import CALL, WORKLOADS
 
 Found = dict[str, Any]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lamina.tools.benchmarks.figures import markdown_table
+from lamina.tools.benchmarks.tables.figures import markdown_table
 
 BOUNDS = {"float32": 2e-4, "bfloat16": 4e-2, "float16": 1e-2}
 """Bounds the relative error by dtype: a result with more is wrong, unless eager's error is at least a quarter of its own."""

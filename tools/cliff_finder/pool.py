@@ -57,6 +57,12 @@ class Worker:
             self._process.wait()
         self._process = None
 
+    def kill(self) -> None:
+        """Ends the process at once; a question that it is answering fails."""
+        if (process := self._process) is not None:
+            process.kill()
+            process.wait()
+
 
 def answers(
     questions: Iterable[dict[str, Any]], jobs: int, folder: Path, seconds: float
@@ -78,7 +84,7 @@ def answers(
     try:
         for done in as_completed([pool.submit(ask, question) for question in questions]):
             yield done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    finally:  # when interrupted, too: what is being measured is not waited for
+        pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
-            worker.close()
+            worker.kill()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lamina.schedules.rows import MODEL
-from lamina.tools.benchmarks.figures import markdown_table
+from lamina.tools.benchmarks.tables.figures import markdown_table
 from lamina.tune.choice import Choice
 
 from .findings import Finding

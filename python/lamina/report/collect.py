@@ -7,7 +7,7 @@ from math import prod
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.core.size import evaluate
-from lamina.runtime.graph_status import Status
+from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import Choice
 
 from .choices import default

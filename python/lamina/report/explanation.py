@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from lamina.runtime.graph_status import Status
+from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import Choice
 
 

@@ -12,7 +12,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch, Program, Step
 from lamina.runtime.cache import default_root
 from lamina.runtime.executable import Executable
-from lamina.runtime.graph_status import Status
+from lamina.runtime.recording.graph_status import Status
 
 from .explanation import Peaks
 from .measure import make

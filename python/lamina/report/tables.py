@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lamina.runtime.graph_status import Status, Times
+from lamina.runtime.recording.graph_status import Status, Times
 
 from . import choices
 from .amounts import amount, counted, duration

@@ -7,10 +7,10 @@ from lamina import _native
 from lamina.core.program import Program
 
 from .gpu import NVIDIA, Driver, gpu_spec_of
-from .graph_status import Status, status_of
-from .graphs import Recorder
 from .loader import Code
-from .recordable import draws_first, why_not_recorded
+from .recording.graph_status import Status, status_of
+from .recording.graphs import Recorder
+from .recording.recordable import draws_first, why_not_recorded
 from .spec import spec_of
 
 

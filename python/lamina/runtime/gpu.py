@@ -8,8 +8,8 @@ from typing import Any, Literal
 from lamina.core import cubins
 from lamina.core.program import Launch, Program
 
-from .graphs import Recorder
-from .recordable import drawn, draws
+from .recording.graphs import Recorder
+from .recording.recordable import drawn, draws
 from .spec import spec_of
 
 

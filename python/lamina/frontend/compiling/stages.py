@@ -163,7 +163,7 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
     if Target.parse(built.target).null:
         return Null(built.program)
     from lamina.runtime.executable import Executable
-    from lamina.runtime.graphs import recorder_for
+    from lamina.runtime.recording.graphs import recorder_for
 
     inputs = {i for i, argument in enumerate(built.interface.inputs) if argument in frozen}
     executable = Executable(built.program, built, recorder=recorder_for(options), frozen=inputs)

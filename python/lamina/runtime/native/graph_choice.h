@@ -11,7 +11,7 @@
 namespace lamina {
 
 struct GraphOptions {
-  nb::object recorder;  // lamina.runtime.graphs.Recorder; None: nothing is recorded
+  nb::object recorder;  // lamina.runtime.recording.graphs.Recorder; None: nothing is recorded
   bool measured = true; // false: recorded in any case
   size_t most = 64;     // graphs of the process
 };
@@ -28,7 +28,7 @@ public:
   // Runs the steps; false where the caller has to. Throws what they throw, and std::runtime_error.
   bool run(Context &context, const Steps &steps);
 
-  // What lamina.runtime.graphs.Status is made of.
+  // What lamina.runtime.recording.graphs.Status is made of.
   nb::dict status() const;
 
 private:

@@ -37,7 +37,7 @@ public:
   // Bytes that a recording keeps as long as it lives.
   static int64_t bytes(const Plan &plan, const std::vector<int> &staged);
 
-  // Records `steps`, which run on torch's current stream; captures go through `recorder` (lamina.runtime.graphs.Recorder). `called`: the
+  // Records `steps`, which run on torch's current stream; captures go through `recorder` (lamina.runtime.recording.graphs.Recorder). `called`: the
   // arguments (buffers) that library calls read and what draws fill, `staged`: those of them that are copied. Says why where it fails,
   // else nothing.
   std::string record(Context &context, nb::handle recorder, const std::vector<int> &called, const std::vector<int> &staged,

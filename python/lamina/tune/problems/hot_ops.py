@@ -34,7 +34,7 @@ Asked = tuple[Question, Callable[[], list[Tensor]], Build]
 
 
 def ignored(*_: object) -> None:
-    """Is told what nobody wants to hear."""
+    """Does nothing: the default of callbacks."""
 
 
 class Seen(TypedDict, total=False):

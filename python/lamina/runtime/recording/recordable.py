@@ -6,8 +6,8 @@ from typing import Any
 
 from lamina.core.program import Call, Launch, Program, Ref
 
-from .library import library_call
-from .resolve import overload
+from ..library import library_call
+from ..resolve import overload
 
 _DEPENDS_ON_MORE = {"data_dependent_output", "dynamic_output_shape"}
 """torch's tags of operators whose output size depends on data, so that the host has to wait for it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from lamina.tools.benchmarks.figures import Figures, Found, Goal, all_goals, by_kind, call_table
+from lamina.tools.benchmarks.tables.figures import Figures, Found, Goal, all_goals, by_kind, call_table
 
 COLD = 1 / 3
 AHEAD_SECONDS, ABOVE_NULL_SECONDS = 10e-6, 5e-6

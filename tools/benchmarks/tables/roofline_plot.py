@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lamina.tools.benchmarks.figures_gpu import OURS, ours
+from lamina.tools.benchmarks.tables.figures_gpu import OURS, ours
 
 COLORS = {"eager": "0.6", "torch.compile": "tab:blue", "XLA": "tab:green", "lamina": "tab:red"}
 MARKS = {"kernel": "o", "model": "s"}

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from lamina.tools.benchmarks.figures import Figures, Found, all_goals, by_kind
-from lamina.tools.benchmarks.figures_gpu import NONE, floor, largest_error, line, number, outcome, ratio
 from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, COMPILED, Goal
+from lamina.tools.benchmarks.tables.figures import Figures, Found, all_goals, by_kind
+from lamina.tools.benchmarks.tables.figures_gpu import NONE, floor, largest_error, line, number, outcome, ratio
 
 OURS = ("lamina", "lamina tuned", "lamina own")
 TUNING_SECONDS, FILLED = 60.0, 1.1  # quick tuning at most; compile time with a filled store, as a multiple of untuned, at most
