@@ -54,6 +54,22 @@ class GatherOp(Tile.Operation, name="gather"):
     pass_through: ext.Operand[Any]
 
 
+def _runs_match(op: ir.Operation) -> bool:
+    """Verifies that `lengths`, which are at least 1, and `jumps` are integers, as many of one as of the other."""
+    arrays = [list(op.attributes[name]) for name in ("lengths", "jumps")]
+    if not all(isinstance(n, ir.IntegerAttr) for array in arrays for n in array):
+        op.location.emit_error(f"'{op.name}' expects integers in lengths and jumps")
+    elif len(arrays[0]) != len(arrays[1]):
+        op.location.emit_error(
+            f"'{op.name}' expects a jump for each length, but has {len(arrays[0])} lengths and {len(arrays[1])} jumps"
+        )
+    elif any(ir.IntegerAttr(n).value < 1 for n in arrays[0]):
+        op.location.emit_error(f"'{op.name}' expects lengths of at least 1")
+    else:
+        return True
+    return False
+
+
 class ReadRunsOp(Tile.Operation, name="read_runs"):
     """Reads lanes from a flat memref, in runs: out[i] = mem[first + along * i + sum of jumps[k] * ((start + i) // lengths[k])]
     where mask[i]. along: 1 for adjacent lanes, 0 for lanes that differ only from run to run.
@@ -67,6 +83,11 @@ class ReadRunsOp(Tile.Operation, name="read_runs"):
     along: ir.IntegerAttr
     lengths: ir.ArrayAttr
     jumps: ir.ArrayAttr
+
+    @staticmethod
+    def verify_invariants(op: ir.Operation) -> bool:
+        """Verifies the pairs of lengths and jumps."""
+        return _runs_match(op)
 
 
 class ReadSharedOp(Tile.Operation, name="read_shared"):
@@ -82,6 +103,14 @@ class ReadSharedOp(Tile.Operation, name="read_shared"):
     length: ir.IntegerAttr
     jump: ir.IntegerAttr
 
+    @staticmethod
+    def verify_invariants(op: ir.Operation) -> bool:
+        """Verifies that the length is at least 1."""
+        if ir.IntegerAttr(op.attributes["length"]).value >= 1:
+            return True
+        op.location.emit_error(f"'{op.name}' expects a length of at least 1")
+        return False
+
 
 class WriteRunsOp(Tile.Operation, name="write_runs"):
     """Stores lanes in runs, at the addresses that tile.read_runs reads with `along` = 1."""
@@ -93,6 +122,11 @@ class WriteRunsOp(Tile.Operation, name="write_runs"):
     mask: ext.Operand[Any]
     lengths: ir.ArrayAttr
     jumps: ir.ArrayAttr
+
+    @staticmethod
+    def verify_invariants(op: ir.Operation) -> bool:
+        """Verifies the pairs of lengths and jumps."""
+        return _runs_match(op)
 
 
 class ScanOp(Tile.Operation, name="scan", traits=[ext.Pure]):
