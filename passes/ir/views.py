@@ -40,6 +40,25 @@ def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
     return source.projected(dims, shape)
 
 
+def source_strides(op: ir.Operation, strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Returns the strides of a view's source that give its result these strides; None when there are none."""
+    shape, source_shape = shape_of(op.results[0]), shape_of(op.operands[0])
+    layout = Layout.of(shape, strides)
+    if op.name == "tensor.cast":
+        return strides
+    if op.name == "tensor.collapse_shape":
+        return layout.expanded(groups(op), source_shape).strides
+    if op.name == "tensor.expand_shape":
+        collapsed = layout.collapsed(groups(op))
+        return None if collapsed is None else collapsed.strides
+    if op.name == "tensor.extract_slice":
+        return None
+    dims = walked_dims(op)
+    if sorted(d for d in dims if d is not None) != list(range(len(source_shape))):
+        return None
+    return tuple(layout.strides[dims.index(d)] for d in range(len(source_shape)))
+
+
 def groups(op: ir.Operation) -> list[list[int]]:
     """Returns the reassociation of an expand_shape or collapse_shape."""
     return [[i.value for i in group] for group in op.attributes["reassociation"]]

@@ -17,7 +17,8 @@ from lamina.core.layout import Layout
 
 from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..families.gemm.products import PRODUCTS
-from ..ir.views import groups, is_view, shape_of, view_layout, walked_dims
+from ..ir.reading import Generic
+from ..ir.views import is_view, shape_of, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
 Strides = tuple[int, ...]
@@ -69,10 +70,10 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         # a library's wish serves the collapse, too
         if op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out):
             found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
-        if out in found.bound and (strides := _before(op, found.bound[out])) is not None:
+        if out in found.bound and (strides := source_strides(op, found.bound[out])) is not None:
             found.bound.setdefault(source, strides)
         for wish, count in found.wished.get(out, Counter()).items():
-            if (strides := _before(op, wish)) is not None:
+            if (strides := source_strides(op, wish)) is not None:
                 found.wished.setdefault(source, Counter())[strides] += count
     return found
 
@@ -146,7 +147,8 @@ def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
 
 def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:
     """Returns the layouts of a kernel's results. Those that nobody wants otherwise (None) get the order of dimensions in which
-    most bytes that it reads and writes lie, if the kernel itself does not transpose."""
+    most bytes that it reads and writes lie, if the kernel itself does not transpose; results of reductions that of the dimensions
+    left of what they reduce."""
     return [layout or _like_most(op, result, layouts, operands) for result, layout in zip(op.results, layouts, strict=True)]
 
 
@@ -157,9 +159,43 @@ def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | No
     for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
         if layout is not None and shape_of(value) == shape and layout.is_dense:
             orders[order_of(layout.strides)] += bytes_of(value)
+    reduces = math.prod(shape) < max((math.prod(x.shape) for x in operands), default=0)
+    if reduces and not orders and (strides := _inherited(op, operands).get(_yielded(op, result))) is not None:
+        return Layout.of(shape, in_order(shape, order_of(strides)))
     if not orders or not (keeps_order(op, len(shape)) or _only_regroups(op, shape)):
         return plain
     return Layout.of(shape, in_order(shape, max(orders, key=orders.__getitem__)))
+
+
+def _yielded(op: ir.Operation, result: ir.Value) -> ir.Value:
+    """Returns the value in a kernel's body that it yields as `result`."""
+    end = list(op.regions[0].blocks[0].operations)[-1].operation
+    return end.operands[list(op.results).index(result)]
+
+
+def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, Strides]:
+    """Returns for the values of a kernel's body the strides in memory of those elements of its operands that they are computed
+    from: along each dimension, those of the largest tensor that varies along it. What a view cannot express has none."""
+    body = op.regions[0].blocks[0]
+    found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
+    for inner in (o.operation for o in body.operations):
+        if len(inner.results) != 1 or not isinstance(inner.results[0].type, ir.RankedTensorType):
+            continue
+        out = inner.results[0]
+        if is_view(inner) and inner.operands[0] in found:
+            layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), found[inner.operands[0]]))
+            found.update({out: tuple(layout.strides)} if layout is not None else {})
+        elif inner.name == "linalg.generic" and (g := Generic.read_affine(inner)) is not None:
+            steps: dict[int, int] = {}
+            sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
+            for v, m in sorted(((v, m) for v, m in sources if v in found), key=lambda x: -bytes_of(x[0])):
+                for stride, (_, terms) in zip(found[v], m, strict=True):
+                    if len(terms) == 1 and terms[0][0] not in steps:
+                        steps[terms[0][0]] = stride * terms[0][1]
+            loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.maps[g.inputs]]
+            if all(steps.get(loop) or n == 1 for loop, n in zip(loops, shape_of(out), strict=True)):
+                found[out] = tuple(steps.get(loop, 0) for loop in loops)
+    return found
 
 
 def bytes_of(value: ir.Value) -> int:
@@ -241,22 +277,3 @@ def _feeds_products(value: ir.Value) -> bool:
         else user.name == "graph.extern" and ir.StringAttr(user.attributes["callee"]).value in PRODUCTS
         for user in users
     )
-
-
-def _before(op: ir.Operation, strides: Strides) -> Strides | None:
-    """Returns the strides of a view's source that give its result these strides; None when there are none."""
-    shape, source_shape = shape_of(op.results[0]), shape_of(op.operands[0])
-    layout = Layout.of(shape, strides)
-    if op.name == "tensor.cast":
-        return strides
-    if op.name == "tensor.collapse_shape":
-        return layout.expanded(groups(op), source_shape).strides
-    if op.name == "tensor.expand_shape":
-        collapsed = layout.collapsed(groups(op))
-        return None if collapsed is None else collapsed.strides
-    if op.name == "tensor.extract_slice":
-        return None
-    dims = walked_dims(op)
-    if sorted(d for d in dims if d is not None) != list(range(len(source_shape))):
-        return None
-    return tuple(layout.strides[dims.index(d)] for d in range(len(source_shape)))

@@ -1,6 +1,7 @@
 """Schedules a space on a CPU: the axes that are vectorized, looped over or make the grid. Defines what GPU schedules share."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from lamina.schedules.base import SQUARE, BlockConfig
@@ -154,16 +155,17 @@ def vector_axis(space: Space, merged: Merged) -> Axis | None:
 
 
 def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
-    """Returns the row axis along which loads with a stride along `vector` are contiguous, where transposing tiles is worth it."""
+    """Returns the row axis along which most elements that are loaded with a stride along `vector` are contiguous, where transposing
+    tiles is worth it."""
     if vector is None or merged.columns or vector.extent < 8:
         return None
+    along: Counter[Axis] = Counter()
     for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
         at = e.at.rename(merged.rename)
-        if crosses(e, at, vector):
-            for a in merged.rows:
-                if a is not vector and a.extent >= 8 and at.coefficient(a) == 1:
-                    return a
-    return None
+        inner = (a for a in merged.rows if a is not vector and a.extent >= 8 and at.coefficient(a) == 1)
+        if crosses(e, at, vector) and (axis := next(inner, None)) is not None:
+            along[axis] += math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))
+    return max(along, key=along.__getitem__, default=None)
 
 
 def crossing_loads(space: Space, plan: Schedule) -> list[Load]:

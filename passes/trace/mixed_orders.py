@@ -25,6 +25,7 @@ from .orders import (
     tensors,
     viewed,
     wanted_images,
+    wanted_rows,
     width,
 )
 from .trace import VIEWS
@@ -46,10 +47,11 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
     """Returns the orders of a function's values.
 
     A value that a library takes with channels last, and that is mapped from another order, is stored channels last by a kernel that
-    reduces nothing. Where an op maps tensors of two orders, one is stored in the order of the other: in that of memory that is not
-    row-major (a library's images with channels last), else in the one nearest to row-major. What is stored is the computed value
-    behind the op's operand, in its narrowest type, if that is not in memory yet; else the result. What is gathered lies as its
-    source does. The source of a gather in front of a library call that takes channels last is stored channels last (see gathered).
+    reduces nothing. So is a norm or a softmax that is wanted in another order than that of what it norms. Where an op maps tensors
+    of two orders, one is stored in the order of the other: in that of memory that is not row-major (an image with channels
+    last), else in the one nearest to row-major. What is stored is the computed value behind the operand, in its narrowest type,
+    if that is not in memory yet; else the result. What is gathered lies as its source does. The source of a gather in front of a
+    library call that takes channels last is stored channels last (see gathered).
 
     ops         in program order
     strides_of  of arguments and results of external calls
@@ -73,9 +75,10 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
                 firm.add(v)
         return innermost[v]
 
-    laid_out = gathered(ops, read)
+    laid_out, normed = gathered(ops, read), _normed(ops, read)
     for op in ops:
-        for v, dim in wanted_images(op).items():
+        rows = {v: dim for v, dim in wanted_rows(op).items() if v in normed}
+        for v, dim in (wanted_images(op) | rows).items():
             if order(v) not in (None, dim) and producer(v) is not None and map_of(v.owner, read):
                 stored[v] = innermost[v] = dim
         mapped = map_of(op, read)
@@ -117,6 +120,16 @@ def with_innermost(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:
     for d in sorted(range(len(shape)), key=lambda d: (d == dim, d), reverse=True):
         strides[d], step = step, step * shape[d]
     return tuple(strides)
+
+
+def _normed(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:
+    """Returns the values computed element by element from the results of reductions, without memory in between."""
+    found: set[ir.Value] = set()
+    for op in ops:
+        g = read(op) if op.name == "linalg.generic" else None
+        if op.name != "graph.extern" and ((g is not None and any(g.reduced)) or any(v in found for v in op.operands)):
+            found.update(op.results)
+    return found
 
 
 def _reduced(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:

@@ -10,7 +10,7 @@ from lamina.core.layout import Layout
 from ..ir.affine import row_major
 from ..ir.extern_calls import declared_strides
 from ..ir.reading import Generic, producer, shape_of
-from ..ir.views import view_layout
+from ..ir.views import is_view, source_strides, view_layout
 from .trace import VIEWS
 
 LARGE = 1 << 16  # elements; smaller tensors stay in caches
@@ -31,6 +31,32 @@ def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
     if not any(innermost_of(shape, given) == 1 for shape, given in images if shape[2] * shape[3] > 1):
         return {}
     return dict.fromkeys((v for v in op.operands if len(shape_of(v)) == 4 and math.prod(shape_of(v)) >= LARGE), 1)
+
+
+def wanted_rows(op: ir.Operation) -> dict[ir.Value, int]:
+    """Maps each large value behind the views that a function returns, or that a library call takes after dimensions were collapsed,
+    to its innermost dimension in the memory that is asked for there."""
+    found: dict[ir.Value, int] = {}
+    for v, strides in _asked(op):
+        collapsed = False
+        while strides is not None and (made := producer(v)) is not None and is_view(made):
+            collapsed |= made.name == "tensor.collapse_shape"
+            strides, v = source_strides(made, strides), made.operands[0]
+        inner = innermost_of(shape_of(v), strides) if strides is not None else None
+        if inner is not None and math.prod(shape_of(v)) >= LARGE and (collapsed or op.name == "func.return"):
+            found[v] = inner
+    return found
+
+
+def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
+    """Returns the tensors that a return or a library call takes, with the strides asked for: row-major ones for a call."""
+    if op.name == "graph.extern" and "needs" not in op.attributes:
+        return [(v, row_major(shape_of(v))) for v in tensors(op.operands)]
+    attributes = op.parent.attributes if op.name == "func.return" and op.parent is not None else {}
+    if "res_attrs" not in attributes:
+        return []
+    pairs = zip(op.operands, ir.ArrayAttr(attributes["res_attrs"]), strict=True)
+    return [(v, tuple(ir.DenseI64ArrayAttr(a["graph.strides"])) if "graph.strides" in a else None) for v, a in pairs]
 
 
 def is_given(v: ir.Value) -> bool:
