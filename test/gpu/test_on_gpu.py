@@ -272,3 +272,18 @@ def test_a_group_norm_beside_its_input(shape: tuple[int, ...], dtype: torch.dtyp
         assert [s for s, n in zip(mine.stride(), x.shape, strict=True) if n > 1] == [
             s for s, n in zip(eager.stride(), x.shape, strict=True) if n > 1
         ]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 3, 1, 1), (3, 127, 33, 31), (2, 1000, 9, 9), (4, 64, 127, 129)])
+def test_norms_between_two_orders(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Images are read with their channels first and stored with them last, or the reverse."""
+    x = torch.randn(shape, device="cuda").to(dtype)
+    w, b = torch.randn(2, shape[1], device="cuda").to(dtype)
+
+    def fn(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.layer_norm(x.permute(0, 2, 3, 1), (x.shape[1],), w, b)
+
+    for image in (x, x.transpose(-1, -2), x.to(memory_format=torch.channels_last)):
+        check(fn, (image, w, b), by_dynamo, slack=8)
+        check(lambda x: x.softmax(-1).to(memory_format=torch.channels_last), (image,), by_dynamo, slack=8)

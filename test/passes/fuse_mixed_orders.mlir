@@ -123,3 +123,57 @@ func.func @padded(%x: tensor<4x64x32x31xf32>, %y: tensor<4x64x32x31xf32> {graph.
   } -> tensor<64xf32>
   return %s : tensor<64xf32>
 }
+
+// -----
+
+#id = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#pixel = affine_map<(n, c, h, w) -> (n, h, w)>
+
+// A norm that is returned in another order than its input's: one kernel reduces, the other transposes.
+// CHECK-LABEL: func.func @norm_returned_in_another_order
+// CHECK: %[[SUM:.*]] = "graph.group"(%arg0)
+// CHECK: arith.addf
+// CHECK-NOT: arith.divf
+// CHECK: "graph.group"(%arg0, %[[SUM]])
+// CHECK: arith.divf
+// CHECK: return
+// ANYWHERE-LABEL: func.func @norm_returned_in_another_order
+// ANYWHERE: "graph.group"
+// ANYWHERE-NOT: "graph.group"
+// ANYWHERE: return
+func.func @norm_returned_in_another_order(%x: tensor<4x64x16x16xf32> {graph.strides = array<i64: 16384, 1, 1024, 64>}) -> (tensor<4x64x16x16xf32> {graph.strides = array<i64: 16384, 256, 16, 1>}) {
+  %zero = arith.constant dense<0.0> : tensor<4x16x16xf32>
+  %s = linalg.generic {indexing_maps = [#id, #pixel], iterator_types = ["parallel", "reduction", "parallel", "parallel"]} ins(%x : tensor<4x64x16x16xf32>) outs(%zero : tensor<4x16x16xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x16x16xf32>
+  %e = tensor.empty() : tensor<4x64x16x16xf32>
+  %y = linalg.generic {indexing_maps = [#id, #pixel, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x, %s : tensor<4x64x16x16xf32>, tensor<4x16x16xf32>) outs(%e : tensor<4x64x16x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x64x16x16xf32>
+  return %y : tensor<4x64x16x16xf32>
+}
+
+// In its input's order it is one kernel.
+// CHECK-LABEL: func.func @norm_returned_in_its_order
+// CHECK: "graph.group"
+// CHECK-NOT: "graph.group"
+// CHECK: return
+func.func @norm_returned_in_its_order(%x: tensor<4x64x16x16xf32> {graph.strides = array<i64: 16384, 1, 1024, 64>}) -> (tensor<4x64x16x16xf32> {graph.strides = array<i64: 16384, 1, 1024, 64>}) {
+  %zero = arith.constant dense<0.0> : tensor<4x16x16xf32>
+  %s = linalg.generic {indexing_maps = [#id, #pixel], iterator_types = ["parallel", "reduction", "parallel", "parallel"]} ins(%x : tensor<4x64x16x16xf32>) outs(%zero : tensor<4x16x16xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x16x16xf32>
+  %e = tensor.empty() : tensor<4x64x16x16xf32>
+  %y = linalg.generic {indexing_maps = [#id, #pixel, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x, %s : tensor<4x64x16x16xf32>, tensor<4x16x16xf32>) outs(%e : tensor<4x64x16x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x64x16x16xf32>
+  return %y : tensor<4x64x16x16xf32>
+}
