@@ -86,17 +86,16 @@ def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
 
 def _replace(inner: Generic, outer: Generic, loops: list[Entry]) -> ir.Operation:
     """Writes the reduction over the loops of both in the place of the outer one. Its loops are in the order of the first operand's
-    dimensions."""
+    dimensions, without those of one iteration that walked nothing but a dimension that the inner one kept."""
     reads = [[_composed(entry, loops) for entry in m] for m in inner.maps[: inner.inputs]]
-    count = len(outer.extents) + sum(inner.reduced)
     reduced = [*outer.reduced, *[True] * sum(inner.reduced)]
     walked = [loop for m in reads for _, terms in m for loop, _ in terms]
-    order = list(dict.fromkeys([*walked, *range(count)]))
+    order = list(dict.fromkeys([*walked, *(i for i, n in enumerate(outer.extents) if n > 1)]))
     at = {old: new for new, old in enumerate(order)}
-    maps = [[shifted((c, tuple((at[i], k) for i, k in terms)), 0) for c, terms in m] for m in (*reads, outer.maps[1])]
+    maps = [[shifted((c, tuple((at[i], k) for i, k in terms if i in at)), 0) for c, terms in m] for m in (*reads, outer.maps[1])]
     op, ins = outer.op, list(inner.op.operands)[: inner.inputs]
     with op.location, ir.InsertionPoint(op):
-        new = generic(op.results[0].type, [*ins, op.operands[1]], maps, count, [reduced[i] for i in order])
+        new = generic(op.results[0].type, [*ins, op.operands[1]], maps, len(order), [reduced[i] for i in order])
         clone_body(inner.op, new)
     op.results[0].replace_all_uses_with(new.results[0])
     for dead in (op, inner.op, producer(inner.op.operands[inner.inputs])):

@@ -192,6 +192,30 @@ func.func @nested(%x: tensor<3x4x5xf32>) -> tensor<3x1xf32> {
 }
 
 // A sum of maxima stays two reductions.
+// A loop of one iteration over a dimension that the first sum kept has nothing to walk in the merged one.
+// CHECK-LABEL: func.func @nested_kept
+// CHECK: linalg.generic {indexing_maps = [#{{.*}}, #{{.*}}], iterator_types = ["parallel", "reduction", "reduction", "reduction"]} ins(%arg0 : tensor<3x4x5x6xf32>)
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @nested_kept(%x: tensor<3x4x5x6xf32>) -> tensor<3x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x1x1x6xf32>
+  %a = linalg.fill ins(%zero : f32) outs(%e : tensor<3x1x1x6xf32>) -> tensor<3x1x1x6xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (n, 0, 0, w)>], iterator_types = ["parallel", "reduction", "reduction", "parallel"]} ins(%x : tensor<3x4x5x6xf32>) outs(%a : tensor<3x1x1x6xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %0 = arith.addf %i, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<3x1x1x6xf32>
+  %f = tensor.empty() : tensor<3x1xf32>
+  %b = linalg.fill ins(%zero : f32) outs(%f : tensor<3x1xf32>) -> tensor<3x1xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (n, c)>], iterator_types = ["parallel", "parallel", "reduction", "reduction"]} ins(%r : tensor<3x1x1x6xf32>) outs(%b : tensor<3x1xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %0 = arith.addf %i, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<3x1xf32>
+  return %s : tensor<3x1xf32>
+}
+
 // CHECK-LABEL: func.func @sum_of_maxima
 // CHECK-COUNT-2: linalg.generic
 func.func @sum_of_maxima(%x: tensor<3x4x5xf32>, %init: tensor<3xf32>) -> tensor<3xf32> {
