@@ -21,8 +21,9 @@ from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import Generic, Untraceable, producer, shape_of
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
-from ..trace.grouping import Group, Grouping, GroupNode, trace_node
+from ..trace.grouping import Group, Grouping
 from ..trace.materialize import OUTSIDE, Materialized, _reads, given_strides, memory_strides
+from ..trace.nodes import GroupNode, trace_node
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
 

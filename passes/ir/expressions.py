@@ -4,65 +4,14 @@ f16 and bf16 are f32 here; only loads and stores know the narrow type. `Interner
 same object.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
 from .affine import Affine, Axis
+from .guards import Guard
 
 HALF = ("f16", "bf16")
-
-
-@dataclass(frozen=True)
-class Bound:
-    """`low <= at < high`. Where `message` is set, a value outside is the user's error; otherwise it is padding."""
-
-    at: Affine
-    low: int
-    high: int
-    message: str = ""
-
-    @property
-    def always(self) -> bool:
-        """Whether the bound is known to hold for all iterations."""
-        return not self.at.opaque and self.at.bounds()[0] >= self.low and self.at.bounds()[1] < self.high
-
-    @property
-    def never(self) -> bool:
-        """Whether the bound is known to fail for all iterations."""
-        return not self.at.opaque and (self.at.bounds()[1] < self.low or self.at.bounds()[0] >= self.high)
-
-    def implied_by(self, guard: "Guard") -> bool:
-        """Whether this bound holds wherever `guard` holds."""
-        return self.always or any(b.low + k >= self.low and b.high + k <= self.high for b, k in self._alike(guard))
-
-    def excluded_by(self, guard: "Guard") -> bool:
-        """Whether this bound holds nowhere that `guard` holds."""
-        return self.never or any(b.low + k >= self.high or b.high + k <= self.low for b, k in self._alike(guard))
-
-    def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, int]]":
-        """Yields the bounds of the guard whose index differs by a constant, with that constant (this index minus theirs)."""
-        return ((b, self.at.constant - b.at.constant) for b in guard if not b.message and b.at.terms == self.at.terms)
-
-
-Guard = tuple[Bound, ...]
-
-
-def narrowed(guard: Guard, more: Guard) -> Guard:
-    """Returns the conjunction of two guards. Bounds of the same index are intersected, so guards of nested slices stay short;
-    only those behind the last check of a user's index are, since the bounds in front of a check say where it is made.
-    """
-    last = max((i for i, b in enumerate(guard) if b.message), default=-1) + 1
-    out = list(guard)
-    for new in more:
-        for i, b in enumerate(out[last:], last):
-            if b.at.terms == new.at.terms:
-                k = new.at.constant - b.at.constant
-                out[i] = Bound(b.at, max(b.low, new.low - k), min(b.high, new.high - k))
-                break
-        else:
-            out.append(new)
-    return tuple(out)
 
 
 def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
@@ -294,3 +243,17 @@ def _compare(predicate: int | None, low: int, high: int) -> bool | None:
     if predicate not in always:
         return None
     return True if always[predicate] else False if never[predicate] else None
+
+
+def walk(root: Expr) -> list[Expr]:
+    """Returns every expression under `root`, each once, operands first."""
+    seen: dict[Expr, None] = {}
+    stack = [(root, False)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            seen[e] = None
+        elif e not in seen:
+            stack.append((e, True))
+            stack.extend((a, False) for a in e.args if a not in seen)
+    return list(seen)

@@ -3,8 +3,8 @@
 import math
 
 from ..ir.affine import Axis
-from ..ir.expressions import Apply, Bound, Expr, InBounds, Load
-from ..trace.grouping import walk
+from ..ir.expressions import Apply, Expr, InBounds, Load, walk
+from ..ir.guards import Bound
 from .coalesce import Merged
 from .space import Space
 

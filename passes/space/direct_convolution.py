@@ -8,9 +8,9 @@ from torch_mlir import ir
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Apply, Bound, InBounds, Load, Position, Reduce, Scan
+from ..ir.expressions import Apply, InBounds, Load, Position, Reduce, Scan, walk
+from ..ir.guards import Bound
 from ..ir.reading import Generic
-from ..trace.grouping import walk
 from .coalesce import Merged
 from .flatten import flatten
 from .schedule import bits

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.affine import Axis
-from ..ir.expressions import Apply, Const, Expr, Reduce, Scan
-from ..trace.grouping import walk
+from ..ir.expressions import Apply, Const, Expr, Reduce, Scan, walk
 from ..trace.materialize import COST
 from .space import Result, Space
 

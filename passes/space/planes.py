@@ -9,9 +9,8 @@ from torch_mlir import ir
 from lamina.schedules import cpu
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Apply, Load, Reduce, Scan
+from ..ir.expressions import Apply, Load, Reduce, Scan, walk
 from ..ir.reading import shape_of
-from ..trace.grouping import walk
 from .coalesce import Merged
 from .direct_convolution import NoDirectConvolution, axes_of_windows
 from .space import Space

@@ -1,8 +1,7 @@
 """Finds the axis that scans run along."""
 
 from ..ir.affine import Axis
-from ..ir.expressions import Scan
-from ..trace.grouping import walk
+from ..ir.expressions import Scan, walk
 from .coalesce import Merged
 from .space import Space
 

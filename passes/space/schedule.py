@@ -8,8 +8,7 @@ from lamina.schedules.base import SQUARE, BlockConfig
 from lamina.schedules.cpu import SCAN_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Apply, Expr, Load, Reduce, Scan
-from ..trace.grouping import walk
+from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
 from ..trace.materialize import COST
 from .coalesce import Merged, coalesce
 from .nests import nests_of

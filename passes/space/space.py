@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, SplitAxis, refine
-from ..ir.expressions import Expr, InBounds, Load, Position, Reduce
+from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, walk
 from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
-from ..trace.grouping import walk
 from ..trace.trace import Tracer
 
 Strides = dict[ir.Value, tuple[int, ...]]

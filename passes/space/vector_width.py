@@ -8,9 +8,8 @@ from torch_mlir import ir
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Expr, Load
+from ..ir.expressions import Expr, Load, walk
 from ..ir.reading import element_type, shape_of
-from ..trace.grouping import walk
 from .coalesce import Merged
 from .scans import has_scans
 from .schedule import ACCESS_BITS, Shift, bits

@@ -2,11 +2,10 @@
 
 from torch_mlir import ir
 
-from ..ir.expressions import Load
+from ..ir.expressions import Load, walk
 from ..space.nests import Nest
 from ..space.schedule import Schedule, bits
 from ..space.space import Result, Space
-from ..trace.grouping import walk
 from .emit.elements import Blocks
 
 ROW_BYTES = (4096, 524288)  # rows that are worth prefetching and stay in the cache until they are used

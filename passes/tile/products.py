@@ -9,11 +9,10 @@ from torch_mlir.dialects import func
 from lamina.schedules.contraction import GemmConfig
 
 from ..families.surroundings import product_of
-from ..ir.expressions import Load
+from ..ir.expressions import Load, walk
 from ..ir.reading import element_type, shape_of
 from ..space.contraction import Contraction, Unfit
 from ..space.schedule import bits
-from ..trace.grouping import walk
 from .emit.convolution import WindowDot
 from .emit.dot import Dot, squares
 

@@ -21,7 +21,7 @@ from lamina.schedules.rows import Rows, Triton
 from ..families.choice import CHOICE
 from ..fusion.fuse import where
 from ..infra.base import Pass
-from ..ir.expressions import Apply, Load
+from ..ir.expressions import Apply, Load, walk
 from ..ir.reading import Untraceable, element_type, shape_of
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
@@ -31,7 +31,6 @@ from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import chosen_rows, schedule_gpu
 from ..space.space import Space, find_space
-from ..trace.grouping import walk
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.elements import Memory
 from .emit.loops import Loops

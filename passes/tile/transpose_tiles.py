@@ -8,10 +8,9 @@ from torch_mlir.dialects import arith, memref, scf, vector
 from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Load
+from ..ir.expressions import Load, walk
 from ..space.schedule import Schedule, crossing_loads
 from ..space.space import Space
-from ..trace.grouping import walk
 from .emit.elements import Blocks
 
 if TYPE_CHECKING:

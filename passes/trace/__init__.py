@@ -2,5 +2,5 @@
 
 In: linalg on tensors. Out: for each result the scalar expression of one element (`trace`), the values that are materialized in
 memory (`materialize`, with its reasons `gathered`, `mixed_orders` and `windows_apart`), and groups of these that one kernel
-computes (`grouping`).
+computes (`grouping`, of `nodes`).
 """

@@ -1,7 +1,8 @@
 """Groups materialized values that one kernel computes together.
 
-A node is one materialized value with its expression. Two groups merge when they run over the same rows and columns, read each
-other's values only in the iteration that computes them, have no dependence through anything outside, and when merging saves bytes.
+A node is one materialized value with its expression (`nodes`). Two groups merge when they run over the same rows and columns, read
+each other's values only in the iteration that computes them, have no dependence through anything outside, and when merging saves
+bytes.
 """
 
 import math
@@ -10,35 +11,10 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, refine
-from ..ir.axes import Axes, splitting
-from ..ir.expressions import Apply, Expr, Load, Scan
-from ..ir.reading import Generic, Untraceable, producer, shape_of
-from .materialize import COST, Materialized, bytes_of
-from .trace import Tracer
-
-Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbors of a kind merged
-
-
-@dataclass(eq=False)
-class GroupNode:
-    """One materialized value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
-    computed in its expression. `cost`: operations per element."""
-
-    value: ir.Value
-    position: int
-    axes: list[Axis]
-    reduced: list[bool]
-    expr: Expr
-    reads: dict[ir.Value, list[Affine]]
-    runs: Runs | None
-    scan: bool
-    inlined: frozenset[ir.Value] = frozenset()
-    cost: int = 0
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """The extents of its axes."""
-        return tuple(a.extent for a in self.axes)
+from ..ir.expressions import Scan
+from ..ir.reading import producer
+from .materialize import Materialized, bytes_of
+from .nodes import GroupNode, Runs, runs_of
 
 
 @dataclass(eq=False)
@@ -51,87 +27,6 @@ class Group:
     def runs(self) -> Runs | None:
         """The rows and columns of its first reduction; None without reductions."""
         return next((n.runs for n in self.nodes if n.runs is not None), None)
-
-
-def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
-    """Returns the loops' (reduced, extent) pairs, without those of extent 1, neighbors of a kind merged."""
-    out: list[tuple[bool, int]] = []
-    for n, r in zip(extents, reduced, strict=True):
-        if n == 1:
-            continue
-        if out and out[-1][0] == r:
-            out[-1] = (r, out[-1][1] * n)
-        else:
-            out.append((r, n))
-    return tuple(out)
-
-
-def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
-    """Traces one materialized value. Raises Untraceable with a value that has to be materialized first."""
-    op = producer(value)
-    assert op is not None
-    rows = Axes(shape_of(value), "r")
-    generic = real.generic(op) if op.name == "linalg.generic" else None
-    summed = [n for n, r in zip(generic.extents, generic.reduced, strict=True) if r] if generic else []
-    is_reduction = bool(summed)
-    inner = Axes(tuple(summed), "k")
-
-    def columns(g: Generic) -> tuple[tuple[Affine, ...], tuple[Axis, ...]]:
-        if g.op != op:
-            raise Untraceable(g.op.results[0], "a reduction inside an expression")
-        return inner.index, tuple(inner.axes)
-
-    def build() -> tuple[Expr, frozenset[ir.Value]]:
-        tracer = Tracer(real.is_memory, real.strides_of, columns, generics=real.generics)
-        return tracer.element(value, rows.index, root=True), tracer.computed()
-
-    expr, inlined = splitting(build, rows, inner)
-    axes, reduced = _loop_order(generic, rows, inner) if is_reduction and generic else (rows.axes, [False] * len(rows.axes))
-    reads: dict[ir.Value, list[Affine]] = {}
-    parts = walk(expr)
-    for e in parts:
-        if isinstance(e, Load):
-            places = reads.setdefault(e.tensor, [])
-            if e.at not in places:
-                places.append(e.at)
-    runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
-    return GroupNode(
-        value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))
-    )
-
-
-def _cost(e: Expr) -> int:
-    return COST.get(e.op, 1) if isinstance(e, Apply) else len(e.guard) if isinstance(e, Load) else 0
-
-
-def _loop_order(g: Generic, rows: Axes, inner: Axes) -> tuple[list[Axis], list[bool]]:
-    """Returns the axes of rows and columns in the order of the generic's loops, and which of them are reduced."""
-    by_loop: dict[int, list[Axis]] = {}
-    out_map = g.maps[g.inputs]
-    for dim, (_, terms) in enumerate(out_map):
-        if terms:
-            by_loop[terms[0][0]] = [a for a in rows.axes if rows.index[dim].coefficient(a)]
-    k = 0
-    for loop, r in enumerate(g.reduced):
-        if r:
-            by_loop[loop] = [a for a in inner.axes if inner.index[k].coefficient(a)]
-            k += 1
-    order = [(a, r) for loop, r in enumerate(g.reduced) for a in by_loop.get(loop, [])]
-    return [a for a, _ in order], [r for _, r in order]
-
-
-def walk(root: Expr) -> list[Expr]:
-    """Returns every expression under `root`, each once, operands first."""
-    seen: dict[Expr, None] = {}
-    stack = [(root, False)]
-    while stack:
-        e, ready = stack.pop()
-        if ready:
-            seen[e] = None
-        elif e not in seen:
-            stack.append((e, True))
-            stack.extend((a, False) for a in e.args if a not in seen)
-    return list(seen)
 
 
 def _linear(axes: list[Axis]) -> Affine:
@@ -185,11 +80,13 @@ class Grouping:
 
     def _mergeable(self, a: Group, b: Group) -> bool:
         nodes = a.nodes + b.nodes
-        if len(nodes) > self.max_ops or any(n.scan for n in nodes) or math.prod(nodes[-1].extents) == 0:
+        if len(nodes) > self.max_ops or math.prod(nodes[-1].extents) == 0:
             return False
         if sum(n.cost for n in nodes) > self.max_cost:
             return False
         runs = a.runs if a.runs is not None else b.runs
+        if not _scans_last(nodes, runs):
+            return False
         orders = {self.mixed.get(n.value) for n in nodes}
         if orders != {None} and (runs is not None or len(orders) > 1):
             return False
@@ -241,6 +138,16 @@ def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, 
             for r in op.results:
                 before[r] = reads
     return before
+
+
+def _scans_last(nodes: list[GroupNode], runs: Runs | None) -> bool:
+    """Returns whether a group has no scan, or one, along the columns of its reductions and behind them all."""
+    scans = [n for n in nodes if n.scan]
+    if not scans or runs is None:
+        return len(scans) < 2
+    along = scans[0].expr.axis if isinstance(scans[0].expr, Scan) else None
+    own = runs_of(scans[0].extents, [a == along for a in scans[0].axes])
+    return len(scans) == 1 and own == runs and all(n.runs is None or n.position < scans[0].position for n in nodes)
 
 
 def _fits(n: GroupNode, nodes: list[GroupNode], runs: Runs | None) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from ..ir.expressions import Bound, Const, Expr, Guard, Load, narrowed
+from ..ir.expressions import Const, Expr, Load
+from ..ir.guards import Bound, Guard, narrowed
 from ..ir.reading import REDUCERS, Index, Untraceable, neutral, shape_of, static
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Any
 from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
-from ..ir.expressions import HALF, Bound, Const, Expr, Guard, Interner, Load, mentions
+from ..ir.expressions import HALF, Const, Expr, Interner, Load, mentions
+from ..ir.guards import Bound, Guard
 from ..ir.reading import (
     CHECKED,
     REDUCERS,

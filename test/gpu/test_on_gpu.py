@@ -45,6 +45,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "full sum": (lambda x: x.sum(), ((777, 333),)),
     "mean and max": (lambda x: (x.mean(-1), x.amax(-1)), ((50, 2049),)),
     "swiglu": (lambda x, g: F.silu(g) * x, ((511, 1000), (511, 1000))),
+    "running sum and gelu": (lambda x: F.gelu(x.cumsum(-1)), ((63, 1001),)),
+    "running sum of shares": (lambda x: torch.softmax(x, -1).cumsum(-1), ((63, 5000),)),
+    "running sum down columns": (lambda x: torch.sigmoid(x.cumsum(0)) * x, ((127, 1003),)),
     "two results": (lambda x: (x.exp(), x.exp().sum(-1)), ((64, 640),)),
 }
 

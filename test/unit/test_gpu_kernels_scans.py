@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
 
@@ -20,6 +21,12 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "one row": (lambda a: a.cumsum(0), x(3000)),
     "down columns": (lambda a: a.cumsum(0), x(65, 70)),
     "in the middle": (lambda a: a.cumsum(1), x(3, 20, 17)),
+    "between a norm and what follows": (lambda a: F.layer_norm(a, (200,)).cumsum(-1).sigmoid() * a, x(9, 200)),
+    "of a norm along another axis": (lambda a: F.layer_norm(a, (20,)).cumsum(0), x(9, 20)),
+    "before a softmax": (lambda a: torch.softmax(a.cumsum(-1), -1), x(9, 300)),
+    "with what follows": (lambda a: F.gelu(a.cumsum(-1)) * a, x(5, 1027)),
+    "down columns with what follows": (lambda a: F.gelu(a.cumsum(0)) * a, x(65, 70)),
+    "along a part of what follows": (lambda a: F.silu(a.view(6, 4, 33).cumsum(1).flatten()), x(792)),
 }
 
 
@@ -34,6 +41,19 @@ def test_a_row_is_read_once_in_whole_accesses() -> None:
     assert set(found.loads[0].accesses) == set(found.stores[1].accesses) == {16}
     assert found.loads[0].sectors == found.stores[1].sectors == 9 * 4096 * 4 // 32
     assert found.threads == 256
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_what_follows_is_computed_with_the_scan(dim: int) -> None:
+    def both(a: Tensor) -> tuple[Tensor, Tensor]:
+        total = a.cumsum(dim)
+        return total, F.gelu(total)
+
+    assert len(run(both, x(64, 128)).results) == 1
+
+
+def test_a_softmax_and_its_running_sum_are_one_kernel() -> None:
+    assert len(run(lambda a: torch.softmax(a, -1).cumsum(-1), x(64, 128)).results) == 1
 
 
 def test_columns_are_read_once() -> None:

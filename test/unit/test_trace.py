@@ -10,7 +10,8 @@ from torch_mlir import ir
 
 from lamina.dialects import context
 from lamina.passes.ir.affine import Affine, Axis, SplitAxis
-from lamina.passes.ir.expressions import Apply, Bound, Const, Expr, InBounds, Load, Position, Reduce, Scan
+from lamina.passes.ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
+from lamina.passes.ir.guards import Bound
 from lamina.passes.ir.reading import Untraceable
 from lamina.passes.trace.trace import Tracer
 

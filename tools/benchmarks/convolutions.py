@@ -8,7 +8,7 @@ lamina-layout chooses by it. On a new GPU, measure again and replace it.
 import argparse
 import csv
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from torch import Tensor
 
 from lamina.schedules.convolution_layout import MeasuredConvolution
 
+_KINDS = {"dense": 45, "depthwise": 20, "multiplied": 6, "grouped": 17, "transposed": 12}  # kind -> how often it is drawn
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _CHANNELS = (1, 3, 4, 8, 12, 16, 17, 24, 32, 40, 48, 64, 80, 96, 100, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 _SIDES = (1, 4, 7, 8, 14, 16, 28, 31, 32, 56, 64, 112, 128, 224)
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -41,10 +43,12 @@ class DrawnConvolution:
     transposed: bool
 
     @staticmethod
-    def draw(rng: random.Random) -> "DrawnConvolution":
-        """Draws one with few enough elements and operations."""
+    def draw(
+        rng: random.Random, kinds: Sequence[str] = tuple(_KINDS), dtypes: Sequence[str] = tuple(_DTYPES)
+    ) -> "DrawnConvolution":
+        """Draws one of these kinds and types with few enough elements and operations."""
         while True:
-            kind = rng.choices(("dense", "depthwise", "multiplied", "grouped", "transposed"), (45, 20, 6, 17, 12))[0]
+            kind = rng.choices(kinds, [_KINDS[k] for k in kinds])[0]
             channels = rng.choice(_CHANNELS)
             features, groups = rng.choice((channels, channels, channels * 2, rng.choice(_CHANNELS))), 1
             if kind == "depthwise":
@@ -60,8 +64,8 @@ class DrawnConvolution:
                 features = channels if groups > 1 else rng.choice((channels, -(-channels // 2), rng.choice(_CHANNELS)))
             window = rng.choice((1, 2, 3, 3, 3, 4, 5, 7) if kind in ("dense", "transposed") else (3, 3, 3, 5, 7))
             found = DrawnConvolution(
-                rng.choice(("f32", "bf16")), rng.choice(_BATCHES), channels, features, rng.choice(_SIDES), window, groups,
-                rng.choice((1, 2) if kind == "transposed" else (1, 1, 1, 2)), 2 if rng.random() < 0.06 else 1, kind == "transposed",
+                rng.choice(dtypes), rng.choice(_BATCHES), channels, features, rng.choice(_SIDES), window, groups,
+                rng.choice((1, 2) if kind == "transposed" else (1, 1, 1, 2)), 2 if rng.random() < 0.1 else 1, kind == "transposed",
             )  # fmt: skip
             pixels = found.batch * found.side**2
             flops = 2 * pixels * channels * features // groups * window**2
@@ -76,7 +80,7 @@ class DrawnConvolution:
     def _times(self, *, last: bool) -> tuple[float, float, float]:
         """Measures the convolution and the gradients of its image and of its weight, in microseconds."""
         layout = torch.channels_last if last else torch.contiguous_format
-        dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[self.dtype]
+        dtype = _DTYPES[self.dtype]
 
         def laid_out(*shape: int) -> Tensor:
             return torch.randn(*shape, device="cuda", dtype=dtype).contiguous(memory_format=layout)
@@ -120,13 +124,15 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", nargs="+", choices=_KINDS, default=tuple(_KINDS))
+    parser.add_argument("--dtypes", nargs="+", choices=_DTYPES, default=tuple(_DTYPES))
     given = parser.parse_args()
     rng = random.Random(given.seed)
     with given.out.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([f.name for f in fields(MeasuredConvolution)])
         for _ in track(range(given.count), "convolutions"):
-            drawn = DrawnConvolution.draw(rng)
+            drawn = DrawnConvolution.draw(rng, given.kinds, given.dtypes)
             try:
                 found = drawn.measure()
             except RuntimeError:  # a result would be empty

@@ -7,9 +7,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Bound, Guard, InBounds, Load
+from ...ir.expressions import InBounds, Load, walk
+from ...ir.guards import Bound, Guard
 from ...space.space import Space
-from ...trace.grouping import walk
 
 if TYPE_CHECKING:
     from .elements import Blocks

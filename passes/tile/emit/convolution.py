@@ -13,7 +13,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import HALF, Bound, Guard, Load
+from ...ir.expressions import HALF, Load
+from ...ir.guards import Bound, Guard
 from ...space.contraction import extent
 from ...space.space import Result
 from .blocks import Axes, Done

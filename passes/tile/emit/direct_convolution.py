@@ -16,7 +16,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, math, scf
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Apply, Bound, Const, Expr, Guard, InBounds, Interner, Load, Reduce, missing
+from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Reduce, missing
+from ...ir.guards import Bound, Guard
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
 from .elements import Blocks, Memory

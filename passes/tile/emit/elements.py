@@ -10,7 +10,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Apply, Const, Expr, Guard, InBounds, Load, Position, Reduce, Scan
+from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
+from ...ir.guards import Guard
 from ...space.coalesce import Merged
 from . import access, bounds
 from .scopes import Scopes, attribute, element

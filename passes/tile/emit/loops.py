@@ -9,11 +9,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Apply, Expr, Load, Reduce, Scan
+from ...ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
 from ...space.nests import Nest, cost, nests_of, worth_keeping
 from ...space.schedule import Schedule, bits
 from ...space.space import Space
-from ...trace.grouping import walk
 from .. import online
 from ..accumulators import Accumulators
 from ..cascades import CascadeCut, cascade, cut

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
-from ...ir.expressions import Bound, Expr, Guard, narrowed
+from ...ir.expressions import Expr, walk
+from ...ir.guards import Bound, Guard, narrowed
 from ...space.concatenations import choice_of, ends_along
-from ...trace.grouping import walk
 
 if TYPE_CHECKING:
     from .elements import Blocks

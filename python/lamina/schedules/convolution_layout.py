@@ -1,12 +1,13 @@
 """Estimates the library's convolutions with the channels first and with the channels last, from measurements of similar ones.
 
-`convolution_times.csv` holds 1,832 convolutions, most of them drawn, as an H200 computed them (tools/benchmarks/convolutions.py).
+`convolution_times.csv` holds 2,292 convolutions, most of them drawn, as an H200 computed them (tools/benchmarks/convolutions.py).
 How far one is from its roofline depends on the kernels that cuDNN has for its kind, and has no formula: a 3 x 3 depthwise one takes
-a fifth of the time with its channels last, one with two filters a channel eight times as long. So the estimate is the mean distance
-of the nearest neighbors (k-nearest-neighbor regression, weights by inverse distance) times the roofline of the machine asked about.
+a fifth of the time with its channels last, one with two filters a channel eight times as long. So the estimate is the roofline of
+the machine asked about times the geometric mean distance of the nearest neighbors (k-nearest-neighbor regression, weights by
+inverse distance).
 
-Left out one by one, the layout chosen for each call takes 1.06 of the better one's time (geometric mean over 5,478 calls), channels
-last 1.21 and channels first 1.43; added up, 1.07, 1.48 and 1.44.
+Left out one by one, the layout chosen for each call takes 1.06 of the better one's time (geometric mean over 6,858 calls), channels
+last 1.26 and channels first 1.41; added up, 1.09, 1.84 and 1.46.
 """
 
 import csv
@@ -22,11 +23,11 @@ from numpy.typing import NDArray
 from lamina.core.gpu import Gpu
 
 CALLS = "fdw"  # the convolution, the gradient of its image, the gradient of its weight
-_NEIGHBORS = 8
+_NEIGHBORS = 5
 _NEAR = 0.5  # added to squared distances, so that no neighbor stands for all
 _LAUNCH = 3e-6  # seconds that a kernel takes whatever it does
 _SHARE = 0.8  # of the tensor cores' peak, at most
-_WEIGHTS = np.array([1, 1, 1, 2, 0.5, 1.5, 3, 1, 1, 1, 1])  # of the features, by how much they change cuDNN's choice of kernel
+_WEIGHTS = np.array([1, 1, 1, 2, 0.5, 1.5, 3, 1, 1, 1, 1, 2])  # of the features, by how much they change cuDNN's choice of kernel
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ class ConvolutionShape:
         inner, outer = self.channels // self.groups, self.features // self.groups
         sizes = [inner, outer, self.groups, self.window**0.5, self.batch * self.pixels]
         odd = [inner % 8, outer % 8, inner % 4, outer % 4]
-        return np.array([*np.log2(sizes), self.stride - 1, self.dilation - 1, *(float(r > 0) for r in odd)]) * _WEIGHTS
+        return (
+            np.array([*np.log2(sizes), self.stride - 1, self.dilation - 1, *(float(r > 0) for r in odd), self.dtype == "f16"])
+            * _WEIGHTS
+        )
 
     def floor(self, gpu: Gpu) -> float:
         """Returns the seconds below which no kernel computes it: bytes over bandwidth or operations over the peak, and a launch."""
@@ -151,6 +155,6 @@ def seconds(shape: ConvolutionShape, calls: str, gpu: Gpu) -> tuple[float, float
     distances = ((positions - shape.position) ** 2).sum(axis=1)
     nearest = np.argsort(distances)[:_NEIGHBORS]
     weights = 1 / (distances[nearest] + _NEAR)
-    mean = np.tensordot(weights / weights.sum(), shares[nearest], 1)
+    mean = np.exp(np.tensordot(weights / weights.sum(), np.log(shares[nearest]), 1))
     first, last = mean[[CALLS.index(c) for c in calls]].sum(axis=0) * shape.floor(gpu)
     return float(first), float(last)
