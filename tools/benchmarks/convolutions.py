@@ -44,9 +44,9 @@ class DrawnConvolution:
 
     @staticmethod
     def draw(
-        rng: random.Random, kinds: Sequence[str] = tuple(_KINDS), dtypes: Sequence[str] = tuple(_DTYPES)
+        rng: random.Random, kinds: Sequence[str] = tuple(_KINDS), dtypes: Sequence[str] = tuple(_DTYPES), dilated: float = 0.1
     ) -> "DrawnConvolution":
-        """Draws one of these kinds and types with few enough elements and operations."""
+        """Draws one of these kinds and types with few enough elements and operations. dilated: the share of dilated ones."""
         while True:
             kind = rng.choices(kinds, [_KINDS[k] for k in kinds])[0]
             channels = rng.choice(_CHANNELS)
@@ -65,7 +65,8 @@ class DrawnConvolution:
             window = rng.choice((1, 2, 3, 3, 3, 4, 5, 7) if kind in ("dense", "transposed") else (3, 3, 3, 5, 7))
             found = DrawnConvolution(
                 rng.choice(dtypes), rng.choice(_BATCHES), channels, features, rng.choice(_SIDES), window, groups,
-                rng.choice((1, 2) if kind == "transposed" else (1, 1, 1, 2)), 2 if rng.random() < 0.1 else 1, kind == "transposed",
+                rng.choice((1, 2) if kind == "transposed" else (1, 1, 1, 2)), 2 if rng.random() < dilated else 1,
+                kind == "transposed",
             )  # fmt: skip
             pixels = found.batch * found.side**2
             flops = 2 * pixels * channels * features // groups * window**2
@@ -126,13 +127,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", nargs="+", choices=_KINDS, default=tuple(_KINDS))
     parser.add_argument("--dtypes", nargs="+", choices=_DTYPES, default=tuple(_DTYPES))
+    parser.add_argument("--dilated", type=float, default=0.1, help="share of dilated convolutions (default: %(default)s)")
     given = parser.parse_args()
     rng = random.Random(given.seed)
     with given.out.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([f.name for f in fields(MeasuredConvolution)])
         for _ in track(range(given.count), "convolutions"):
-            drawn = DrawnConvolution.draw(rng, given.kinds, given.dtypes)
+            drawn = DrawnConvolution.draw(rng, given.kinds, given.dtypes, given.dilated)
             try:
                 found = drawn.measure()
             except RuntimeError:  # a result would be empty
