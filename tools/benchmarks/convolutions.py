@@ -18,7 +18,8 @@ from torch import Tensor
 
 from lamina.schedules.convolution_layout import MeasuredConvolution
 
-_KINDS = {"dense": 45, "depthwise": 20, "multiplied": 6, "grouped": 17, "transposed": 12}  # kind -> how often it is drawn
+_KINDS = {"dense": 45, "depthwise": 20, "multiplied": 6, "grouped": 17, "transposed": 12, "stem": 8}
+"""Maps kinds to how often they are drawn. A stem is the first convolution of a network."""
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _CHANNELS = (1, 3, 4, 8, 12, 16, 17, 24, 32, 40, 48, 64, 80, 96, 100, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 _SIDES = (1, 4, 7, 8, 14, 16, 28, 31, 32, 56, 64, 112, 128, 224)
@@ -62,10 +63,13 @@ class DrawnConvolution:
             elif kind == "transposed":
                 groups = rng.choice((1, 1, 1, 1, channels))
                 features = channels if groups > 1 else rng.choice((channels, -(-channels // 2), rng.choice(_CHANNELS)))
+            elif kind == "stem":
+                channels, features = rng.choice((1, 3, 3, 3, 4)), rng.choice((16, 24, 32, 48, 64, 96, 128))
             window = rng.choice((1, 2, 3, 3, 3, 4, 5, 7) if kind in ("dense", "transposed") else (3, 3, 3, 5, 7))
             found = DrawnConvolution(
-                rng.choice(dtypes), rng.choice(_BATCHES), channels, features, rng.choice(_SIDES), window, groups,
-                rng.choice((1, 2) if kind == "transposed" else (1, 1, 1, 2)), 2 if rng.random() < dilated else 1,
+                rng.choice(dtypes), rng.choice(_BATCHES), channels, features,
+                rng.choice(_SIDES[6:] if kind == "stem" else _SIDES), window, groups,
+                rng.choice((1, 2) if kind in ("stem", "transposed") else (1, 1, 1, 2)), 2 if rng.random() < dilated else 1,
                 kind == "transposed",
             )  # fmt: skip
             pixels = found.batch * found.side**2
