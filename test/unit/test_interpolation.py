@@ -264,7 +264,7 @@ def test_image_is_laid_out_before_it_is_gathered_from() -> None:
 
 
 def test_parts_are_laid_out_before_they_are_concatenated() -> None:
-    inputs = x(8, 32, 32, 16, dtype=BF16), x(8, 64, 32, 16, dtype=BF16), x(32, 96, 1, 1, dtype=BF16)
+    inputs = x(2, 32, 32, 16, dtype=BF16), x(2, 64, 32, 16, dtype=BF16), x(32, 96, 3, 3, dtype=BF16)
     *_, joined, _ = run(lambda a, b, w: F.conv2d(torch.cat([a.relu(), b], 1), w), *inputs).results
     assert {n for t in joined.loads for n in t.accesses} == {16}
 

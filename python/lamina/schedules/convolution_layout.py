@@ -1,13 +1,13 @@
 """Estimates the library's convolutions with the channels first and with the channels last, from measurements of similar ones.
 
-`convolution_times.csv` holds 2,622 convolutions, most of them drawn, as an H200 computed them (tools/benchmarks/convolutions.py).
+`convolution_times.csv` holds 3,022 convolutions, most of them drawn, as an H200 computed them (tools/benchmarks/convolutions.py).
 How far one is from its roofline depends on the kernels that cuDNN has for its kind, and has no formula: a 3 x 3 depthwise one takes
 a fifth of the time with its channels last, one with two filters a channel eight times as long. So the estimate is the roofline of
 the machine asked about times the geometric mean distance of the nearest neighbors (k-nearest-neighbor regression, weights by
 inverse distance).
 
-Left out one by one, the layout chosen for each call takes 1.06 of the better one's time (geometric mean over 7,848 calls), channels
-last 1.28 and channels first 1.39; added up, 1.07, 1.67 and 1.32.
+Left out one by one, the layout chosen for each call takes 1.06 of the better one's time (geometric mean over 9,048 calls), channels
+last 1.27 and channels first 1.35; added up, 1.07, 1.63 and 1.31.
 """
 
 import csv
