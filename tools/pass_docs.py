@@ -15,7 +15,9 @@ from lamina.passes.infra.base import Pass
 from lamina.passes.infra.pipeline_options import describe
 from lamina.passes.infra.pipeline_text import parse
 from lamina.passes.infra.registry import PASSES, load
+from lamina.passes.lower.tile_ops import Elsewhere, Refused, Row
 from lamina.targets.levels import LEVELS, pipeline
+from lamina.targets.registry import tile_ops
 
 _HEAD = """# Passes
 
@@ -33,6 +35,10 @@ _TARGETS = """## In the targets
 
 Between tile and llvm, before upstream's own lowering (`targets/cpu/backend.py`, `targets/nvvm/backend.py`).
 """
+_TILE_OPS = """## Ops of tile programs
+
+What lowers each op on each target, from the tables that `targets/registry.py` names. The others are upstream's.
+"""
 _CODE = re.compile(r" {4}| ?->")
 
 
@@ -45,7 +51,24 @@ def page() -> str:
         parts += [section(load(name)) for name in names]
         for name in names:
             left.pop(name, None)
-    return "\n".join([*parts, _TARGETS, *(section(load(name)) for name in left)])
+    return "\n".join([*parts, _TARGETS, *(section(load(name)) for name in left), _TILE_OPS, *rows()])
+
+
+def rows() -> list[str]:
+    """Returns the lines of the table of tile ops by target, and why targets refuse some."""
+    tables = tile_ops()
+    reasons: dict[Refused, int] = {}
+    lines = ["| op | " + " | ".join(tables) + " |", "| --- |" + " --- |" * len(tables)]
+    for op in next(iter(tables.values())):
+        lines.append(f"| `{op}` | " + " | ".join(_cell(table[op], reasons) for table in tables.values()) + " |")
+    return [*lines, "", *(f"{number}. {refused.why}; {refused.remedy}" for refused, number in reasons.items()), ""]
+
+
+def _cell(row: Row, reasons: dict[Refused, int]) -> str:
+    """Returns what lowers an op, or the number of the reason why nothing does."""
+    if isinstance(row, Refused):
+        return f"refused ({reasons.setdefault(row, len(reasons) + 1)})"
+    return row.by if isinstance(row, Elsewhere) else f"`{row.__module__.rpartition('.')[2]}.{row.__name__}`"
 
 
 def section(cls: type[Pass]) -> str:

@@ -8,9 +8,10 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.by_name import by_name
-from ..ir.emit import Emit
-from .cpu import abi, arithmetic, bf16, memory, scans
+from .cpu import abi, arithmetic, bf16, checks
+from .cpu.tile_ops import TILE_OPS
 from .cpu.transfers import Transfers, guard_streaming
+from .tile_ops import handlers, refuse
 
 CHECKS = "cpu.checks"
 Rewrite = Callable[[ir.Operation], None]
@@ -45,45 +46,21 @@ class TileToCpu(Pass):
 
 def _lower(function: ir.Operation, messages: list[str]) -> None:
     ops = by_name(function)
+    refuse(ops, TILE_OPS, "a CPU")
     for name, rewrite in REWRITES.items():
         for op in ops.get(name, ()):
             rewrite(op)
     if bf16.uses(function):
         bf16.store_as_integers(function)
-    checks = ops.get("tile.check", [])
-    slot = abi.outline(function, ops, bool(checks))
-    for op in checks:
-        _check(op, slot, messages)
+    checked = ops.get("tile.check", [])
+    slot = abi.outline(function, ops, bool(checked))
+    for op in checked:
+        checks.lower_check(op, slot, messages)
     transfers = Transfers()
     for op in [*ops.get("vector.transfer_read", ()), *ops.get("vector.transfer_write", ())]:
         transfers.lower(op)
     transfers.finish()
     guard_streaming(function, ops.get("vector.store", []))
-
-
-def _check(op: ir.Operation, slot: ir.Value | None, messages: list[str]) -> None:
-    """Lowers a tile.check to a branch that stores the message's number + 1 in the error slot."""
-    message = ir.StringAttr(op.attributes["message"]).value
-    if message not in messages:
-        messages.append(message)
-    ok = op.operands[0]
-    e = Emit(ir.InsertionPoint(op), op.location)
-    i1 = ir.IntegerType.get_signless(1)
-    if isinstance(ok.type, ir.VectorType):
-        if ok.type.rank > 1:
-            count = 1
-            for extent in ok.type.shape:
-                count *= extent
-            ok = e.op("vector.shape_cast", [ir.VectorType.get([count], i1)], [ok]).result
-        ok = e.op("vector.reduction", [i1], [ok], kind=ir.Attribute.parse("#vector.kind<and>")).result
-    failed = e.wrap(ok) ^ 1
-    branch = ir.Operation.create("scf.if", [], [failed.value], regions=2, loc=op.location, ip=e.ip)
-    inner = Emit(ir.InsertionPoint(branch.regions[0].blocks.append()), op.location)
-    number = inner.constant(messages.index(message) + 1, ir.IntegerType.get_signless(64))
-    at = inner.constant(0, ir.IndexType.get())
-    inner.op("memref.store", [], [number.value, slot, at.value])
-    inner.op("scf.yield", [], [])
-    op.erase()
 
 
 def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
@@ -99,8 +76,7 @@ def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
 
 HALF = (ir.F16Type, ir.BF16Type)
 REWRITES: dict[str, Rewrite] = {
-    "tile.scan": scans.lower_scan,
-    "tile.gather": memory.lower_gather,
+    **handlers(TILE_OPS),
     "arith.extf": _where((ir.BF16Type,), "from", arithmetic.extend_bf16),
     "arith.truncf": _where(HALF, "to", arithmetic.truncate_half),
     "arith.sitofp": _where(HALF, "to", arithmetic.integer_to_half),

@@ -1,4 +1,4 @@
-"""Lowers single ops of a block program to one thread's share of them; HANDLERS lists them by name."""
+"""Lowers single ops of a block program to one thread's share of them. HANDLERS lists those of upstream's dialects by name."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from ...ir.locations import leaves
 from . import windows
-from .collective import scans, square
+from .collective import square
 from .divisors import constant
 from .values import Spread, WholeMask, WindowMask, element_of, elements, has_blocks, together, vector_type
 
@@ -166,8 +166,7 @@ def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
-    "arith.constant": literal, "arith.select": select, "tile.program_id": program_id, "vector.broadcast": broadcast,
-    "vector.step": step, "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write,
-    "memref.store": store, "tile.gather": gather, "tile.check": check, "memref.alloca": alloca, "tile.transpose": transpose,
-    "tile.window": windows.window, "tile.scan": scans.scan,
+    "arith.constant": literal, "arith.select": select, "vector.broadcast": broadcast, "vector.step": step,
+    "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write, "memref.store": store,
+    "memref.alloca": alloca,
 }  # fmt: skip

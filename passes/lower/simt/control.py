@@ -140,5 +140,5 @@ def end(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
-    "scf.for": loop, "scf.if": branch, "scf.index_switch": choose, "scf.yield": end, "func.return": end, "tile.combine": combine,
+    "scf.for": loop, "scf.if": branch, "scf.index_switch": choose, "scf.yield": end, "func.return": end,
 }  # fmt: skip

@@ -8,8 +8,8 @@ from torch_mlir.dialects import arith
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
-from . import blocks, control, random, runs
-from .collective import online
+from ..tile_ops import handlers
+from . import blocks, control
 from .collective.cluster import start
 from .collective.exchange import Exchange
 from .collective.reductions import Reduction, reduce
@@ -18,6 +18,7 @@ from .divisors import Divisors
 from .groups import Groups
 from .memory import Mask, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
+from .tile_ops import TILE_OPS
 from .values import Held, Spread, WholeMask, WindowMask, as_spread, element_of, has_blocks, per_part, vector_type
 
 WORKGROUP = "#gpu.address_space<workgroup>"
@@ -213,11 +214,7 @@ class ThreadKernel:
         return held
 
 
-_HANDLERS = {
-    **blocks.HANDLERS, **control.HANDLERS, "tile.exp_sum": online.accumulate, "tile.exp_total": online.finish,
-    "tile.lanes": online.lanes, "random.bits": random.bits, "tile.read_runs": runs.read, "tile.write_runs": runs.write,
-    "tile.read_shared": runs.read_shared,
-}  # fmt: skip
+_HANDLERS = {**blocks.HANDLERS, **control.HANDLERS, **handlers(TILE_OPS)}
 
 
 def _attributes(op: ir.Operation) -> list[Any]:

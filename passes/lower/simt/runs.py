@@ -90,7 +90,8 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
         read = k.memory.load(buffer, at, count, math.gcd(k.divisors.of(first), jump))
         if wanted is not None:
             read = arith.select(wanted, read, vector.broadcast(read.type, _zero(buffer)))
-        read = arith.extf(vector_type(count, element_of(op.results[0].type)), read)
+        wide = vector_type(count, element_of(op.results[0].type))
+        read = read if read.type == wide else arith.extf(wide, read)
         shared.append([vector.broadcast(vector_type(k.shape.vec, e.type), e) for e in elements(read)])
     k.held.update((result, Spread(parts)) for result, parts in zip(op.results, zip(*shared, strict=True), strict=True))
 

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from lamina.core.target import Kind, Target
+from lamina.passes.lower.tile_ops import TileOps
 
 from .base import Backend
 from .steps import Steps
@@ -27,6 +29,19 @@ TARGETS: dict[Kind, TargetEntry] = {
     "nvvm": TargetEntry("lamina.targets.nvvm.steps:steps", "lamina.targets.nvvm.backend:NvvmBackend"),
 }
 
+TILE_OPS = {
+    "cpu": "lamina.passes.lower.cpu.tile_ops:TILE_OPS",
+    "nvvm": "lamina.passes.lower.simt.tile_ops:TILE_OPS",
+    "Triton": "lamina.targets.triton.blocks:BlockPrinter.tile_ops",
+    "Triton, products": "lamina.targets.triton.printer:Printer.tile_ops",
+}
+"""Names the table of each lowering of tile programs: how it lowers each op of the tile dialect, or why it refuses it."""
+
+
+def tile_ops() -> dict[str, TileOps]:
+    """Returns the tables, by lowering."""
+    return {name: _load(place) for name, place in TILE_OPS.items()}
+
 
 def backend(target: Target) -> Backend:
     """Returns the Backend for a target."""
@@ -42,4 +57,4 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
 
 def _load(place: str) -> Any:
     module, name = place.split(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))

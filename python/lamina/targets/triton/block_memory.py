@@ -23,7 +23,7 @@ class BlockMemory(LaneMemory):
                 terms.append(f"{index}{f' * {stride}' if stride != 1 else ''}")
         return " + ".join([self.names[source], *terms])
 
-    def _vector_transfer_read(self, op: ir.Operation) -> None:
+    def _read(self, op: ir.Operation) -> None:
         memory, *rest = op.operands
         indices, (pad, *mask) = rest[: (n := ir.MemRefType(memory.type).rank)], rest[n:]
         if memory in self.squares:
@@ -36,16 +36,16 @@ class BlockMemory(LaneMemory):
             f"tl.load({self._at(memory, *map(self._value, indices))} + {self._all(self._width(op.result))}{masked}{other})",
         )
 
-    def _vector_transfer_write(self, op: ir.Operation) -> None:
+    def _write(self, op: ir.Operation) -> None:
         value, memory, at, *mask = op.operands
         place = f"{self._at(memory, self._value(at))} + {self._all(self._width(value))}"
         self._line(f"tl.store({place}, {self._value(value)}{self._masked(value, *mask)})")
 
-    def _memref_load(self, op: ir.Operation) -> None:
+    def _load(self, op: ir.Operation) -> None:
         memory, *indices = op.operands
         self._set(op.result, f"tl.load({self._at(memory, *map(self._value, indices))})")
 
-    def _memref_store(self, op: ir.Operation) -> None:
+    def _store(self, op: ir.Operation) -> None:
         value, memory, *indices = op.operands
         self._line(f"tl.store({self._at(memory, *map(self._value, indices))}, {self._value(value)})")
 
@@ -55,13 +55,13 @@ class BlockMemory(LaneMemory):
         place = self._at(memory, self._block(index))
         self._set(op.result, f"tl.load({place}{masked}{f', other={self._value(other)}' if masked else ''})")
 
-    def _tile_read_runs(self, op: ir.Operation) -> None:
+    def _read_runs(self, op: ir.Operation) -> None:
         memory, first, start, mask = op.operands
         masked = self._masked(op.result, mask)
         place = self._runs(op, memory, first, start, ir.IntegerAttr(op.attributes["along"]).value, self._width(op.result))
         self._set(op.result, f"tl.load({place}{masked}{', other=0' if masked else ''})")
 
-    def _tile_write_runs(self, op: ir.Operation) -> None:
+    def _write_runs(self, op: ir.Operation) -> None:
         value, memory, first, start, mask = op.operands
         place = self._runs(op, memory, first, start, 1, self._width(value))
         self._line(f"tl.store({place}, {self._block(value)}{self._masked(value, mask)})")
@@ -73,7 +73,7 @@ class BlockMemory(LaneMemory):
             terms.append(f"({self._value(start)} + {lanes}) // {length.value} * {jump.value}")
         return " + ".join(terms)
 
-    def _tile_transpose(self, op: ir.Operation) -> None:
+    def _transpose(self, op: ir.Operation) -> None:
         self.squares[op.operands[4]] = op
 
     def _crossed(self, op: ir.Operation, row: str, lane: str) -> None:

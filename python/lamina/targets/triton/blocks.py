@@ -3,9 +3,13 @@
 A program runs as one CTA, whatever `tile.pack`, `tile.teams` and `tile.cluster` say of threads.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 from torch_mlir import ir
+
+from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps
 
 from .block_memory import BlockMemory
 from .lanes import WIDEN
@@ -14,7 +18,6 @@ from .printer import Printed
 from .reductions import Reductions
 
 _PART = "tile.part"
-_SILENT = {_PART, "memref.alloca", "memref.prefetch"}
 
 
 class BlockPrinter(Reductions, BlockMemory):
@@ -49,67 +52,76 @@ class BlockPrinter(Reductions, BlockMemory):
         self._body(self.block)
         return "\n".join([f"@triton.jit\ndef {self.name}(program, {parameters}):", *self.head, *self.lines])
 
-    def _op(self, op: ir.Operation) -> None:
-        own = getattr(self, "_" + op.name.replace(".", "_"), None)
-        if own is not None:
-            own(op)
-        elif op.name not in _SILENT:
-            super()._op(op)
-            self._spread(op)
+    def _forms(self) -> dict[str, Callable[[ir.Operation], None]]:
+        return super()._forms() | {
+            "memref.alloca": self._skip,
+            "memref.prefetch": self._skip,
+            "vector.step": self._step,
+            "memref.load": self._load,
+            "memref.store": self._store,
+            "arith.addi": self._add,
+            "arith.index_cast": self._cast_index,
+            "vector.reduction": self._reduction,
+            "scf.if": self._if,
+            "scf.index_switch": self._switch,
+        }
+
+    def _apply(self, op: ir.Operation) -> None:
+        super()._apply(op)
+        self._spread(op)
 
     # -- values
 
-    def _tile_program_id(self, op: ir.Operation) -> None:
+    def _program_id(self, op: ir.Operation) -> None:
         self.names[op.result] = "program"
         if self.ctas:
             self._line(f"program = tl.program_id(0){WIDEN if self.wide else ''}")
 
-    def _vector_broadcast(self, op: ir.Operation) -> None:
-        self._broadcast(op)
+    def _broadcast(self, op: ir.Operation) -> None:
+        super()._broadcast(op)
         self.numbers.add(op.result)
 
-    def _vector_step(self, op: ir.Operation) -> None:
+    def _step(self, op: ir.Operation) -> None:
         self.names[op.result] = self._all(self._width(op.result))
 
-    def _vector_create_mask(self, op: ir.Operation) -> None:
+    def _mask(self, op: ir.Operation) -> None:
         self._set(op.result, f"{self._all(self._width(op.result))} < {self._value(op.operands[0])}")
 
-    def _tile_window(self, op: ir.Operation) -> None:
+    def _window(self, op: ir.Operation) -> None:
         lanes, (low, high) = self._all(self._width(op.result)), (self._value(v) for v in op.operands)
         self._set(op.result, f"({lanes} >= {low}) & ({lanes} < {high})")
 
-    def _arith_index_cast(self, op: ir.Operation) -> None:
+    def _cast_index(self, op: ir.Operation) -> None:
         if op.operands[0] in self.literals:
             self.literals[op.result] = self.literals[op.operands[0]]
         else:
             self._apply(op)
-            self._spread(op)
 
-    def _arith_addi(self, op: ir.Operation) -> None:
+    def _add(self, op: ir.Operation) -> None:
         """Prints an addition. Many indices have 0 added, which is left out."""
         left = [v for v in op.operands if self.literals.get(v) != "0"]
         if len(left) == 1 and self._is_number(left[0]) == self._is_number(op.result):
             (self.literals if left[0] in self.literals else self.names)[op.result] = self._value(left[0])
         else:
-            self._apply(op)
+            super()._apply(op)
         self._spread(op)
 
-    def _random_bits(self, op: ir.Operation) -> None:
+    def _random(self, op: ir.Operation) -> None:
         seed, index = (self._value(v) for v in op.operands)
         self.calls["random_bits"] = None
         self._set(op.result, f"random_bits({seed}, {index})")
 
-    def _tile_check(self, op: ir.Operation) -> None:
+    def _check(self, op: ir.Operation) -> None:
         text = " | ".join([self._value(op.operands[0]), *([f"~{past}"] if (past := self._past(op.operands[0])) else [])])
         self._line(f"tl.device_assert({text}, {ir.StringAttr(op.attributes['message']).value!r})")
 
-    def _tile_combine(self, op: ir.Operation) -> None:
+    def _combine(self, op: ir.Operation) -> None:
         """Passes the value through: one CTA has run the whole loop."""
         self.names[op.result] = self._value(op.operands[0])
 
     # -- loops and branches
 
-    def _scf_for(self, op: ir.Operation) -> None:
+    def _for(self, op: ir.Operation) -> None:
         low, high, step, *inits = op.operands
         body = op.regions[0].blocks[0]
         counter, *carried = body.arguments
@@ -142,7 +154,7 @@ class BlockPrinter(Reductions, BlockMemory):
         if not names:
             self._line("pass")
 
-    def _scf_if(self, op: ir.Operation) -> None:
+    def _if(self, op: ir.Operation) -> None:
         """Prints the branches for a program that lies within one part of a concatenation."""
         for line, region in zip((f"if {self._value(op.operands[0])}:", "else:"), op.regions, strict=True):
             self._line(line)
@@ -150,7 +162,7 @@ class BlockPrinter(Reductions, BlockMemory):
             self._body(region.blocks[0])
             self.depth -= 1
 
-    def _scf_index_switch(self, op: ir.Operation) -> None:
+    def _switch(self, op: ir.Operation) -> None:
         """Prints the selection of the buffers that a part of joined launches works on."""
         names = [self._name(v) for v in op.results]
         numbers = list(ir.DenseI64ArrayAttr(op.attributes["cases"]))
@@ -161,3 +173,21 @@ class BlockPrinter(Reductions, BlockMemory):
             given = list(region.blocks[0].operations)[-1].operands
             for name, v in zip(names, given, strict=True):
                 self._line(f"{INDENT}{name} = {self._value(v)}")
+
+    tile_ops: ClassVar[TileOps] = {
+        "tile.program_id": _program_id,
+        "tile.part": Elsewhere("run: a function for each part"),
+        "tile.check": _check,
+        "tile.gather": BlockMemory._tile_gather,
+        "tile.read_runs": BlockMemory._read_runs,
+        "tile.read_shared": Refused("Triton has no loads that the lanes of a run share", "leave lamina-route-to-triton out"),
+        "tile.write_runs": BlockMemory._write_runs,
+        "tile.scan": Reductions._scan,
+        "tile.window": _window,
+        "tile.transpose": BlockMemory._transpose,
+        "tile.combine": _combine,
+        "tile.exp_sum": Reductions._exp_sum,
+        "tile.exp_total": Reductions._exp_total,
+        "tile.lanes": Reductions._lanes_of,
+        "random.bits": _random,
+    }

@@ -52,6 +52,11 @@ _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
 _UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # the ordered comparison that each negates
 _INTEGERS = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
 
+FORMS = frozenset(
+    {*_INFIX, *_CALLS, *CASTS, "math.roundeven", "math.copysign", "arith.bitcast", "arith.shrui", "arith.cmpf", "arith.cmpi"}
+)
+"""Names the ops that `applied` knows."""
+
 
 def _compare_floats(predicate: int, a: str, b: str) -> str:
     """Returns the text of arith.cmpf. Triton's `!=` is true where an operand is NaN, its other comparisons are false there."""

@@ -12,17 +12,19 @@ Blocks of one row or one column keep their dimension of 1, which Triton broadcas
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import where
+from lamina.passes.lower.tile_ops import Refused, TileOps, refusal
 from lamina.passes.space.contraction import FLOAT8
 from lamina.schedules.contraction import GemmConfig
 
 from .math import FUNCTIONS
 from .memory import INDENT
-from .ops import applied, choice
+from .ops import FORMS, applied, choice
 from .pairs import Pairs
 from .patterns import BESIDE_ONE, GELU, activations, meets_one
 
@@ -82,6 +84,7 @@ class Printer(Pairs):
         self.parts: dict[ir.Value, list[str]] = {}  # names of the parts of a block that is cut
         self.calls: dict[str, None] = {}
         self.loops = 0
+        self.forms = self._forms()
 
     def run(self) -> Printed:
         """Prints the kernel. Where there are fewer CTAs than programs, it loops over programs (persistent kernel)."""
@@ -116,8 +119,17 @@ class Printer(Pairs):
                 self._op(op)
 
     def _op(self, op: ir.Operation) -> None:
-        handlers: dict[str, Callable[[ir.Operation], None]] = {
-            "tile.program_id": self._program_id,
+        row = self.tile_ops.get(op.name)
+        if isinstance(row, Refused):
+            raise refusal(op, row, f"Triton, which prints kernel @{self.name},")
+        if row is None:
+            self.forms.get(op.name, self._apply)(op)
+        elif callable(row):
+            row(self, op)
+
+    def _forms(self) -> dict[str, Callable[[ir.Operation], None]]:
+        """Returns the methods that print ops of upstream's dialects, but for arithmetic."""
+        return {
             "arith.constant": self._constant,
             "memref.reinterpret_cast": self._view,
             "vector.transfer_read": self._read,
@@ -128,14 +140,16 @@ class Printer(Pairs):
             "vector.create_mask": self._mask,
             "vector.multi_reduction": self._reduce,
             "vector.shape_cast": self._reshape,
-            "vector.step": lambda op: None,
+            "vector.step": self._skip,
             "vector.gather": self._gather,
             "vector.scatter": self._scatter,
             "scf.for": self._for,
-            "func.return": lambda op: None,
-            "scf.yield": lambda op: None,
+            "func.return": self._skip,
+            "scf.yield": self._skip,
         }
-        handlers.get(op.name, self._apply)(op)
+
+    def _skip(self, op: ir.Operation) -> None:
+        """Prints nothing."""
 
     def _program_id(self, op: ir.Operation) -> None:
         self.names[op.result] = "program"
@@ -154,6 +168,8 @@ class Printer(Pairs):
         self.views[op.result] = op
 
     def _apply(self, op: ir.Operation) -> None:
+        if op.name not in FORMS:
+            raise self._refuse(op)
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
         dtype = str(_element(op.results[0].type)) if len(op.results) == 1 else ""
         operands = self._operands(op)
@@ -248,6 +264,15 @@ class Printer(Pairs):
 
     def _refuse(self, op: ir.Operation) -> CompileError:
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
+
+    tile_ops: ClassVar[TileOps] = dict.fromkeys(
+        (
+            "tile.part", "tile.check", "tile.gather", "tile.read_runs", "tile.read_shared", "tile.write_runs", "tile.scan",
+            "tile.window", "tile.transpose", "tile.combine", "tile.exp_sum", "tile.exp_total", "tile.lanes", "random.bits",
+        ),
+        Refused("a program with a matrix product has blocks of two dimensions", "compute it in a kernel of its own"),
+    ) | {"tile.program_id": _program_id}  # fmt: skip
+    """Maps each op of the tile dialect to the method that prints it, or to why none does."""
 
 
 def config_of(function: ir.Operation) -> GemmConfig:

@@ -14,7 +14,7 @@ from .printer import literal
 class Reductions(LaneMemory):
     """Prints ops over all lanes of a block. Lanes past those of the tile program get the op's neutral element."""
 
-    def _vector_reduction(self, op: ir.Operation) -> None:
+    def _reduction(self, op: ir.Operation) -> None:
         """Prints the reduction of a block, combined with the initial value where there is one."""
         kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
         block, *start = op.operands
@@ -22,7 +22,7 @@ class Reductions(LaneMemory):
         text = self._reduced(name, self._whole(block, name))
         self._set(op.result, applied(name, [text, self._value(start[0])], "") or "" if start else text)
 
-    def _tile_scan(self, op: ir.Operation) -> None:
+    def _scan(self, op: ir.Operation) -> None:
         x, carry = op.operands
         name = ir.StringAttr(op.attributes["combine"]).value
         block = self._fresh()
@@ -53,7 +53,7 @@ class Reductions(LaneMemory):
 
     # -- online sums of exponentials: each thread of a row keeps its own maximum and sum
 
-    def _tile_exp_sum(self, op: ir.Operation) -> None:
+    def _exp_sum(self, op: ir.Operation) -> None:
         x, largest, total = op.operands
         powers, new_largest, new_total = (self._name(v) for v in op.results)
         block = self._fresh()
@@ -67,14 +67,14 @@ class Reductions(LaneMemory):
         self._line(f"{new_total} = {rescaled} + tl.sum(tl.sum({power}, 2), 0)")
         self._line(f"{powers} = {power}.reshape({self._width(x)})")
 
-    def _tile_exp_total(self, op: ir.Operation) -> None:
+    def _exp_total(self, op: ir.Operation) -> None:
         largest, total = (self._block(v) for v in op.operands)
         most, sum_, scale = (self._name(v) for v in op.results)
         self._line(f"{most} = {self._reduced('arith.maximumf', largest)}")
         self._line(f"{scale} = tl.where({largest} == {most}, 1.0, tl.exp({largest} - {most}))")
         self._line(f"{sum_} = tl.sum({total} * {scale}, 0)")
 
-    def _tile_lanes(self, op: ir.Operation) -> None:
+    def _lanes_of(self, op: ir.Operation) -> None:
         """Spreads values of threads over lanes: lane l belongs to thread (l / vec) % threads."""
         width, (a, t, v) = self._width(op.result), self._shape(op.result, op.operands[0])
         spread = f"tl.broadcast_to({self._block(op.operands[0])}[None, :, None], ({a}, {t}, {v}))"
