@@ -42,6 +42,7 @@ class DriverArguments:
     print_debuginfo: bool
     print_op_generic: bool
     pretty: bool
+    emit_graph: Path | None
     elide: int | None
     diagnostic_notes: bool
     traceback: bool
@@ -109,6 +110,7 @@ def parse(argv: list[str]) -> DriverArguments:
     add("--mlir-print-debuginfo", dest="print_debuginfo", action="store_true", help="print locations")
     add("--mlir-print-op-generic", dest="print_op_generic", action="store_true", help="print ops in generic form")
     add("--pretty", action="store_true", help="print IR for people: index notation, expressions, places; it does not parse back")
+    add("--emit-graph", type=Path, metavar="FILE.svg", help="draw the result as a graph, too (needs pygraphviz)")
     add("--mlir-elide-elementsattrs-if-larger", dest="elide", type=int, metavar="N", help="print larger constants as ...")
     add("--diagnostic-notes", action="store_true", help="print the notes of errors too")
     add("--traceback", action="store_true", help="print the Python traceback of errors")
@@ -128,6 +130,8 @@ def parse(argv: list[str]) -> DriverArguments:
     arguments = DriverArguments(**values)
     if arguments.pretty and arguments.emits_text:
         p.error(f"--pretty does not go with --emit={arguments.emit}, which is no MLIR")
+    if arguments.emit_graph and (arguments.emits_text or arguments.split_input_file):
+        p.error("--emit-graph draws one module: it goes neither with --split-input-file nor with a level that is no MLIR")
     if arguments.model and not arguments.emit:
         p.error(f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}")
     if arguments.model and arguments.emits_text and arguments.pass_pipeline:

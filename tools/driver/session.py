@@ -101,6 +101,8 @@ class DriverSession:
             module = self.parse(first, text)
             self._run(module, number)
             output = self._lower(module) if self.arguments.emit and not self.arguments.model else self._print(module)
+            if self.arguments.emit_graph:
+                self._draw(module)
         except PassFailure as error:
             failure = error
             self.timings += error.timings
@@ -160,6 +162,14 @@ class DriverSession:
                 return text() if self.arguments.emits_text else self._print(ir.Module.parse(text(), self.context))
             reached.append(name)
         raise CompileError(f"{target} has no level {level!r} for kernels", remedy=f"levels: {', '.join(reached)}")
+
+    def _draw(self, module: ir.Module) -> None:
+        """Writes the picture of a module after the pipeline."""
+        from lamina.report.picture import picture
+
+        assert self.arguments.emit_graph is not None
+        self.board.write("the picture")
+        self.arguments.emit_graph.write_text(picture(module))
 
     def _print(self, module: ir.Module) -> str:
         self.board.write("the printer")

@@ -22,17 +22,18 @@ def readable(module: ir.Module) -> str:
     """Returns a module at any level as text for people: see the package."""
     lines: list[str] = []
     for op in module.body.operations:
-        printer = _Printer()
+        printer = Printer()
         printer.op(op.operation, 0)
         lines += [*printer.lines, ""]
     return "\n".join(lines)
 
 
-class _Printer:
-    """Writes one function or program."""
+class Printer:
+    """Writes one function or program. `written`: the line of each op that begins one."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.written: dict[ir.Operation, str] = {}
         self.names = Names()
         self.places: dict[ir.Value, str] = {}
         self.labels: dict[ir.Block, str] = {}
@@ -82,7 +83,8 @@ class _Printer:
         where = ", ".join(line for line in sources(op.location) if not _MLIR.match(line))
         notes = "; ".join(part for part in (note, where if where != self.where else "") if part)
         self.where = where or self.where
-        self.lines.append("  " * depth + text + (f" : {types}" if types else "") + (f"  // {notes}" if notes else ""))
+        self.written[op] = text + (f" : {types}" if types else "") + (f"  // {notes}" if notes else "")
+        self.lines.append("  " * depth + self.written[op])
 
     def _blocks(self, region: ir.Region, depth: int) -> None:
         """Writes the blocks of a region, with labels where there are several."""
