@@ -99,20 +99,18 @@ class _Drawing:
             value = self.same[value]
         if value in self.writer or value in self.nodes:
             yield self.writer.get(value) or self.nodes[value]
-        if isinstance(value, ir.BlockArgument):
-            return
-        owner = value.owner.operation
-        if value in self.writer:
-            return
-        if owner in self.nodes:
-            yield self.nodes[owner]
-        elif owner in self.frames:
-            ends = list(self.frames[owner].operands)
-            if len(ends) == len(owner.results):
-                yield from self._sources(ends[ir.OpResult(value).result_number])
-        else:
-            for operand in owner.operands:
+        elif isinstance(value, ir.OpResult):
+            yield from self._sources_of_result(value)
+
+    def _sources_of_result(self, value: ir.OpResult) -> Iterator[str]:
+        op = value.owner.operation
+        if op in self.nodes:
+            yield self.nodes[op]
+        elif op not in self.frames:  # stands inside of the ops that use it
+            for operand in op.operands:
                 yield from self._sources(operand)
+        elif len(ends := list(self.frames[op].operands)) == len(op.results):
+            yield from self._sources(ends[value.result_number])
 
 
 def _shown(line: str) -> str:
