@@ -3,7 +3,7 @@
 - aten    what torch.export and our decompositions make of the Python: mm, add, and GELU in elementary functions
 - torch   the same in torch-mlir's dialect
 - linalg  loops over elements with their index maps; mm goes to a library and is a call of a private function
-- graph   the call is a graph.extern; the addition and GELU, which is recognised, are one graph.group
+- graph   the call is a graph.extern; the addition and GELU, which is recognized, are one graph.group
 - plan    memory: the product goes into the arena, at an offset; the call and the launch in order
 - tile    the group as a program over blocks, with vectors that are read, computed on and written
 - llvm    the same in the llvm dialect, on the processor's vectors, erf as polynomials

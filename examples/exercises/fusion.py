@@ -32,7 +32,7 @@ def length(x: Tensor, y: Tensor) -> Tensor:
     return (x * x).sum().sqrt()
 
 
-def normalised(x: Tensor, y: Tensor) -> Tensor:
+def normalized(x: Tensor, y: Tensor) -> Tensor:
     return x / x.sum()
 
 
@@ -44,7 +44,7 @@ def kernels_of(function: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, i
 
 
 def main() -> None:
-    for function in (chain, two_chains, length, normalised):
+    for function in (chain, two_chains, length, normalized):
         for shape in (SMALL, LARGE):
             kernels = kernels_of(function, shape)
             print(f"{function.__name__} of {shape}: {len(kernels)} kernel(s)")

@@ -72,7 +72,7 @@ def element(seed: Num, index: Num, make: Callable[[Num, Num], tuple[Num, ...]]) 
     return _word(out) if out.element.width == 64 else out
 
 
-def neighbours(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
+def neighbors(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     """Returns the seed and the first lane's index of a random.bits whose lanes are neighbors: it has one seed for all lanes, and
     its index is base + lane. None for others."""
     seed, index = (v.owner for v in op.operands)
@@ -91,7 +91,7 @@ def neighbours(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
 def expand(op: ir.Operation) -> None:
     """Replaces random.bits, on scalars or on a CPU's block of lanes, by arithmetic. Four neighbors share one block of words where
     the first lane's index is known to be a multiple of four."""
-    together = neighbours(op)
+    together = neighbors(op)
     if together is not None and op.results[0].type.shape[0] % WORDS == 0 and Divisors().of(together[1]) % WORDS == 0:
         out = _in_order(op, *together)
     else:

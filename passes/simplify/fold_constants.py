@@ -69,7 +69,7 @@ class _Folder:
         for op in reversed(self.folded):
             for result in op.results:
                 if any(user.owner.operation not in folded for user in result.uses):
-                    self.materialise(op, result)
+                    self.materialize(op, result)
             if unused(op):
                 op.erase()
             else:
@@ -121,7 +121,7 @@ class _Folder:
             raise NotEvaluable("a body uses a value that is not constant")
         return self.known[value]
 
-    def materialise(self, op: ir.Operation, result: ir.Value) -> None:
+    def materialize(self, op: ir.Operation, result: ir.Value) -> None:
         """Replaces `result` by its value, unless computing it is cheaper than reading it."""
         x, type_ = self.known[result], result.type
         if x is None:

@@ -150,11 +150,11 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
         if isinstance(e, Position | Scan):
             raise NoDirectConvolution("a result that tells where it is, or a scan")
         if isinstance(e, Load) and along(e.at) not in (0, 1):
-            raise NoDirectConvolution("a load whose neighbours in memory are no channels")
+            raise NoDirectConvolution("a load whose neighbors in memory are no channels")
         if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
             raise NoDirectConvolution("a bound on channels, or one that is the user's error")
     if any(along(r.at) != 1 for r in space.results):
-        raise NoDirectConvolution("a result whose neighbours in memory are no channels")
+        raise NoDirectConvolution("a result whose neighbors in memory are no channels")
 
 
 def _by_group(at: Affine, merged: Merged) -> bool:

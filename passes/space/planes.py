@@ -98,7 +98,7 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     image, weight = _factors(product, row, column)
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
     if any(isinstance(e, Scan) for e in seen) or any(r.at.coefficient(column) != 1 for r in space.results):
-        raise NoDirectConvolution("a scan, or a result whose neighbours in memory are no columns")
+        raise NoDirectConvolution("a scan, or a result whose neighbors in memory are no columns")
     if any(isinstance(e, Load) and any(b.message for b in e.guard) for e in seen):
         raise NoDirectConvolution("indices of the user")
     size = shape_of(image.tensor)[-2:]
@@ -143,7 +143,7 @@ def _pitch(at: Affine, window: PlaneWindow, vertical: tuple[Axis, Axis], horizon
     """Returns the elements between rows of the image."""
     for axis, step in zip(horizontal, (window.stride[1], window.dilation[1]), strict=True):
         if axis.extent > 1 and at.coefficient(axis) != step:
-            raise NoDirectConvolution("an image whose columns are not neighbours in memory")
+            raise NoDirectConvolution("an image whose columns are not neighbors in memory")
     found = {
         at.coefficient(axis) // step
         for axis, step in zip(vertical, (window.stride[0], window.dilation[0]), strict=True)

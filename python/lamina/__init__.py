@@ -43,7 +43,7 @@ def compile(
     options         `lamina.Options`, or a mapping with the same names
 
     What is returned stands for the model: it has the model's parameters, state, mode, hooks and attributes, and copies and pickles
-    (a copy compiles anew). Parameters and buffers are looked up at each call, so an optimiser's step is seen. Where gradients
+    (a copy compiles anew). Parameters and buffers are looked up at each call, so an optimizer's step is seen. Where gradients
     are asked for (grad mode, and a tensor that requires them) the call is differentiable.
 
     A change of a submodule's mode, hooks or children, of which weights are tied, of the grad mode, of autocast, of the strides of

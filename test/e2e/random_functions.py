@@ -166,7 +166,7 @@ class Writer(Values):
         pick = self.random.choice(texts)
         return pick, v.exact and ("amax" in pick or "amin" in pick or "max()" in pick)
 
-    def _normalised(self) -> Any:
+    def _normalized(self) -> Any:
         v = self.some(floating=True, rank=1, filled=True)
         if v is None:
             return None
@@ -271,7 +271,7 @@ class Writer(Values):
 
 
 _KINDS = {
-    "unary": 10, "binary": 12, "mask": 2, "logic": 1, "where": 3, "integer": 1, "round": 1, "reduction": 6, "normalised": 4, "extremum": 1,
+    "unary": 10, "binary": 12, "mask": 2, "logic": 1, "where": 3, "integer": 1, "round": 1, "reduction": 6, "normalized": 4, "extremum": 1,
     "cumulate": 1, "view": 9, "join": 2, "indexed": 3, "position": 1, "product": 1,
 }  # fmt: skip
 _CHOICES = (list(_KINDS), list(_KINDS.values()))

@@ -161,9 +161,9 @@ def test_it_is_the_module_that_it_stands_for(tmp_path: Any) -> None:
     assert compiled.eval() is compiled and not model.training and not compiled.training and not model[1].training
     compiled.train()
     assert model.training and model[1].training
-    optimiser = torch.optim.SGD(compiled.parameters(), 0.1)
+    optimizer = torch.optim.SGD(compiled.parameters(), 0.1)
     compiled(x(3, 4)).sum().backward()
-    optimiser.step()
+    optimizer.step()
     compiled.zero_grad()
     assert all(p.grad is None for p in model.parameters())
     compiled.load_state_dict({k: torch.ones_like(v) for k, v in model.state_dict().items()})

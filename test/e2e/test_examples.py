@@ -26,11 +26,11 @@ def test_fusion() -> None:
     fusion = import_module("fusion")
     counts = {
         f.__name__: (len(fusion.kernels_of(f, fusion.SMALL)), len(fusion.kernels_of(f, fusion.LARGE)))
-        for f in (fusion.chain, fusion.two_chains, fusion.length, fusion.normalised)
+        for f in (fusion.chain, fusion.two_chains, fusion.length, fusion.normalized)
     }
     assert counts["chain"] == counts["two_chains"] == (1, 1)
     assert counts["length"] == (1, 2)
-    assert counts["normalised"][0] == 1 and counts["normalised"][1] in (2, 3)
+    assert counts["normalized"][0] == 1 and counts["normalized"][1] in (2, 3)
 
 
 def test_bytes_moved() -> None:

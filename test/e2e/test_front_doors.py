@@ -94,7 +94,7 @@ def test_keyword_arguments() -> None:
         same(compiled(input=a), linear(a))
 
 
-def test_an_optimisers_step_is_seen() -> None:
+def test_an_optimizers_step_is_seen() -> None:
     model = nn.Linear(4, 5)
     a = x(3, 4)
     with torch.no_grad():
@@ -246,7 +246,7 @@ def test_the_cache_serves_a_second_compilation(tmp_path: Any, monkeypatch: pytes
 
 
 def test_a_warm_start_returns_what_is_no_result_of_the_program(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constants, captured tensors, empty tensors and aliases of inputs come out of the cache too, without normalising again."""
+    """Constants, captured tensors, empty tensors and aliases of inputs come out of the cache too, without normalizing again."""
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
     table = torch.arange(5000.0)
 
@@ -259,7 +259,7 @@ def test_a_warm_start_returns_what_is_no_result_of_the_program(tmp_path: Any, mo
 
     a = x(5000)
     run(a)
-    monkeypatch.setattr("lamina.frontend.compiling.stages.normalise", None)
+    monkeypatch.setattr("lamina.frontend.compiling.stages.normalize", None)
     for given, expected in zip(run(a), model(a), strict=True):
         assert torch.equal(given, expected) if isinstance(expected, Tensor) else given == expected
     results = run(a)

@@ -46,7 +46,7 @@ def _same_numbers() -> None:
 
 
 def is_rate(mask: Tensor, p: float) -> None:
-    """Whether so many are true as chance allows, and neighbours, in rows and columns, know nothing of each other."""
+    """Whether so many are true as chance allows, and neighbors, in rows and columns, know nothing of each other."""
     n = mask.numel()
     assert abs(mask.double().mean().item() - p) <= SIGMAS * math.sqrt(p * (1 - p) / n)
     centred = (mask.double() - p) / math.sqrt(p * (1 - p))

@@ -105,14 +105,14 @@ def first(outputs: Any) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "optimiser", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01, eps=1e-3)]
+    "optimizer", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01, eps=1e-3)]
 )
-def test_training_follows_eager(door: Door, optimiser: Callable[..., torch.optim.Optimizer]) -> None:
+def test_training_follows_eager(door: Door, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
     """A rounding of a gradient moves a weight by at most lr / eps of it: with the default eps it moves one whose gradient cancels by lr."""
     model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3)).train()
     twin = copy.deepcopy(model)
     compiled = door(twin, (x(6, 8),))
-    pairs = [(model, optimiser(model.parameters())), (compiled, optimiser(twin.parameters()))]
+    pairs = [(model, optimizer(model.parameters())), (compiled, optimizer(twin.parameters()))]
     for _ in range(5):
         a, target = x(6, 8), torch.randint(0, 3, (6,))
         for run, steps in pairs:

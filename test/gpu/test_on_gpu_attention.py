@@ -156,5 +156,5 @@ def test_several_blocks_of_queries_a_program(causal: bool) -> None:
     if gpu().arch != "sm_90a":
         pytest.skip("kernels in Gluon are compiled for Hopper alone (sm_90a)")
     q, k, v = (random(1, 70, 1000, 128) for _ in range(3))
-    for schedule in ("specialised{n=128 groups=2 stages=2}", "specialised{n=64 groups=3 stages=3}"):
+    for schedule in ("specialized{n=128 groups=2 stages=2}", "specialized{n=64 groups=3 stages=3}"):
         near(computed(lambda q, k, v: flash(q, k, v, causal), (q, k, v), schedule), exact(q, k, v, causal=causal))

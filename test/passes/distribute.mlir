@@ -1,7 +1,7 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-distribute' --split-input-file | FileCheck %s
 // RUN: opt-driver %S/Inputs/kernels_gpu.mlir --pass-pipeline='lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
 
-// A thread holds vec neighbouring elements of every access; a mask is one predicate an access, and loads past it read element 0.
+// A thread holds vec neighboring elements of every access; a mask is one predicate an access, and loads past it read element 0.
 // CHECK-LABEL: gpu.func @masked
 // CHECK-SAME: gpu.grid = 2 : i64, known_block_size = array<i32: 32, 1, 1>
 // CHECK: %[[T:.*]] = gpu.thread_id x

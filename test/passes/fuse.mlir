@@ -5,14 +5,14 @@
 #row = affine_map<(d0, d1) -> (d0)>
 
 // A reduction, and what follows it over the same rows, are one group with one result.
-// CHECK-LABEL: func.func @normalise
+// CHECK-LABEL: func.func @normalize
 // CHECK: "graph.group"(%arg0)
 // CHECK: iterator_types = ["parallel", "reduction"]
 // CHECK: arith.divf
 // CHECK: "graph.yield"(%{{.*}}) : (tensor<8x16xf32>) -> ()
 // CHECK-NOT: graph.group
 // CHECK: return
-func.func @normalise(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+func.func @normalize(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>

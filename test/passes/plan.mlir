@@ -110,7 +110,7 @@ func.func @main(%x: tensor<3x4xi1>) -> tensor<12xi1> {
 
 // -----
 
-// A pointwise group writes over its dying input; its neighbour with a transposed read does not. Names come from the ops.
+// A pointwise group writes over its dying input; its neighbor with a transposed read does not. Names come from the ops.
 // CHECK: %[[A:.*]] = "plan.alloc"() {bytes = 256 : i64, offset = [[AT:[0-9]+]] : i64}
 // CHECK: "plan.launch"(%{{.*}}, %[[A]]) {kernel = @exp_1, label = "exp"
 // CHECK: %[[B:.*]] = "plan.alloc"() {bytes = 256 : i64, offset = [[AT]] : i64}
@@ -417,7 +417,7 @@ func.func @main(%x: tensor<2x16x8xf32>, %w: tensor<2x8x4xf32>) -> tensor<2x16x4x
 
 // -----
 
-// A result that is asked for with neighbours far apart is no reason for a kernel that reduces rows to want its operand so.
+// A result that is asked for with neighbors far apart is no reason for a kernel that reduces rows to want its operand so.
 // CHECK: "plan.program"() ({
 // CHECK: "plan.launch"(%{{.*}}) {kernel = @exp{{.*}} : (memref<2x4x8xf32>, memref<2x4x8xf32>)
 // CHECK: "plan.launch"(%{{.*}}) {kernel = @norm{{.*}} : (memref<2x4x8xf32>, memref<2x4x8xf32, strided<[32, 1, 4]>>)

@@ -2,27 +2,27 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-expand-math{target=nvvm},lamina-distribute)' | FileCheck %s --check-prefix=GPU
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-distribute,lamina-gpu-to-nvvm)' | FileCheck %s --check-prefix=NVVM
 
-// Neighbours that are whole blocks of four words: 64 lanes are 16 blocks on the CPU, whose words are put in order in pairs; a thread
+// Neighbors that are whole blocks of four words: 64 lanes are 16 blocks on the CPU, whose words are put in order in pairs; a thread
 // of the GPU computes one block for its four lanes. Seven rounds have 14 wide products, less those of zero.
 
-// CPU-LABEL: func.func private @neighbours
+// CPU-LABEL: func.func private @neighbors
 // CPU-NOT: random.bits
 // CPU-COUNT-14: arith.muli %{{.*}} : vector<16xi64>
 // CPU-NOT: arith.muli %{{.*}} : vector
 // CPU: vector.interleave %{{.*}} : vector<16xi64> -> vector<32xi64>
 // CPU: vector.bitcast %{{.*}} : vector<32xi64> to vector<64xi32>
 
-// GPU-LABEL: gpu.func @neighbours
+// GPU-LABEL: gpu.func @neighbors
 // GPU: %[[BLOCK:.*]] = arith.shrui %{{.*}}, %c2_i64 : i64
 // GPU-COUNT-14: arith.mului_extended %{{.*}} : i32
 // GPU-NOT: arith.mului_extended
 // GPU: %[[WORDS:.*]] = vector.from_elements %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : vector<4xi32>
 // GPU: vector.store %[[WORDS]]
 
-// NVVM-LABEL: gpu.func @neighbours
+// NVVM-LABEL: gpu.func @neighbors
 // NVVM-NOT: arith.mului_extended
 // NVVM-COUNT-14: llvm.inline_asm "{ .reg .b64 p; mul.wide.u32 p, $2, $3; mov.b64 {$0, $1}, p; }"
-func.func private @neighbours(%s: memref<1xi64>, %o: memref<128xi32>) attributes {tile.grid = 2 : i64, tile.threads = 16 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 8, 16>} {
+func.func private @neighbors(%s: memref<1xi64>, %o: memref<128xi32>) attributes {tile.grid = 2 : i64, tile.threads = 16 : i64, tile.vec = 4 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 8, 16>} {
   %p = "tile.program_id"() : () -> index
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
@@ -37,7 +37,7 @@ func.func private @neighbours(%s: memref<1xi64>, %o: memref<128xi32>) attributes
   return
 }
 
-// Neighbours from anywhere on: four of them lie in two blocks, of whose words a thread takes those from its first element's on.
+// Neighbors from anywhere on: four of them lie in two blocks, of whose words a thread takes those from its first element's on.
 
 // GPU-LABEL: gpu.func @shifted
 // GPU: arith.shrsi %{{.*}}, %c2_i64 : i64

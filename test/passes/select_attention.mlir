@@ -21,8 +21,8 @@ func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> t
 
 // Long causal attention of large heads is ours on Hopper, unasked.
 // CHECK-LABEL: func.func @long
-// CHECK: callee = "lamina.attention_specialised"
-// CHECK-SAME: schedule = "specialised{n=128 groups=2}"
+// CHECK: callee = "lamina.attention_specialized"
+// CHECK-SAME: schedule = "specialized{n=128 groups=2}"
 // UNASKED-LABEL: func.func @long
 // UNASKED: aten._scaled_dot_product_flash_attention
 func.func @long(%q: tensor<4x16x2048x128xbf16>, %k: tensor<4x4x2048x128xbf16>) -> tensor<4x16x2048x128xbf16> {

@@ -414,7 +414,7 @@ func.func @prologue(%x: tensor<8x32xf16>, %w: tensor<64x32xi8>, %s: tensor<64xf1
       linalg.yield %m : f16
     } -> tensor<64x32xf16>
     "graph.yield"(%r) : (tensor<64x32xf16>) -> ()
-  }) {sym_name = "dequantise"} : (tensor<64x32xi8>, tensor<64xf16>) -> tensor<64x32xf16>
+  }) {sym_name = "dequantize"} : (tensor<64x32xi8>, tensor<64xf16>) -> tensor<64x32xf16>
   %e = tensor.empty() : tensor<32x64xf16>
   %t = linalg.transpose ins(%d : tensor<64x32xf16>) outs(%e : tensor<32x64xf16>) permutation = [1, 0]
   %0 = "graph.extern"(%x, %t) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "prologue triton{m=16 n=32}"} : (tensor<8x32xf16>, tensor<32x64xf16>) -> tensor<8x64xf16>

@@ -38,7 +38,7 @@ func.func @rows(%x: tensor<24x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> 
 #image = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 #channel = affine_map<(d0, d1, d2, d3) -> (d1)>
 
-// Sums by channel of an image with its channels last run across neighbours in memory: over both outer loops, in parts of 128 rows.
+// Sums by channel of an image with its channels last run across neighbors in memory: over both outer loops, in parts of 128 rows.
 // CHECK-LABEL: func.func @channels_last
 // CHECK: tensor.expand_shape %arg0 {{.*}} output_shape [4, 1, 6, 2, 4, 64]
 // CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "parallel", "reduction", "reduction"]
@@ -97,7 +97,7 @@ func.func @gathered(%x: tensor<4x6x5x64xf32> {graph.strides = array<i64: 1920, 1
   return %s : tensor<6xf32>
 }
 
-// A row that is spread over all rows has no neighbours across them: what is added to it says where those lie.
+// A row that is spread over all rows has no neighbors across them: what is added to it says where those lie.
 // SPREAD-LABEL: func.func @spread
 // SPREAD-NOT: tensor.expand_shape
 func.func @spread(%x: tensor<24x2048xf32> {graph.strides = array<i64: 0, 1>}, %y: tensor<24x2048xf32>, %init: tensor<24xf32>) -> tensor<24xf32> {

@@ -113,16 +113,16 @@ func.func private @transposed(%x: tensor<256x128xf32>, %y: tensor<128x256xf32>) 
 }
 
 // A row that one CTA cannot hold is a cluster's where the chip has clusters, else it is walked over.
-// CHECK-LABEL: func.func private @normalise
+// CHECK-LABEL: func.func private @normalize
 // CHECK-SAME: tile.cluster = 8 : i64
 // CHECK-SAME: tile.resident = 2 : i64
 // CHECK: vector.transfer_read {{.*}} vector<131072xf32>
 // CHECK-NOT: scf.for
 // SM80-NOT: tile.dependent
-// SM80-LABEL: func.func private @normalise
+// SM80-LABEL: func.func private @normalize
 // SM80-SAME: tile.cluster = 1 : i64
 // SM80: scf.for
-func.func private @normalise(%x: tensor<64x131072xf32>) -> tensor<64x131072xf32> attributes {graph.kernel} {
+func.func private @normalize(%x: tensor<64x131072xf32>) -> tensor<64x131072xf32> attributes {graph.kernel} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>

@@ -17,7 +17,7 @@ from lamina.core.options import Options
 from lamina.core.program import Launch, Program
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import attention
@@ -43,7 +43,7 @@ def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
 
 def to_graph_level(gm: fx.GraphModule) -> ir.Module:
     """A decomposed graph."""
-    module = stages.import_linalg(normalise(gm), Options(strict=True))
+    module = stages.import_linalg(normalize(gm), Options(strict=True))
     run(pipeline("linalg", "graph", target=TARGET), module)
     return module
 

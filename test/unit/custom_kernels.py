@@ -22,7 +22,7 @@ from lamina.frontend.compiling import stages
 from lamina.frontend.compiling.destination import destination
 from lamina.frontend.custom.substitute import with_registered
 from lamina.frontend.entry.export import inference_graph
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import user as triton_user
 
@@ -69,7 +69,7 @@ def planned(
     """Kernels of ours as tile programs, the program, users' kernels."""
     options = Options(kernels=tuple(kernels), strict=True)
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
-    graph = normalise(stages.with_users_patterns(gm, options, destination(TARGET, gm)))
+    graph = normalize(stages.with_users_patterns(gm, options, destination(TARGET, gm)))
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:

@@ -21,7 +21,7 @@ from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.importing.dtypes import CODES
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.levels import pipeline
@@ -45,7 +45,7 @@ def tiled(
 
     with torch.no_grad(), patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
-    graph = normalise(gm)
+    graph = normalize(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))
     choose = f"lamina-select-kernels{{target={TARGET} schedule='{products}'}}" if products else "lamina-select-kernels"
     run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-select-kernels{{target={TARGET}}}", choose), module)

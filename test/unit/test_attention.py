@@ -41,7 +41,7 @@ def of_values(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("keys", [1, 8, 49, 64, 127])
 def test_rows_of_biases_are_aligned(keys: int) -> None:
-    """However a bias comes about: torch pads it before it expands it, and what is expanded is materialised."""
+    """However a bias comes about: torch pads it before it expands it, and what is expanded is materialized."""
     op = torch.ops.aten._scaled_dot_product_efficient_attention.default
 
     def expanded(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
-from lamina.schedules.attention import Forward, Specialised, Split
+from lamina.schedules.attention import Forward, Specialized, Split
 from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
@@ -97,7 +97,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
 def test_without_measurements_long_causal_attention_of_large_heads_is_ours() -> None:
     long = AttentionWork(4, 16, 16, 2048, 2048, 128, 128, causal=True)
     for work in (long, replace(long, kv_heads=4), replace(long, batch=2, size=256, values=256)):
-        assert isinstance(unmeasured(work, HOPPER), Specialised)
+        assert isinstance(unmeasured(work, HOPPER), Specialized)
     assert isinstance(unmeasured(replace(long, size=64, values=64, kv_heads=4), HOPPER), Forward)
     assert unmeasured(long, AMPERE) is None
     for change in ({"causal": False}, {"sums": True}, {"masked": True}, {"queries": 512, "keys": 512}, {"batch": 1, "heads": 1}):

@@ -85,7 +85,7 @@ def test_the_mean_stays(dropout: float) -> None:
 
 
 def test_what_is_kept(dropout: float = 0.3) -> None:
-    """As many as chance allows; neighbours, those 8 apart, which share a block of words, and heads know nothing of each other."""
+    """As many as chance allows; neighbors, those 8 apart, which share a block of words, and heads know nothing of each other."""
     kept = keeps(SEED, (2, 2, 70, 100), dropout).double()
     sigma = math.sqrt(dropout * (1 - dropout))
     assert abs(kept.mean() - (1 - dropout)) < 5 * sigma / math.sqrt(kept.numel())

@@ -140,7 +140,7 @@ def test_what_is_repeated_for_libraries_is_read_once(schedule: str) -> None:
     q, k, v, seen = random(2, 4, 3, 16), random(2, 2, 40, 16), random(2, 2, 40, 16), torch.rand(2, 40) > 0.4
     (found,), names = compute(fn, (q, k, v, seen), schedule)
     seen = seen[:, None, None]
-    near(found, exact(exact(q, k, v, seen).to(BF16), k, k, seen), 2 * 2e-3)  # the first result may round to the other neighbour
+    near(found, exact(exact(q, k, v, seen).to(BF16), k, k, seen), 2 * 2e-3)  # the first result may round to the other neighbor
     assert names == ["keys_1", "attention_bounds", *SCHEDULES[schedule] * 2]
     spread = [
         s.args[-1].shape for s in program_of(graph_level(fn, (q, k, v, seen[:, 0, 0])), schedule).steps if isinstance(s, Launch)

@@ -21,7 +21,7 @@ from lamina.frontend.compiling import stages
 from lamina.frontend.compiling.destination import Destination
 from lamina.frontend.entry import tuning
 from lamina.frontend.entry.export import inference_graph
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets import backend
 from lamina.tune.problems import user_kernels
@@ -42,7 +42,7 @@ def tuned_of(**changes: Any) -> lamina.CustomKernel:
 def steps(fn: Callable[..., Any], *inputs: Tensor) -> stages.Program:
     """A program that still calls users' kernels."""
     options = Options(kernels=(tuned_of(),))
-    graph = normalise(inference_graph(fn, inputs, options, TARGET))
+    graph = normalize(inference_graph(fn, inputs, options, TARGET))
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:

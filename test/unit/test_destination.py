@@ -19,7 +19,7 @@ from lamina.frontend.calls.interface import Interface
 from lamina.frontend.compiling.destination import check_devices, check_name, destination
 from lamina.frontend.compiling.stages import build, import_linalg, run_passes
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 
 aten = torch.ops.aten
@@ -37,7 +37,7 @@ def traced(
 
 def planned(gm: fx.GraphModule) -> Program:
     """Its program with the CPU's kernels: importing and planning are the same for a GPU."""
-    graph = normalise(gm)
+    graph = normalize(gm)
     check_devices(graph.gm)
     module = import_linalg(graph, Options())
     run_passes(module, "linalg", "tile", Target.parse("cpu"), Options(), {})
@@ -89,7 +89,7 @@ def test_torch_without_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_mixed_devices_are_named(fn: Any, shapes: Any, devices: Any, message: str) -> None:
-    graph = normalise(traced(fn, *shapes, devices=devices))
+    graph = normalize(traced(fn, *shapes, devices=devices))
     with pytest.raises(CompileError, match=message):
         check_devices(graph.gm)
 
@@ -117,7 +117,7 @@ NUMBERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_the_cpu_go_with_tensors_of_a_gpu(name: str) -> None:
-    check_devices(normalise(traced(NUMBERS[name], (4,))).gm)
+    check_devices(normalize(traced(NUMBERS[name], (4,))).gm)
 
 
 ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...], tuple[int, ...]]] = {
@@ -132,7 +132,7 @@ ARGUMENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...],
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_numbers_among_arguments_are_copied_at_every_call(name: str) -> None:
     fn, shapes, devices, moved = ARGUMENTS[name]
-    graph = normalise(traced(fn, *shapes, devices=devices))
+    graph = normalize(traced(fn, *shapes, devices=devices))
     check_devices(graph.gm)
     assert graph.interface.moved == moved
     assert Interface.from_json(graph.interface.to_json()) == graph.interface

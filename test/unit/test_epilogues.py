@@ -18,7 +18,7 @@ from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites import epilogues
 from lamina.frontend.rewrites.epilogues import FUSED
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.families.conv.layout_calls import channels_last
 
 aten = torch.ops.aten
@@ -41,7 +41,7 @@ def traced(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, de
 
 
 def calls(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda") -> list[fx.Node]:
-    nodes = normalise(traced(fn, *shapes, dtype=dtype, device=device)).gm.graph.nodes
+    nodes = normalize(traced(fn, *shapes, dtype=dtype, device=device)).gm.graph.nodes
     return [n for n in nodes if n.target in (FUSED, aten.convolution.default, aten.mm.default)]
 
 
@@ -106,7 +106,7 @@ def test_a_convolution_takes_what_follows(name: str) -> None:
 
 
 def test_nothing_is_taken_where_values_are_to_be_rounded_as_eager_does() -> None:
-    gm = normalise(traced(biased, IMAGE, WEIGHT, CHANNELS), round_intermediates=True).gm
+    gm = normalize(traced(biased, IMAGE, WEIGHT, CHANNELS), round_intermediates=True).gm
     assert not gm.graph.find_nodes(op="call_function", target=FUSED)
 
 
@@ -164,7 +164,7 @@ def test_what_is_returned_with_channels_last_is_taken() -> None:
         value = node.meta.get("val")
         if isinstance(value, Tensor) and value.dim() == 4:
             node.meta["val"] = value.new_empty_strided(value.shape, channels_last(tuple(value.shape)))
-    (only,) = (n for n in normalise(gm).gm.graph.nodes if n.target in (FUSED, aten.convolution.default))
+    (only,) = (n for n in normalize(gm).gm.graph.nodes if n.target in (FUSED, aten.convolution.default))
     assert only.target is FUSED and only.meta["val"].is_contiguous(memory_format=torch.channels_last)
 
 
@@ -198,7 +198,7 @@ def test_numbers(monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype)
     fn, shapes = TAKEN[name]
     inputs = given(*shapes, dtype=dtype)
     gm = make_fx(fn, decomposition_table=table(), tracing_mode="fake")(*inputs)
-    found = normalise(gm)
+    found = normalize(gm)
     assert any(n.target is FUSED for n in found.gm.graph.nodes) or dtype is F16
     captured = found.interface.tensors(gm)
     compare(fn, inputs, _Defined(found.gm).run(*inputs, *captured))

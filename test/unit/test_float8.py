@@ -73,14 +73,14 @@ def test_every_number(dtype: torch.dtype) -> None:
     assert all(map(same, simulated(narrowed, *xs)[0], narrowed(*xs)))
 
 
-def test_quantised_rows() -> None:
-    def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+def test_quantized_rows() -> None:
+    def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
         scale = x.abs().amax(1, True).float() / 448
         return (x.float() / scale).clamp(-448, 448).to(E4M3), scale
 
     x = torch.randn(40, 88).bfloat16()
-    (q, scale), made = simulated(quantise, x)
-    want, wanted = quantise(x)
+    (q, scale), made = simulated(quantize, x)
+    want, wanted = quantize(x)
     assert (
         same(scale, wanted) and (q.float() - want.float()).abs().max() <= 32 and (q.float() != want.float()).float().mean() < 0.01
     )

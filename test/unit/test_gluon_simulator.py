@@ -121,9 +121,9 @@ FAULTS = {
     "arrivals": "arrives 2 times at a barrier in phase 0, which misses 1 of 1",
     "store is not waited for": "partition 0, multiply, .*: writes shared memory .*, which a product or a TMA store that was not waited for still reads",
     "fence": r"reads shared memory \[64, 64\], by a TMA store, that was stored without fence",
-    "barriers' fence": "partition 1, load, .*: a TMA load to a barrier that was initialised without fence",
+    "barriers' fence": "partition 1, load, .*: a TMA load to a barrier that was initialized without fence",
     "store is in flight": "ends with stores that nobody waited for",
-    "init": "partition 1, load, .*: a barrier that was not initialised",
+    "init": "partition 1, load, .*: a barrier that was not initialized",
 }
 
 

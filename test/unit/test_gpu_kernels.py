@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "column max and sum": (lambda a: (a.amax(0), a.sum(0)), [x(65, 33)]),
     "sums of padded columns": (lambda a: F.pad(a, (0, 0, 29, 71)).exp().sum(0), [x(517, 64, dtype=BF16)]),
     "sums of exponentials of columns": (lambda a, b: (a.float() - b).exp().sum((0, 1)), [x(9, 131, 40, dtype=BF16), x(40)]),
-    "normalised columns": (lambda a: a / a.abs().sum(0), [x(65, 64)]),
+    "normalized columns": (lambda a: a / a.abs().sum(0), [x(65, 64)]),
     "full sum in two kernels": (lambda a, b: ((a - b) ** 2).mean(), [x(512, 1024), x(512, 1024)]),
     "transposed": (lambda a, b: (a.T + b).relu(), [x(130, 77), x(77, 130)]),
     "transposed bytes": (lambda a, b: a.T & b, [x(128, 64) > 0, x(64, 128) > 0]),
@@ -98,7 +98,7 @@ def test_guards_leave_accesses_whole() -> None:
 
 
 def test_short_rows_are_walked_together() -> None:
-    """An image whose three channels become the last: no thread is idle, and neighbours write neighbours."""
+    """An image whose three channels become the last: no thread is idle, and neighbors write neighbors."""
     image = x(1, 3, 64, 64, dtype=BF16)
     (found,) = run(lambda a: (a + 1).contiguous(memory_format=torch.channels_last), image).results
     assert set(found.stores[1].accesses) == {4} and found.stores[1].sectors == found.stores[1].distinct_sectors
@@ -132,7 +132,7 @@ def test_a_transposed_read_is_coalesced() -> None:
     [lambda a: a.flip(-1), lambda a: torch.roll(a, 3, -1) * 2, lambda a: F.avg_pool2d(a.view(1, 16, 64, 64), 2)],
     ids=["backwards", "guards that cut accesses", "in steps"],
 )
-def test_single_elements_are_neighbours_of_neighbouring_threads(fn: Callable[[Tensor], Tensor]) -> None:
+def test_single_elements_are_neighbors_of_neighboring_threads(fn: Callable[[Tensor], Tensor]) -> None:
     (found,) = run(fn, x(64, 1024)).results
     assert found.loads[0].sectors <= 2.3 * 64 * 1024 * 4 // 32
 

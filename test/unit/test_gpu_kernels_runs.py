@@ -80,7 +80,7 @@ def test_batch_norm_with_channels_last_has_many_programs() -> None:
 
 
 @pytest.mark.parametrize(("side", "dtype", "width"), [(7, BF16, 16), (14, BF16, 8), (7, torch.float32, 16), (3, torch.float32, 16)])
-def test_normalised_images_are_read_in_whole_accesses(side: int, dtype: torch.dtype, width: int) -> None:
+def test_normalized_images_are_read_in_whole_accesses(side: int, dtype: torch.dtype, width: int) -> None:
     """All rows are one axis where rows are no whole accesses; an access that meets two channels has two weights, or more."""
 
     def fn(a: Tensor, m: Tensor, v: Tensor, w: Tensor) -> Tensor:

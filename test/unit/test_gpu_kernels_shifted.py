@@ -29,7 +29,7 @@ CASES: dict[str, Callable[[Tensor], Tensor | tuple[Tensor, ...]]] = {
     "log-softmax": lambda a: torch.log_softmax(a * 2, -1),
     "rows that end before their memory does": lambda a: torch.softmax(a[:, :400], -1).sum(-1),
     "rows of a slice": lambda a: torch.softmax(a[1:], -1),
-    "normalised": lambda a: F.layer_norm(a, a.shape[-1:]),
+    "normalized": lambda a: F.layer_norm(a, a.shape[-1:]),
     "truth values": lambda a: (a > 0) & (a.sum(-1, keepdim=True) > 0),
     "padded": lambda a: F.pad(a, (3, 0)).softmax(-1),
 }  # fmt: skip

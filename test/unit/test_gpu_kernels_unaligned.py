@@ -1,4 +1,4 @@
-"""Kernels for GPUs over rows that start at no multiples of whole accesses: neighbours by neighbouring threads, several in flight."""
+"""Kernels for GPUs over rows that start at no multiples of whole accesses: neighbors by neighboring threads, several in flight."""
 
 from collections.abc import Callable
 from typing import Any
@@ -78,9 +78,7 @@ def in_flight(found: Result, elements: int) -> float:
     ],
     ids=["apart", "from odd elements on", "padded by 6", "padded by 4", "padded by 1"],
 )
-def test_narrow_accesses_are_neighbours(
-    small_gpu: None, rows: int, width: int, fn: Callable[[Tensor], Tensor], each: float
-) -> None:
+def test_narrow_accesses_are_neighbors(small_gpu: None, rows: int, width: int, fn: Callable[[Tensor], Tensor], each: float) -> None:
     """What is written lies beside what the next thread writes; what is read by single elements takes two accesses for a pair."""
     (found,) = run(fn, x(rows, width, dtype=torch.float16)).results
     read, written = found.loads[0], found.stores[1]

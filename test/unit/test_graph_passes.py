@@ -45,7 +45,7 @@ EXACT: dict[str, Case] = {
 CLOSE: dict[str, Case] = {
     "powers": (lambda x: (x**2, x**3, x**4, x**-1, x**-2, x**0.5, x**-0.5), [((3, 7), f32)]),
     "variance": (lambda x: x.var(-1), [((3, 9), f32)]),
-    "normalise": (lambda x: (x - x.mean()) / (x.std() + 1e-5), [((3, 9), f32)]),
+    "normalize": (lambda x: (x - x.mean()) / (x.std() + 1e-5), [((3, 9), f32)]),
     "norm": (lambda x: x / x.pow(2).sum(-1, keepdim=True).sqrt(), [((3, 9), f32)]),
     "gelu": (lambda x: F.gelu(x) + F.silu(x), [((3, 9), f32)]),
 }

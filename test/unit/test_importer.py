@@ -20,7 +20,7 @@ from lamina.frontend.decompositions.table import table
 from lamina.frontend.importing.importer import import_graph
 from lamina.frontend.importing.linalg import _failure
 from lamina.frontend.importing.locations import where
-from lamina.frontend.rewrites.normalize import Normalised, normalise
+from lamina.frontend.rewrites.normalize import Normalized, normalize
 from lamina.passes.simplify.extern import ExternPass
 
 
@@ -37,8 +37,8 @@ def captured(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphModule
     return found[0]
 
 
-def capture(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> Normalised:
-    return normalise(captured(fn, inputs))
+def capture(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> Normalized:
+    return normalize(captured(fn, inputs))
 
 
 def linalg(fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None) -> ir.Module:
@@ -164,7 +164,7 @@ def test_strict_names_the_op_and_the_line() -> None:
 
     gm = torch.export.export(_Module(fn), (x(4),), strict=False).run_decompositions(table()).graph_module
     with pytest.raises(CompileError, match=r"aten.sort.default has no lowering") as caught:
-        import_graph(normalise(gm).gm, options=Options(strict=True))
+        import_graph(normalize(gm).gm, options=Options(strict=True))
     assert caught.value.where == f"{__file__}:{line}"
 
 
@@ -175,7 +175,7 @@ def test_locations_name_the_op_and_the_users_line() -> None:
         return F.gelu((a + 1).relu())
 
     gm = torch.export.export(_Module(fn), (x(4),), strict=False).run_decompositions(table()).graph_module
-    text = import_graph(normalise(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
+    text = import_graph(normalize(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
     assert f'loc("aten.add.Tensor"("{__file__}":{line}:0))' in text
     assert f'loc("aten.relu.default"("{__file__}":{line}:0))' in text
     assert f'loc("aten.gelu.default"("aten.erf.default"("{__file__}":{line}:0)))' in text
@@ -184,7 +184,7 @@ def test_locations_name_the_op_and_the_users_line() -> None:
 def test_modules_of_torch_alone_have_their_path_for_a_line() -> None:
     model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sequential(torch.nn.Tanh()))
     gm = torch.export.export(model, (x(4),), strict=False).run_decompositions(table()).graph_module
-    text = import_graph(normalise(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
+    text = import_graph(normalize(gm).gm).operation.get_asm(enable_debug_info=True, use_local_scope=True)
     assert 'loc("aten.relu.default"("0: ReLU":0:0))' in text and 'loc("aten.tanh.default"("1.0: Tanh":0:0))' in text
     node = next(n for n in gm.graph.nodes if "tanh" in n.name)
     assert where(node) == "1.0: Tanh"
@@ -241,7 +241,7 @@ def test_large_constants_become_arguments() -> None:
         total.meta["val"] = x(2000)
     graph.output((total,))
     module = fx.GraphModule({"large": x(2000), "small": torch.tensor(2.0)}, graph)
-    found = normalise(module)
+    found = normalize(module)
     assert found.interface.captured == ("large",) and found.interface.inputs == (0,)
     assert [t.shape for t in found.interface.tensors(module)] == [(2000,)]
     assert [n.op for n in found.gm.graph.nodes] == [

@@ -110,7 +110,7 @@ def test_a_result_is_no_view_of_its_input() -> None:
 
 
 def test_places_are_those_of_eager_at_many_sizes() -> None:
-    """Whole numbers of f32 or f64 decide which neighbour is nearest."""
+    """Whole numbers of f32 or f64 decide which neighbor is nearest."""
     for mode in ("nearest", "nearest-exact"):
         for n, out in ((10, 3), (100, 333), (1000, 377), (49, 1000), (1000, 1000), (7, 21)):
             a = torch.arange(float(n)).view(1, 1, n)

@@ -5,7 +5,7 @@ from kernel_inputs import run
 from test_gpu_kernels import CASES
 
 NAMES = [
-    "odd rows", "short rows", "doubles", "argmax", "var", "any", "column sums", "column max and sum", "normalised columns",
+    "odd rows", "short rows", "doubles", "argmax", "var", "any", "column sums", "column max and sum", "normalized columns",
     "means of images, channels last", "full sum in two kernels", "transposed", "cumsum", "cross entropy", "group norm", "max pooling",
 ]  # fmt: skip
 

@@ -27,7 +27,7 @@ FUNCTIONS = {
     "rsqrt": torch.rsqrt, "powf": torch.pow, "atan": torch.atan, "atan2": torch.atan2, "asin": torch.asin, "acos": torch.acos,
     "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh,
 }  # fmt: skip
-# the inputs with the largest errors of all 2**32 (test/unit/sweep_math.py), on GPUs of 2**25, as bits; tests take neighbours too
+# the inputs with the largest errors of all 2**32 (test/unit/sweep_math.py), on GPUs of 2**25, as bits; tests take neighbors too
 WORST = {
     "exp": (0x40A664C0, 0x40A67634, 0x42B16CE4), "exp2": (0xBEFDF4FB, 0xBEFE866B), "expm1": (0x4187E3A0, 0x4187DD08),
     "log": (0x3FC7DD04, 0x3FC9D5D1), "log2": (0x3FB2DE7E, 0x3FB3159E, 0x3FAB9640), "log10": (0x3FA9A534, 0x3FAA5678, 0x3FAAAB5C),

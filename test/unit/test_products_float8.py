@@ -68,15 +68,15 @@ def test_what_follows() -> None:
     check(chain, inputs, want, "triton{m=16 n=32 k=32 warps=4 stages=2 parts=3}")
 
 
-def test_quantised_in_the_program() -> None:
+def test_quantized_in_the_program() -> None:
     """Eight-bit factors are made by kernels of ours before."""
 
-    def quantised(x: Tensor, w: Tensor) -> Tensor:
+    def quantized(x: Tensor, w: Tensor) -> Tensor:
         a, b = (t.abs().amax().float() / 448 for t in (x, w))
         return product((x.float() / a).to(E4M3), (w.float() / b).to(E4M3), a, b)
 
     x, w = torch.randn(40, 96).to(BF16), torch.randn(56, 96).to(BF16)
-    module, program = tiled(quantised, (x, w), products=BLOCKS)
+    module, program = tiled(quantized, (x, w), products=BLOCKS)
     printed = triton_text.take(module, True)
     assert len(printed) == 1 and not any(isinstance(s, Call) for s in program.steps)
     distribute(module)

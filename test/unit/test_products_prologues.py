@@ -27,7 +27,7 @@ def int8(*shape: int) -> Tensor:
     return torch.randint(-127, 128, shape, dtype=torch.int8)
 
 
-def quantised(x: Tensor, w: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+def quantized(x: Tensor, w: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     return F.silu(F.linear(x, w.to(x.dtype) * scale[:, None], bias))
 
 
@@ -35,7 +35,7 @@ def swiglu(gate: Tensor, up: Tensor, w: Tensor) -> Tensor:
     return F.linear(F.silu(gate) * up, w)
 
 
-def normalised(x: Tensor, mean: Tensor, rstd: Tensor, gamma: Tensor, beta: Tensor, w: Tensor) -> Tensor:
+def normalized(x: Tensor, mean: Tensor, rstd: Tensor, gamma: Tensor, beta: Tensor, w: Tensor) -> Tensor:
     return F.linear(((x - mean) * rstd * gamma + beta).to(w.dtype), w)
 
 
@@ -43,13 +43,13 @@ def normalised(x: Tensor, mean: Tensor, rstd: Tensor, gamma: Tensor, beta: Tenso
 @pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 32), (3, 127, 129), (65, 1, 40), (1, 400, 100), (64, 96, 2)])
 def test_sizes(m: int, n: int, k: int, schedule: str) -> None:
     check(lambda x, w: torch.relu(x + 1) @ w, random(m, k), random(k, n), schedule=schedule)
-    check(quantised, random(m, k), int8(n, k), torch.rand(n).bfloat16() * 0.01, random(n), schedule=schedule)
+    check(quantized, random(m, k), int8(n, k), torch.rand(n).bfloat16() * 0.01, random(n), schedule=schedule)
 
 
 CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "scale": (lambda x, s, w: (x * s) @ w, (random(40, 72), random(1), random(72, 48))),
     "silu(gate) * up": (swiglu, (random(2, 20, 72), random(2, 20, 72), random(48, 72))),
-    "norm": (normalised, (random(2, 20, 72), random(2, 20, 1), torch.rand(2, 20, 1), random(72), random(72), random(48, 72))),
+    "norm": (normalized, (random(2, 20, 72), random(2, 20, 1), torch.rand(2, 20, 1), random(72), random(72), random(48, 72))),
     "cast": (lambda x, w: x.to(w.dtype) @ w, (torch.randn(40, 72), random(72, 48, dtype=F16))),
     "integers as they are": (lambda x, w, s: F.linear(x, w.to(x.dtype)) * s, (random(40, 72), int8(48, 72), random(48) * 0.01)),
     "both": (lambda x, w, s: torch.tanh(x) @ (w.to(x.dtype) * s), (random(40, 72), int8(72, 48), random(48) * 0.01)),
@@ -72,9 +72,9 @@ def test_factors(name: str) -> None:
 
 def test_inner_dimensions_in_parts() -> None:
     inputs = random(2, 4, 192), int8(48, 192), random(48) * 0.01, random(48)
-    _, simulated = run(quantised, *inputs, schedule=PARTS)
+    _, simulated = run(quantized, *inputs, schedule=PARTS)
     assert len(simulated.program.steps) == 2 and len(simulated.printed) == 1
-    check(quantised, *inputs, schedule=PARTS)
+    check(quantized, *inputs, schedule=PARTS)
 
 
 def test_rounded_as_what_would_be_written() -> None:
@@ -91,7 +91,7 @@ def test_nothing_behind_the_end_of_rows() -> None:
 
 def test_what_does_not_vary_is_computed_once() -> None:
     """Before the loop: what it reads lies there."""
-    _, simulated = run(quantised, random(8, 72), int8(48, 72), random(48), random(48), schedule=PROLOGUE)
+    _, simulated = run(quantized, random(8, 72), int8(48, 72), random(48), random(48), schedule=PROLOGUE)
     (kernel,) = simulated.printed.values()
     before, loop = kernel.kernel.split("for k in")
     assert before.count("tl.load(") == 1 and loop.split("tl.dot")[0].count("tl.load(") == 1
@@ -133,7 +133,7 @@ def test_activations_of_many_rows_are_not() -> None:
 
 
 def test_asked_with_what_makes_the_factor() -> None:
-    module = graph_level(random(8, 64), int8(96, 64), random(96), random(96), fn=quantised)
+    module = graph_level(random(8, 64), int8(96, 64), random(96), random(96), fn=quantized)
     (problem,) = products(module)
     cut = Subgraph(problem)
     assert cut.what.startswith("to_copy_mul, then addmm 8x64 by 64x96 and ")
@@ -154,7 +154,7 @@ def test_code(name: str, schedule: str, arch: str) -> None:
     """No spills; the tensor cores multiply what was computed."""
     gpu = Gpu.named(arch)
     silu = swiglu, (random(256, 512), random(256, 512), random(384, 512))
-    fn, inputs = silu if name == "silu" else (quantised, (random(32, 512), int8(384, 512), random(384), random(384)))
+    fn, inputs = silu if name == "silu" else (quantized, (random(32, 512), int8(384, 512), random(384), random(384)))
     module, _ = tiled(fn, inputs, products=schedule)
     (printed,) = triton_text.take(module, gpu.capability >= 90)
     made = compile_kernel(printed, gpu)

@@ -25,7 +25,7 @@ from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry import dynamo
 from lamina.frontend.importing.random_bits import BITS, draw_seed, is_seed
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.ir.emit import Emit
 from lamina.passes.lower.philox import philox
@@ -158,7 +158,7 @@ def test_a_kernel_computes_one_block_for_four_elements() -> None:
     with FakeTensorMode(), torch.no_grad():
         x = torch.empty(8192, 8192, dtype=torch.bfloat16)
         gm = make_fx(lambda x: torch.ops.aten.native_dropout(x, 0.1, True)[0], decomposition_table=table())(x)
-    module = stages.import_linalg(normalise(gm), STRICT)
+    module = stages.import_linalg(normalize(gm), STRICT)
     run(pipeline("linalg", "tile", target="nvvm:sm_90a"), module)
     made = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module)
     (needs,) = made.resources

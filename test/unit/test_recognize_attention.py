@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from lamina.frontend.attention import keep as attention
 from lamina.frontend.attention import recognize as written_out
-from lamina.frontend.attention.recognize import recognise
+from lamina.frontend.attention.recognize import recognize
 from lamina.frontend.rewrites.reading import name, value
 
 NAMES = "scaled_dot_product_attention"
@@ -37,7 +37,7 @@ def test_written_attention_is_one_op(graph: Callable[..., fx.GraphModule], form:
     with torch.no_grad():
         gm = graph(Model(form), given)
         eager = Model(form)(*given)
-        assert recognise(gm) == 1
+        assert recognize(gm) == 1
         gm.graph.lint()
         (node,) = (n for n in gm.graph.nodes if NAMES in str(n.target))
         assert "softmax" not in map(name, gm.graph.nodes)
@@ -73,7 +73,7 @@ def test_a_slow_fused_kernel_is_not_taken(
         gm = exported(
             Model(lambda q, k, v, m: torch.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v), (*given, torch.zeros(1, dtype=dtype))
         )
-        assert recognise(gm) == joins
+        assert recognize(gm) == joins
 
 
 @BOTH
@@ -82,7 +82,7 @@ def test_what_is_not_just_attention_stays(graph: Callable[..., fx.GraphModule], 
     with torch.no_grad():
         gm = graph(Model(form), inputs())
         before = [str(n) for n in gm.graph.nodes]
-        assert recognise(gm) == 0
+        assert recognize(gm) == 0
         assert [str(n) for n in gm.graph.nodes] == before
 
 
@@ -102,7 +102,7 @@ def test_small_scores_of_wide_types_stay_on_a_cpu(
     monkeypatch.undo()
     gm = exported(Model(plain), inputs(dtype, length, length))
     arguments = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    assert recognise(gm, arguments if trains else ()) == number
+    assert recognize(gm, arguments if trains else ()) == number
 
 
 @BOTH
@@ -111,7 +111,7 @@ def test_a_mask_that_is_trained_stays_on_a_cpu(graph: Callable[..., fx.GraphModu
     with torch.no_grad():
         gm = graph(Model(bert), inputs())
     (mask,) = (n for n in gm.graph.nodes if n.op == "placeholder" and n.name.strip("_")[-1] == "m")
-    assert recognise(gm, [mask]) == 0 and recognise(gm) == 1
+    assert recognize(gm, [mask]) == 0 and recognize(gm) == 1
 
 
 @BOTH
@@ -124,7 +124,7 @@ def test_symbolic_sizes_stay(graph: Callable[..., fx.GraphModule]) -> None:
     else:
         given = inputs(torch.bfloat16)
         gm = torch.export.export(Model(plain), given, dynamic_shapes=({2: size}, None, None, None)).graph_module
-    assert recognise(gm) == 0
+    assert recognize(gm) == 0
 
 
 @pytest.mark.parametrize("transformed", [torch.func.vmap, lambda fn: torch.func.grad(lambda *given: fn(*given).sum())])

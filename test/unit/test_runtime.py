@@ -247,8 +247,8 @@ def test_a_runner_dies_with_its_memory() -> None:
     assert y.sum() == 2 * (1 << 18)
 
 
-def test_an_uninitialised_runner_says_so() -> None:
-    with pytest.raises(TypeError, match="not initialised"):
+def test_an_uninitialized_runner_says_so() -> None:
+    with pytest.raises(TypeError, match="not initialized"):
         _native.Runner.__new__(_native.Runner)()
     with pytest.raises(TypeError):
         _native.Runner(3)  # type: ignore[arg-type]

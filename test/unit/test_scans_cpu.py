@@ -1,4 +1,4 @@
-"""Scans on a CPU whose steps are neighbours in memory: prefixes of blocks, of whole ones and of a part of one."""
+"""Scans on a CPU whose steps are neighbors in memory: prefixes of blocks, of whole ones and of a part of one."""
 
 from collections.abc import Callable
 

@@ -23,7 +23,7 @@ from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry.dynamo import autograd
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.entry.tuning import Session, choose_products
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
@@ -56,7 +56,7 @@ def graph_level(*given: Tensor, layers: int = 1, fn: Callable[..., Tensor] = mlp
 
     with torch.no_grad():
         gm = make_fx(functionalize(model), decomposition_table=table(), tracing_mode="fake")(*given)
-    module = stages.import_linalg(normalise(gm), Options())
+    module = stages.import_linalg(normalize(gm), Options())
     run(pipeline("linalg", "graph", target=TARGET), module)
     return module
 

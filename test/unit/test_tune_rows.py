@@ -25,7 +25,7 @@ from lamina.frontend.calls.interface import Interface, with_outputs
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry.tuning import Session, choose_rows
-from lamina.frontend.rewrites.normalize import normalise
+from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.launches import layouts
 from lamina.passes.plan.program import program_from
@@ -54,7 +54,7 @@ def planned(fn: Function, inputs: Sequence[Tensor], target: str = TARGET) -> tup
 
     with torch.no_grad():
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
-    graph = normalise(gm)
+    graph = normalize(gm)
     module = stages.import_linalg(graph, Options(strict=True))
     run(pipeline("linalg", "plan", target=target), module)
     return module, graph.interface

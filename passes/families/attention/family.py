@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.schedules.attention import Backward, Config, Forward, Specialised, Split
+from lamina.schedules.attention import Backward, Config, Forward, Specialized, Split
 
 from ...ir.reading import producer
 from ...space.contraction import Unfit
@@ -135,7 +135,7 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
     if isinstance(config, Forward | Backward) and config.blocks and not _reads_mask(found):
         return "for masks that are read for each score alone"
-    if isinstance(config, Specialised) and (found.work.masked or found.work.slopes or found.work.drops):
+    if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
         return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
 

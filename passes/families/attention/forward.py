@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.schedules.attention import Config, Forward, Specialised, Split
+from lamina.schedules.attention import Config, Forward, Specialized, Split
 from lamina.schedules.attention_cost import MOST, AttentionWork
 
 from ...ir.extern_calls import declared_strides, kernel_call
@@ -16,7 +16,7 @@ from .mask_operands import Masks
 from .operands import made_of, unrepeated
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
-SPECIALISED = "lamina.attention_specialised"
+SPECIALIZED = "lamina.attention_specialized"
 EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 """Optional operands of Lamina's kernels after query, key and value, in this order. `reads` of a call names those that it has."""
 DROPPED = "lamina.dropped_attention.default"
@@ -187,7 +187,7 @@ class Attention:
         said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", of.offset), ("window", of.window))}
         said |= {"causal": ir.BoolAttr.get(of.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
         results = (self.result, *sorted(self.more, key=lambda v: v != self.sums))
-        kernel = SPECIALISED if isinstance(config, Specialised) else FORWARD
+        kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
         made = kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results])
         return [made.results[results.index(v)] for v in (self.result, *self.more)]
 

@@ -26,10 +26,10 @@ def resolved(tensor: Tensor) -> Tensor | str:
         return tensor  # the runner has an error for it
     if tensor._is_zerotensor():
         return torch.zeros_like(tensor)
-    return materialised(tensor) if tensor.is_conj() or tensor.is_neg() else tensor
+    return materialized(tensor) if tensor.is_conj() or tensor.is_neg() else tensor
 
 
-def materialised(tensor: Tensor, conj: bool = False, neg: bool = False) -> Tensor:
+def materialized(tensor: Tensor, conj: bool = False, neg: bool = False) -> Tensor:
     """Returns a copy that holds the values of `tensor` with these bits set, and has its shape, strides and overlaps."""
     tensor = tensor.detach()
     flips = tensor.is_conj() != conj, tensor.is_neg() != neg

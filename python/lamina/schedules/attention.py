@@ -38,7 +38,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Specialised:
+class Specialized:
     """Warp-specialized flash attention on Hopper: one program per SM, with a warp that loads and warp groups of `queries` each.
 
     TMA descriptors load queries, keys and values. Where their layout does not allow it, or this version of Triton's Gluon is not
@@ -49,14 +49,14 @@ class Specialised:
     stages  blocks of keys, and of values, in shared memory or in flight
     """
 
-    kind: ClassVar[str] = "specialised"
+    kind: ClassVar[str] = "specialized"
     queries: ClassVar[int] = 64
     n: int = 128
     groups: int = 2
     stages: int = 2
 
     def __str__(self) -> str:
-        """The text that `read` takes: "specialised{n=128 groups=2 stages=2}"."""
+        """The text that `read` takes: "specialized{n=128 groups=2 stages=2}"."""
         return text.write(self)
 
     def instead(self, size: int) -> Forward:
@@ -112,13 +112,13 @@ class Backward:
         return text.write(self)
 
 
-Config = Forward | Specialised | Split | Backward
-KINDS = tuple(config.kind for config in (Forward, Specialised, Split, Backward))
+Config = Forward | Specialized | Split | Backward
+KINDS = tuple(config.kind for config in (Forward, Specialized, Split, Backward))
 
 
 def read(written: str) -> Config:
     """Parses text such as "forward{m=128 n=64}"; raises CompileError for anything else."""
-    config: Config = text.read(written, (Forward, Specialised, Split, Backward), "attention")
+    config: Config = text.read(written, (Forward, Specialized, Split, Backward), "attention")
     _check(config)
     return config
 
@@ -129,7 +129,7 @@ def _check(config: Config) -> None:
         size = getattr(config, key, 16)
         if size < 16 or size & (size - 1):
             raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
-    if isinstance(config, Specialised):
+    if isinstance(config, Specialized):
         if config.n > _WIDEST:
             raise CompileError(f"a block of n={config.n}", remedy=f"groups of warps take up to {_WIDEST} keys at a time")
         if config.groups not in (2, 3) or config.stages < 1:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from lamina.core.gpu import Gpu
 
-from .attention import Config, Forward, Specialised, Split
+from .attention import Config, Forward, Specialized, Split
 
 MOST = 256  # elements of a head
 _ROWS = 64  # queries that share a KV head, at most, for the keys to be split
@@ -16,7 +16,7 @@ LONG = 1024  # keys from which on splitting them, or listing the blocks of a mas
 _WITH_TMA = 90
 _SPECIALISES = "sm_90a"
 _GROUPED = 128  # queries from which on each of two warp groups has some
-_TILE = 2 * Specialised.queries  # queries of two warp groups
+_TILE = 2 * Specialized.queries  # queries of two warp groups
 _SMALL = 64  # elements of a head up to which kernels without warp specialization are as fast
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
@@ -112,18 +112,18 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
-    apart: tuple[Config, ...] = _specialised(size, work) if gpu.arch == _SPECIALISES else ()
+    apart: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _SPECIALISES else ()
     ours = (*fit, *apart) if size <= _SMALL else (*apart, *fit)
     return (*ours, *(replace(c, blocks=1) for c in listed))
 
 
-def _specialised(size: int, work: AttentionWork) -> tuple[Specialised, ...]:
+def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
     """Warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
     if work.masked or work.slopes or work.drops or work.queries < _GROUPED:
         return ()
     if size <= _SMALL:
-        return (Specialised(128, 2, 3),)
-    return (Specialised(128, 2, 2), Specialised(64, 2, 4)) if size <= 128 else (Specialised(64, 2, 2),)
+        return (Specialized(128, 2, 3),)
+    return (Specialized(128, 2, 2), Specialized(64, 2, 4)) if size <= 128 else (Specialized(64, 2, 2),)
 
 
 def shared_bytes(config: Forward, work: AttentionWork) -> int:
@@ -171,7 +171,7 @@ def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     if work.causal and not (work.is_few or work.sums):
         first = next(iter(candidates(work, gpu)), None)
         full = work.batch * work.heads * work.queries >= gpu.sm_count * _TILE and work.queries >= LONG
-        known = isinstance(first, Specialised) or (work.heads > work.kv_heads and not work.masked)
+        known = isinstance(first, Specialized) or (work.heads > work.kv_heads and not work.masked)
         return first if known and full and gpu.arch == _SPECIALISES else None
     if work.heads == work.kv_heads or not work.is_few or work.keys < LONG:
         return None

@@ -252,10 +252,10 @@ def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREAD
     many adjacent programs share the columns of a strip. threads: threads that an SM should hold at a time."""
     accesses = channels // vec
     wanted = STRIP_CHANNELS // vec
-    neighbours = min((n for n in range(1, accesses + 1) if accesses % n == 0), key=lambda n: abs(n - wanted))
-    together = neighbours & -neighbours
+    neighbors = min((n for n in range(1, accesses + 1) if accesses % n == 0), key=lambda n: abs(n - wanted))
+    together = neighbors & -neighbors
     cta = STRIP_THREADS // 2 if window > LARGE_WINDOW or threads % STRIP_THREADS else STRIP_THREADS
-    return NvvmConfig(together, vec, 1, pack=cta // together, resident=threads // cta), neighbours // together
+    return NvvmConfig(together, vec, 1, pack=cta // together, resident=threads // cta), neighbors // together
 
 
 def squares(vec: int) -> NvvmConfig:

@@ -1,4 +1,4 @@
-"""Runs warp-specialised Gluon kernels (triton.experimental.gluon, for Hopper) on the CPU, where Triton has no interpreter for them.
+"""Runs warp-specialized Gluon kernels (triton.experimental.gluon, for Hopper) on the CPU, where Triton has no interpreter for them.
 
     simulate(kernel, grid, {"x": x, "y": y, "BLOCK": 64}, seed=1)
 
@@ -7,7 +7,7 @@ copy or a product is drawn from the seed, and copies come late and in any order.
 order of events: a few of them find what is not ordered. Values are those of Triton's types; layouts are not looked at.
 
 Raises Fault, which names the partition and its line, for:
-- a deadlock, with all that wait and their barriers' states; more arrivals than a phase has; a barrier never initialised
+- a deadlock, with all that wait and their barriers' states; more arrivals than a phase has; a barrier never initialized
 - a read of shared memory that was never written, or that a TMA load is still writing
 - a write of shared memory that a product or a TMA store not yet waited for still reads
 - a write and another access of shared memory that no barriers put in order, however they came in this run

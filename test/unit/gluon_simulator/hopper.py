@@ -116,7 +116,7 @@ class Tma:
         result.arriving()
         found = barrier.barrier()
         if not found.visible:
-            raise self._program.fault("a TMA load to a barrier that was initialised without fence_async_shared() after it")
+            raise self._program.fault("a TMA load to a barrier that was initialized without fence_async_shared() after it")
 
         def finish() -> None:
             memory = descriptor.base.memory

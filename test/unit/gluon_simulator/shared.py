@@ -21,7 +21,7 @@ class Barrier:
     """An mbarrier as PTX has it: phases are counted from 0, and the one that is not yet complete has number `phase`.
 
     Who waits for a phase comes after all that those did who arrived in it, and after the copies that brought its bytes. Copies see
-    it once it is `visible`: after a fence_async_shared() that comes after its initialisation.
+    it once it is `visible`: after a fence_async_shared() that comes after its initialization.
     """
 
     program: Program
@@ -213,7 +213,7 @@ class Memory:
             raise self.program.fault(f"{self.shape} of {self.dtype} is no barrier: index() the allocation")
         found = self.barriers.get(self.data.storage_offset())
         if found is None:
-            raise self.program.fault("a barrier that was not initialised")
+            raise self.program.fault("a barrier that was not initialized")
         return found
 
     def name(self, names: dict[str, Any]) -> str:

@@ -95,7 +95,7 @@ class Access:
 
 
 def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array], count: int, align: int | None) -> Access:
-    """Bounds and alignment of an access to `count` neighbouring elements. `align` is what the op promises, in bytes."""
+    """Bounds and alignment of an access to `count` neighboring elements. `align` is what the op promises, in bytes."""
     buffer, steps = view.buffer, [batch.active(np.asarray(i)) for i in indices]
     element = batch.active(view.offset)
     for index, stride in zip(steps, view.strides, strict=True):

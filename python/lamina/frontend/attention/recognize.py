@@ -30,7 +30,7 @@ gradients. In half types the fused kernel is always faster, as products are slow
 _MODES = ("grad_enabled", "autocast", "inference_mode")  # in the names of nodes that change a mode
 
 
-def recognise(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
+def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     """Replaces, in place, written-out attention by one op, and known masks of attention ops by flags. Returns how many ops changed.
     Removes dropout that drops nothing.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from lamina.runtime.inputs import materialised, with_bits, without_bits
+from lamina.runtime.inputs import materialized, with_bits, without_bits
 
 aten = torch.ops.aten
 _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
@@ -71,7 +71,7 @@ class Reinterpreted:
         if self.dtype == base.dtype:  # the bits are those of the base, but for these flips
             flips = self.base_conj != self.conj, self.base_neg != self.neg
             return with_bits(base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset), *flips)
-        return self._over(without_bits(materialised(base, self.base_conj, self.base_neg)))
+        return self._over(without_bits(materialized(base, self.base_conj, self.base_neg)))
 
     def _over(self, memory: Tensor) -> Tensor:
         start, rest = divmod(memory.storage_offset() * memory.element_size(), self.dtype.itemsize)

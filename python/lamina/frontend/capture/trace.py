@@ -18,7 +18,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from lamina.core.errors import CompileError
 
-from ..attention.recognize import recognise
+from ..attention.recognize import recognize
 from ..calls.aliases import storage, view_of
 from ..calls.padded import leave_room
 from ..decompositions.table import Table, table
@@ -157,7 +157,7 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
     try:
         with torch.no_grad(), _quiet():
             program = without_grad_modes(traced.program)
-            recognise(program.graph_module)
+            recognize(program.graph_module)
             gm = decomposed(program.graph_module, decompositions)
             functional = program.run_decompositions(decompositions) if gm is None else program
     except Exception as error:  # a decomposition may refuse what the op's meta function accepts

@@ -9,7 +9,7 @@ from lamina.core.options import Options
 
 from ..custom.substitute import with_registered
 from ..entry.export import inference_graph
-from ..rewrites.normalize import normalise
+from ..rewrites.normalize import normalize
 from .destination import destination
 from .stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
 
@@ -54,7 +54,7 @@ def _levels(model: Any, example_inputs: Any, target: str | None, options: Option
 
     gm = inference_graph(model, example_inputs, options, target)
     goal = destination(target, gm)
-    graph = normalise(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
+    graph = normalize(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
     backend = goal.backend()

@@ -1,6 +1,6 @@
 """Compiles an FX graph to a callable: the stages of a compilation. `levels` stops between them and prints.
 
-    normalise -> import -> lamina.targets.levels' pipelines -> the target's backend -> lamina.runtime.executable
+    normalize -> import -> lamina.targets.levels' pipelines -> the target's backend -> lamina.runtime.executable
 
 A graph seen before comes out of the cache without MLIR being imported.
 """
@@ -28,7 +28,7 @@ from ..custom.patterns import with_patterns
 from ..custom.substitute import with_kernels
 from ..decompositions.table import table
 from ..entry.tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
-from ..rewrites.normalize import Normalised, normalise
+from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .destination import Destination, check_devices, destination
 from .fingerprint import fingerprint
@@ -138,7 +138,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
             return Built(**found._asdict(), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
         if entry is not None:
             cache.drop(key)
-    built = _compile(normalise(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
+    built = _compile(normalize(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
         parts = {name: getattr(built, name) for name in stored.Stored._fields}
         cache.put(_key(graph, options, goal), stored.entry_of(stored.Stored(**parts)))
@@ -172,7 +172,7 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
     return executable
 
 
-def _compile(graph: Normalised, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
+def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
     from lamina.passes.plan.program import program_from
     from lamina.targets import Artifact
 
@@ -231,7 +231,7 @@ def _custom(
     return *take(program, functions, goal.target.gpu), choices
 
 
-def users_kernels(module: "ir.Module", graph: Normalised, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
+def users_kernels(module: "ir.Module", graph: Normalized, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
     """Returns the compiled kernels that the program of a module at the tile level calls and that are given as Triton functions."""
     from lamina.passes.plan.program import program_from
 
@@ -248,7 +248,7 @@ def keep_kernels(module: "ir.Module") -> None:
             op.operation.erase()
 
 
-def import_linalg(graph: Normalised, options: Options) -> "ir.Module":
+def import_linalg(graph: Normalized, options: Options) -> "ir.Module":
     """Returns the annotated module at the linalg level of a normalized graph."""
     from ..importing.importer import import_graph
     from ..importing.layouts import annotate

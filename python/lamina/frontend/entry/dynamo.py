@@ -12,7 +12,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
 from ..attention.keep import keep_whole
-from ..attention.recognize import recognise
+from ..attention.recognize import recognize
 from ..calls.aliases import sharing, storage
 from ..calls.direct_call import Watched, unwrapped
 from ..calls.direct_training import WatchedTraining
@@ -75,7 +75,7 @@ def autograd(
 
     with_grad = torch.is_grad_enabled()
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
-    recognise(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
+    recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
     if not with_grad:
         keep_whole(gm)
         open_instance_norms(gm)

@@ -97,7 +97,7 @@ class _Nodes(GraphNodeImporter):
 
 
 class _Literals(FxImporterHooks):
-    """Emits tensor constants as dense attributes, which every pass can read; large ones are arguments by now (see normalise)."""
+    """Emits tensor constants as dense attributes, which every pass can read; large ones are arguments by now (see normalize)."""
 
     def resolve_literal(self, gni: GraphNodeImporter, literal: Any, info: Any) -> ir.Value | None:
         if not isinstance(literal, Tensor):
@@ -155,7 +155,7 @@ def op_name(node: fx.Node) -> str:
 
 
 def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options: Options | None = None) -> ir.Module:
-    """Imports a normalized graph (see normalise) as a module at the linalg level.
+    """Imports a normalized graph (see normalize) as a module at the linalg level.
 
     Ops that `support` does not list are external calls from the start. Where the lowering of another op fails, the location of
     torch-mlir's diagnostic identifies it; it becomes an external call, and the import is repeated. Raises CompileError where no op

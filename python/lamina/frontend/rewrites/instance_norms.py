@@ -20,13 +20,13 @@ def open_instance_norms(gm: fx.GraphModule) -> None:
         bound.apply_defaults()
         given = bound.arguments
         if given["running_mean"] is None and given["running_var"] is None and given["use_input_stats"]:
-            node.target = _normalised
+            node.target = _normalized
             node.args, node.kwargs = (given["input"], given["weight"], given["bias"], given["eps"]), {}
     if nodes:
         gm.recompile()
 
 
-def _normalised(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+def _normalized(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     with set_original_aten_op(aten.instance_norm.default):
         result: Tensor = instance_norm(x, weight, bias, None, None, True, 0.0, eps, False)
         return result.contiguous()

@@ -36,7 +36,7 @@ _INLINE = 1024
 
 
 @dataclass(frozen=True)
-class Normalised:
+class Normalized:
     """A normalized graph.
 
     gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
@@ -69,7 +69,7 @@ def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphMo
     return folded
 
 
-def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Normalised:
+def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Normalized:
     """Returns `gm` normalized; `gm` is not changed. Raises CompileError for sizes that depend on values, and for dtypes that have
     no code. round_intermediates: does not fuse epilogues into library calls, as these would round once for both ops."""
     graph = fx.Graph()
@@ -115,7 +115,7 @@ def normalise(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
     free = own_results(outputs, free_results(gm))
     shares = {i: j for i, j in shared_results(gm).items() if i in free and j in free}
-    return Normalised(result, interface, free, shares)
+    return Normalized(result, interface, free, shares)
 
 
 def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:

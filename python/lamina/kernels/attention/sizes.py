@@ -1,4 +1,4 @@
-"""Constants that all functions of `specialised` need, as one compile-time object."""
+"""Constants that all functions of `specialized` need, as one compile-time object."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from triton.runtime.jit import constexpr_function
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameters of `specialised` that its functions need, and values derived from them.
+    """Parameters of `specialized` that its functions need, and values derived from them.
 
     M       queries of a warp group
     ROWS    queries of a tile

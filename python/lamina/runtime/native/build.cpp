@@ -211,7 +211,7 @@ bool may_lie_anywhere(const Plan &plan, const Ref &r) {
 }
 
 const DType &dtype_named(const std::string &name) {
-  // Numbers of c10::ScalarType are part of torch's serialised formats and do not change.
+  // Numbers of c10::ScalarType are part of torch's serialized formats and do not change.
   static const DType types[] = {
       {{6, 8, 1}, 11, 1, "bool", "bool"},          {{1, 8, 1}, 0, 1, "u8", "uint8"},
       {{0, 8, 1}, 1, 1, "i8", "int8"},             {{0, 16, 1}, 2, 2, "i16", "int16"},

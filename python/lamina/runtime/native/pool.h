@@ -21,7 +21,7 @@ struct Block {
   std::atomic<int> users{1};
   int reused = 0;    // times it was taken again before it moved to huge pages
   bool huge = false; // on huge pages
-  Block *older = nullptr, *newer = nullptr; // neighbours among the idle blocks, by time of return
+  Block *older = nullptr, *newer = nullptr; // neighbors among the idle blocks, by time of return
 
   void retain() { users.fetch_add(1, std::memory_order_relaxed); }
   void release();

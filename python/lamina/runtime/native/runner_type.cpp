@@ -56,7 +56,7 @@ PyObject *call(PyObject *self, PyObject *const *args, size_t flags, PyObject *na
     return nullptr;
   }
   if (!runner) {
-    PyErr_SetString(PyExc_TypeError, "this Runner was not initialised with a program");
+    PyErr_SetString(PyExc_TypeError, "this Runner was not initialized with a program");
     return nullptr;
   }
   if (count != 1 || !PyList_CheckExact(args[0])) return guarded(runner, [&] { return runner->run(args, count); });

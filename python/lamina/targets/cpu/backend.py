@@ -86,9 +86,9 @@ class CpuBackend(Backend):
             text = llvm_text.attach(llvm_text.convert(text), {"prefer-vector-width": str(self.device.simd_bits)})
         with clock.stage("parse"):
             parsed = parse(text)
-        with clock.stage("optimise"):
+        with clock.stage("optimize"):
             machine = self.machine()
-            optimise(parsed, machine)
+            optimize(parsed, machine)
         with clock.stage("emit"):
             code = machine.emit_object(parsed)
         return Artifact(str(self.target), code, kernels, messages, text, clock.seconds)
@@ -103,7 +103,7 @@ class CpuBackend(Backend):
         """Returns the assembly text, compiled again from the artifact's LLVM IR."""
         machine = self.machine()
         parsed = parse(artifact.llvm)
-        optimise(parsed, machine)
+        optimize(parsed, machine)
         return str(machine.emit_assembly(parsed))
 
     def machine(self) -> llvm.TargetMachine:
@@ -146,7 +146,7 @@ def parse(text: str) -> llvm.ModuleRef:
         ) from error
 
 
-def optimise(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+def optimize(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     """Runs the middle end, function by function.
 
     A tile program is vector code whose values are already hoisted to the outermost loop possible: measured on softmax, GELU and

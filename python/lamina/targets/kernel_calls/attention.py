@@ -11,17 +11,17 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
 from lamina.passes.families.attention.backward import BACKWARD_KEYS, BACKWARD_QUERIES
-from lamina.passes.families.attention.forward import EXTRAS, FORWARD, JOIN, SPECIALISED, SPLIT
+from lamina.passes.families.attention.forward import EXTRAS, FORWARD, JOIN, SPECIALIZED, SPLIT
 from lamina.passes.families.attention.mask_operands import BLOCKS, BOUNDS
 from lamina.passes.families.grouped_products import GROUPED
-from lamina.schedules.attention import Forward, Specialised, Split, read
+from lamina.schedules.attention import Forward, Specialized, Split, read
 
 from ..triton.stages import has_gluon
 
 SIDE_BY_SIDE = 16 << 20  # bytes of keys and values of the heads that run at the same time: these stay in the L2
 _LEAST = 16  # least rows and columns of a tensor core operand
 _ALIGNED = 16  # alignment in bytes of a descriptor's base and strides
-_UNSPECIALISED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "DROPS")  # parameters that only `forward` has
+_UNSPECIALIZED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "DROPS")  # parameters that only `forward` has
 
 
 def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
@@ -30,7 +30,7 @@ def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     from . import attention_backward, grouped_products  # they import this module
 
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
-    made |= {GROUPED: grouped_products.grouped, SPECIALISED: lambda call: _specialised(call, gpu)}
+    made |= {GROUPED: grouped_products.grouped, SPECIALIZED: lambda call: _specialized(call, gpu)}
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
         return program, {}
     from lamina.kernels.attention.backward_keys import backward_keys
@@ -39,13 +39,13 @@ def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     from lamina.kernels.attention.bounds import bounds
     from lamina.kernels.attention.forward import forward
     from lamina.kernels.attention.join import join
-    from lamina.kernels.attention.specialised import specialised
+    from lamina.kernels.attention.specialized import specialized
     from lamina.kernels.attention.split import split
     from lamina.kernels.products.grouped import grouped
 
     functions = {
         FORWARD: forward, SPLIT: split, JOIN: join, BOUNDS: bounds, BLOCKS: blocks, BACKWARD_QUERIES: backward_queries,
-        BACKWARD_KEYS: backward_keys, GROUPED: grouped, SPECIALISED: specialised,
+        BACKWARD_KEYS: backward_keys, GROUPED: grouped, SPECIALIZED: specialized,
     }  # fmt: skip
 
     def step(call: Any) -> Any:
@@ -60,10 +60,10 @@ def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     return replace(program, steps=tuple(map(step, program.steps))), {f.cache_key: f for f in functions.values()}
 
 
-def _specialised(call: Call, gpu: Gpu) -> dict[str, Any]:
+def _specialized(call: Call, gpu: Gpu) -> dict[str, Any]:
     (query, key, value, *_), given = tensors(call), dict(call.kwargs)
     config = read(str(given["schedule"]))
-    assert isinstance(config, Specialised)
+    assert isinstance(config, Specialized)
     described = {name: _described(ref) for name, ref in (("Q", query), ("K", key), ("V", value))}
     if None in described.values() or not has_gluon(gpu):
         schedule = str(config.instead(max(sizes(query)[3], sizes(value)[3])))
@@ -71,7 +71,7 @@ def _specialised(call: Call, gpu: Gpu) -> dict[str, Any]:
     batch, heads, queries, _ = sizes(query)
     programs = min(gpu.sm_count, batch * heads * -(-queries // (config.groups * config.queries)))
     own = {"N": config.n, "GROUPS": config.groups, "STAGES": config.stages, "PROGRAMS": programs, **described}
-    return _many(call, own, _UNSPECIALISED, programs, 4, config.stages)
+    return _many(call, own, _UNSPECIALIZED, programs, 4, config.stages)
 
 
 def _forward(call: Call) -> dict[str, Any]:

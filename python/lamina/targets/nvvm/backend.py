@@ -213,7 +213,7 @@ class NvvmBackend(Backend):
         text = llvm_text.convert(llvm)
         target = codegen.machine(self.gpu)
         parsed = codegen.parse(text, target)
-        codegen.optimise(parsed, target)
+        codegen.optimize(parsed, target)
         return codegen.emit(parsed, target)
 
     def _done(self, job: "Future[MadeCode]", parts: Sequence[ir.Module]) -> "MadeCode":

@@ -39,7 +39,7 @@ def parse(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
     return parsed
 
 
-def optimise(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
+def optimize(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
     """Runs the middle end: two passes over each function, since ptxas optimizes again and a thread's values are in registers.
 
     One call serves all functions, because each call waits for Python's lock, which other threads hold.

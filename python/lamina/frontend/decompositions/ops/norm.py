@@ -37,7 +37,7 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return out if half_to_float else out.to(x.dtype)
 
 
-def _normalise(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _normalize(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns (w - mean) * rstd, mean and rstd over `dims`, which are kept with length 1."""
     n = 1
     for d in dims:
@@ -65,7 +65,7 @@ def layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes over the last dimensions. Returns the result, the mean and rstd."""
     dims = list(range(x.dim() - len(shape), x.dim()))
-    y, mean, rstd = _normalise(wide(x), dims, eps)
+    y, mean, rstd = _normalize(wide(x), dims, eps)
     if weight is not None:
         y = y * wide(weight)
     if bias is not None:
@@ -80,7 +80,7 @@ def group_norm(
     """Normalizes over groups of channels. Returns the result, and the mean and rstd as (n, group)."""
     # On a GPU dimensions stay apart: an image may lie with its channels last, where a merged row has no order of its own.
     rows = wide(x).reshape(n, group, -1) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
-    y, mean, rstd = _normalise(rows, list(range(2, rows.dim())), eps)
+    y, mean, rstd = _normalize(rows, list(range(2, rows.dim())), eps)
     y = y.reshape(x.shape)
     shape = [1, c] + [1] * (x.dim() - 2)
     if weight is not None:

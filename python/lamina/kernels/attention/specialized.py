@@ -19,7 +19,7 @@ _bring = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # 
 
 
 @gluon.jit
-def specialised(
+def specialized(
     q, k, v, bounds, out, sums, Q: gl.constexpr, K: gl.constexpr, V: gl.constexpr, OUT: gl.constexpr, SUMS: gl.constexpr,
     LOGS: gl.constexpr, BATCH: gl.constexpr, HEADS: gl.constexpr, GROUP: gl.constexpr, QUERIES: gl.constexpr, KEYS: gl.constexpr,
     SIZE: gl.constexpr, VALUES: gl.constexpr, SCALE: gl.constexpr, CAUSAL: gl.constexpr, OFFSET: gl.constexpr,

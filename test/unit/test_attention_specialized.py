@@ -18,12 +18,12 @@ from triton.experimental.gluon import language as gl
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.kernels.attention.sizes import sizes
-from lamina.kernels.attention.specialised import _block, _rounds, specialised
+from lamina.kernels.attention.specialized import _block, _rounds, specialized
 from lamina.schedules.attention import read
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.ptx import ptxas
 
-SCHEDULE = "specialised{n=32 groups=2 stages=2}"
+SCHEDULE = "specialized{n=32 groups=2 stages=2}"
 HOPPER = Gpu.named("sm_90a")
 
 
@@ -37,7 +37,7 @@ def near(found: Tensor, want: Tensor) -> None:
     assert float((found.double() - want).norm() / want.norm()) <= 5e-3
 
 
-@pytest.mark.parametrize("schedule", [SCHEDULE, "specialised{n=16 groups=3 stages=3}"])
+@pytest.mark.parametrize("schedule", [SCHEDULE, "specialized{n=16 groups=3 stages=3}"])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "length", "size", "dtype"),
@@ -48,7 +48,7 @@ def test_sizes(heads: int, kv_heads: int, length: int, size: int, dtype: torch.d
     k, v = (random(2, kv_heads, length, size, dtype=dtype) for _ in range(2))
     (found,), names = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), schedule)
     near(found, exact(q, k, v, causal=causal))
-    assert names == ["attention_specialised"]
+    assert names == ["attention_specialized"]
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -56,7 +56,7 @@ def test_several_tiles_a_program(causal: bool) -> None:
     """More than there are multiprocessors: with causal attention in pairs, of which the last is half empty."""
     q, k, v = (random(1, 3, 300, 16) for _ in range(3))
     few = replace(HOPPER, sm_count=2)
-    (found,), _ = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), "specialised{n=64 groups=2 stages=2}", few)
+    (found,), _ = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), "specialized{n=64 groups=2 stages=2}", few)
     near(found, exact(q, k, v, causal=causal))
 
 
@@ -76,7 +76,7 @@ def test_window() -> None:
 
     (found,), names = compute(lambda q, k, v: efficient(q, k, v, seen()), (q, k, v), SCHEDULE)
     near(found, exact(q, k, v, seen()))
-    assert names == ["attention_specialised"]
+    assert names == ["attention_specialized"]
 
 
 def test_lengths_of_sequences() -> None:
@@ -86,7 +86,7 @@ def test_lengths_of_sequences() -> None:
     fn = lambda q, k, v, there: efficient(q, k, v, lengths(there, of, q.dtype))  # noqa: E731
     (found,), names = compute(fn, (q, k, v, there), SCHEDULE)
     near(found, exact(q, k, v, lengths(there, of, q.dtype)))
-    assert names[-2:] == ["attention_bounds", "attention_specialised"]
+    assert names[-2:] == ["attention_bounds", "attention_specialized"]
 
 
 def test_logarithms_of_sums() -> None:
@@ -111,7 +111,7 @@ def test_heads_side_by_side() -> None:
     (found,), names = compute(fn, (x,), SCHEDULE)
     q, k, v = (part.unflatten(-1, (2, 48)).transpose(1, 2) for part in x.chunk(3, -1))
     near(found, exact(q, k, v, causal=True))
-    assert names == ["attention_specialised"]
+    assert names == ["attention_specialized"]
 
 
 def test_what_descriptors_cannot_take() -> None:
@@ -158,14 +158,14 @@ def test_results_far_apart() -> None:
         "SIZE": 16, "VALUES": 16, "SCALE": 0.25, "CAUSAL": False, "OFFSET": 0, "WINDOW": 0, "BOUNDS": (), "TOGETHER": 3,
         "GROUPS": 2, "N": 16, "D": 16, "E": 16, "STAGES": 2, "PROGRAMS": 1,
     }  # fmt: skip
-    simulate(specialised, 1, given)
+    simulate(specialized, 1, given)
     found, want = out.as_strided((3, 16, 16), (1 << 30, 16, 1)).double(), exact(q, k, v)[0]
     weights = 2.0**-8 * exact(q, k, v.abs())[0]  # a weight is rounded to bf16 before it is multiplied
     assert bool(((found - want).abs() <= want.abs() / 8 + 9 / 8 * weights + 2.0**-17).all())  # float8_e5m2: normal or subnormal
 
 
 @pytest.mark.parametrize(
-    "schedule", ["specialised{n=48}", "specialised{n=512}", "specialised{groups=4}", "specialised{stages=0}", "specialised{m=64}"]
+    "schedule", ["specialized{n=48}", "specialized{n=512}", "specialized{groups=4}", "specialized{stages=0}", "specialized{m=64}"]
 )
 def test_no_such_schedule(schedule: str) -> None:
     with pytest.raises(CompileError):
@@ -175,8 +175,8 @@ def test_no_such_schedule(schedule: str) -> None:
 @pytest.mark.parametrize(
     ("size", "schedule"),
     [
-        (64, "specialised{n=128 groups=3 stages=3}"),
-        (256, "specialised{n=64 groups=2}"),
+        (64, "specialized{n=128 groups=3 stages=3}"),
+        (256, "specialized{n=64 groups=2}"),
     ],
 )
 def test_code(size: int, schedule: str, tmp_path: Path) -> None:
