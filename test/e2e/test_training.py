@@ -187,7 +187,7 @@ class Rescaled(nn.Conv2d):
 
 
 def test_a_library_has_no_gradient_of_what_needs_none(door: Door) -> None:
-    """Of a convolution's image: what follows are the gradients of weight and bias, which kernels of ours go on with."""
+    """Of a convolution's image: what follows are the gradients of weight and bias, which Lamina kernels go on with."""
     model, image = Rescaled(3, 4, 3), x(2, 3, 8, 8)
     exact, compiled = copy.deepcopy(model).double(), door(model, (image,))
     compiled(image).square().mean().backward()

@@ -157,7 +157,7 @@ def window(n: int) -> Tensor:
 @pytest.mark.parametrize("n", [128, 197])
 @pytest.mark.parametrize("mask", [causal_by_comparisons, everything, window])
 def test_attention_with_a_mask_of_positions(mask: Callable[[int], Tensor], n: int) -> None:
-    """One fused call, not products and a softmax in memory; windows are kernels of ours."""
+    """One fused call, not products and a softmax in memory; windows are Lamina kernels."""
     q, k, v = (torch.randn(2, 8, n, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
 
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention's gradients by kernels of ours on a GPU: schedules against float64, and beside each library, of which one pass may be."""
+"""Attention's gradients by Lamina kernels on a GPU: schedules against float64, and beside each library, of which one pass may be."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -123,7 +123,7 @@ def check(monkeypatch: pytest.MonkeyPatch, library: SDPBackend, passes: tuple[st
 @pytest.mark.parametrize("passes", [(OURS, LIBRARY), (LIBRARY, OURS)])
 @pytest.mark.parametrize("library", [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION])
 def test_one_pass_may_be_the_librarys(library: SDPBackend, passes: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which reads what ours has found, or the other way round; also at a length that the memory-efficient kernel pads."""
+    """Which reads what Lamina's has found, or the other way round; also at a length that the memory-efficient kernel pads."""
     check(monkeypatch, library, passes, 4, random(2, 333, 256))
 
 

@@ -1,4 +1,4 @@
-"""Attention that drops weights on a GPU: forward and gradients of kernels of ours against float64 with the same draws; seeds, replays."""
+"""Attention that drops weights on a GPU: forward and gradients of Lamina kernels against float64 with the same draws; seeds, replays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -166,7 +166,7 @@ def timed(fn: Callable[[], Any], count: int = 10) -> float:
 
 @pytest.mark.parametrize(("batch", "heads", "length", "size"), [(16, 12, 2048, 64), (4, 16, 4096, 128)])
 def test_beside_the_library(batch: int, heads: int, length: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prints what both passes take (pytest -s), causal without a mask, as torch has them, and as kernels of ours: what
+    """Prints what both passes take (pytest -s), causal without a mask, as torch has them, and as Lamina kernels: what
     dropping.FAST is to be decided by."""
     q, k, v = (random(batch, heads, length, size).requires_grad_() for _ in range(3))
     grad = random(batch, heads, length, size)

@@ -1,4 +1,4 @@
-"""Convolutions of several groups, of rows and of f32 on the GPU as kernels of ours, whatever tuning would choose, and as calls of the
+"""Convolutions of several groups, of rows and of f32 on the GPU as Lamina kernels, whatever tuning would choose, and as calls of the
 library, held against float64."""
 
 import copy

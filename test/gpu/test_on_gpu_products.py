@@ -1,4 +1,4 @@
-"""Products of matrices by kernels of ours, whatever tuning would choose, against float64."""
+"""Products of matrices by Lamina kernels, whatever tuning would choose, against float64."""
 
 from collections.abc import Callable
 

@@ -61,7 +61,7 @@ def test_scaled(schedule: str, rows: bool, fast: bool) -> None:
 
 
 def test_conversions_to_eight_bits() -> None:
-    """Kernels of ours and eager give the same bits, and read them as the same numbers."""
+    """Lamina's kernels and eager give the same bits, and read them as the same numbers."""
 
     def convert(x: Tensor) -> list[Tensor]:
         return [(y := x.clamp(-448, 448)).to(torch.float8_e4m3fn), y.to(torch.float8_e5m2), y.to(torch.float8_e4m3fn).float() + 1]

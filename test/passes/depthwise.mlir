@@ -121,7 +121,7 @@ func.func @main(%x: tensor<2x64x16x8xbf16> {graph.strides = array<i64: 8192, 1, 
 
 // -----
 
-// Not ours: spread windows, windows three columns apart, channels that are not last, f32, several channels in a group.
+// Not Lamina's: spread windows, windows three columns apart, channels that are not last, f32, several channels in a group.
 // CHECK-LABEL: func.func @main
 // CHECK-COUNT-5: "graph.extern"
 // CHECK-NOT: graph.group

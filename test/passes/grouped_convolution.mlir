@@ -44,7 +44,7 @@ func.func @main(%x: tensor<2x64x8x14xbf16> {graph.strides = array<i64: 7168, 1, 
 
 // -----
 
-// Without a choice it stays: none of ours was measured.
+// Without a choice it stays: none of Lamina's was measured.
 // CHECK-LABEL: func.func @main
 // CHECK: "graph.extern"
 // CHECK-NOT: "graph.group"

@@ -2,7 +2,7 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels)' --split-input-file | FileCheck %s --check-prefix=UNASKED
 // RUN: not opt-driver %p/Inputs/select_attention_errors.mlir --split-input-file --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
-// What was chosen becomes a call of a kernel of ours, which writes in the strides that the library's would have.
+// What was chosen becomes a call of a Lamina kernel, which writes in the strides that the library's would have.
 // CHECK-LABEL: func.func @chosen
 // CHECK: %[[OUT:.*]] = "graph.extern"(%arg0, %arg1, %arg1) {args = [
 // CHECK-SAME: [unit, unit, unit]], callee = "lamina.attention_forward"
@@ -19,7 +19,7 @@ func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> t
 
 // -----
 
-// Long causal attention of large heads is ours on Hopper, unasked.
+// Long causal attention of large heads is Lamina's on Hopper, unasked.
 // CHECK-LABEL: func.func @long
 // CHECK: callee = "lamina.attention_specialized"
 // CHECK-SAME: schedule = "specialized{n=128 groups=2}"

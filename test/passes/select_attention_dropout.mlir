@@ -1,7 +1,7 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{target=nvvm:sm_90a})' --split-input-file | FileCheck %s
 // RUN: not opt-driver %p/Inputs/select_attention_dropout_errors.mlir --pass-pipeline='builtin.module(lamina-select-kernels)' 2>&1 | FileCheck %s --check-prefix=ERROR
 
-// Attention that drops weights by our random numbers is ours unmeasured: no library has them. The seed is one more operand.
+// Attention that drops weights by our random numbers is Lamina's unmeasured: no library has them. The seed is one more operand.
 // CHECK-LABEL: func.func @forward
 // CHECK: %[[MADE:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg2)
 // CHECK-SAME: callee = "lamina.attention_forward"

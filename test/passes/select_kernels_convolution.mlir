@@ -43,7 +43,7 @@ func.func @main(%x: tensor<1x32x20x40xbf16> {graph.strides = array<i64: 25600, 1
 
 // -----
 
-// Without a choice it stays: none of ours was measured.
+// Without a choice it stays: none of Lamina's was measured.
 // CHECK-LABEL: func.func @main
 // CHECK: "graph.extern"
 // CHECK-NOT: "graph.group"

@@ -1,4 +1,4 @@
-// The whole way down as one pipeline: two passes of ours, then what lamina.targets.cpu.backend.lowering_pipeline() returns.
+// The whole way down as one pipeline: two passes of Lamina's, then what lamina.targets.cpu.backend.lowering_pipeline() returns.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-expand-math{ldexp=true},lamina-tile-to-cpu,func.func(lower-vector-multi-reduction{lowering-strategy=inner-reduction},convert-vector-to-scf{full-unroll=1},arith-expand),expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm{reassociate-fp-reductions=1 vector-transpose-lowering=shuffle16x16},convert-math-to-llvm{approximate-log1p=0},convert-math-to-libm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},convert-to-llvm,reconcile-unrealized-casts)' | FileCheck %s
 
 // CHECK-LABEL: llvm.func @softmax_row(

@@ -5,7 +5,7 @@
 // RUN: opt-driver %s --target=nvvm:sm_90a --emit=sass | FileCheck %s --check-prefix=SASS
 // RUN: not opt-driver %s --target=nvvm:sm_90a --emit=asm 2>&1 | FileCheck %s --check-prefix=LEVEL
 // RUN: not opt-driver %s --target=nvvm:sm_70 --emit=ptx 2>&1 | FileCheck %s --check-prefix=CHIP
-// The same as one pipeline: a pass of ours, then what lamina.targets.nvvm.backend.lowering_pipeline() returns.
+// The same as one pipeline: a Lamina kernel, then what lamina.targets.nvvm.backend.lowering_pipeline() returns.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-expand-math{target=nvvm},lamina-gpu-to-nvvm,gpu.module(expand-strided-metadata,arith-expand,convert-scf-to-cf,convert-math-to-llvm,convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1 index-bitwidth=64},reconcile-unrealized-casts))' | FileCheck %s --check-prefix=NVVM
 
 // NVVM: llvm.mlir.global internal @__wg_softmax_0() {addr_space = 3 : i32, alignment = 16 : i64}

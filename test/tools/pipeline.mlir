@@ -7,7 +7,7 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module()' | FileCheck %s --check-prefix=NONE
 // RUN: opt-driver %s | FileCheck %s --check-prefix=NONE
 
-// Passes of ours and upstream's in one text, nested and not; bare passes stand on the module; input from a file or standard input.
+// Passes of Lamina's and upstream's in one text, nested and not; bare passes stand on the module; input from a file or standard input.
 
 // CHECK-LABEL: func.func @f
 // CHECK-COUNT-1: arith.addf

@@ -1,4 +1,4 @@
-"""Attention by kernels of ours in programs for a GPU, run without one: by Triton's interpreter."""
+"""Attention by Lamina kernels in programs for a GPU, run without one: by Triton's interpreter."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

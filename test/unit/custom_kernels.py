@@ -1,4 +1,4 @@
-"""Users' kernels for tests, and programs with them run without a GPU: their kernels by Triton's interpreter, ours in the
+"""Users' kernels for tests, and programs with them run without a GPU: their kernels by Triton's interpreter, Lamina's in the
 simulator."""
 
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ def compiled(
 def planned(
     fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = ()
 ) -> tuple[Any, Program, list[triton_user.UserKernel]]:
-    """Kernels of ours as tile programs, the program, users' kernels."""
+    """Lamina's kernels as tile programs, the program, users' kernels."""
     options = Options(kernels=tuple(kernels), strict=True)
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
     graph = normalize(stages.with_users_patterns(gm, options, destination(TARGET, gm)))

@@ -36,7 +36,7 @@ DTYPES = {code: dtype for dtype, code in CODES.items()}
 def tiled(
     fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, products: str = "", last: str = ""
 ) -> tuple[ir.Module, Program]:
-    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are ours; last: a
+    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are Lamina's; last: a
     pass at the tile level."""
 
     def flat(*tensors: Tensor) -> list[Tensor]:
@@ -163,7 +163,7 @@ class Simulated:
 
 
 def errors(model: nn.Module, x: Tensor) -> tuple[float, float, Simulated]:
-    """Ours and eager's, relative to float64, and the program that ran."""
+    """Lamina's and eager's, relative to float64, and the program that ran."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
 
     def fn(x: Tensor, *values: Tensor) -> Tensor:

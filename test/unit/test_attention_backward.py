@@ -1,4 +1,4 @@
-"""Attention of graphs for training as kernels of ours, in Triton's interpreter against float64."""
+"""Attention of graphs for training as Lamina kernels, in Triton's interpreter against float64."""
 
 import math
 from collections.abc import Callable
@@ -55,7 +55,7 @@ SIZES = [
 
 
 def check(kind: str, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *how: Any, schedule: str = BACKWARD) -> None:
-    """Forward and gradients by kernels of ours."""
+    """Forward and gradients by Lamina kernels."""
     mask = [t for t in how[:1] if isinstance(t, Tensor)]
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor) -> tuple[Tensor, ...]:

@@ -49,7 +49,7 @@ def training(kind: str) -> Callable[..., tuple[Tensor, ...]]:
 
 
 def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each alone: one may be the library's where the other is ours."""
+    """Each alone: one may be the library's where the other is Lamina's."""
     questions: list[Question] = []
     ours = str(Backward(64, 32, 32, 64))
 

@@ -134,7 +134,7 @@ def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.Monkey
 
 
 def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the cost model would have taken ours."""
+    """Where the cost model would have taken Lamina's."""
     module = graph_level(lambda q, k: flash(q, k, k), (random(2, 8, 1, 64), random(2, 2, 1200, 64)))
     (question,) = asked(module, store, monkeypatch, LIBRARY)
     assert question.candidates[0].startswith("split{") and question.candidates[1] == LIBRARY
@@ -143,7 +143,7 @@ def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_heads_repeated_for_the_library_are_part_of_the_question() -> None:
-    """It is timed with what repeats them, kernels of ours without."""
+    """It is timed with what repeats them, Lamina kernels without."""
     inputs = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     module, (found,) = attention(lambda q, k: efficient(q, repeated(k, 8), repeated(k, 8), None), *inputs)
     assert found is not None and found.what == "attention 2x8x1x64 on 2x2x1200x64" and len(found.repeats) == 2

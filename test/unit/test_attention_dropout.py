@@ -1,4 +1,4 @@
-"""Attention that drops weights, and its gradients, by kernels of ours: in Triton's interpreter against float64 and the same draws."""
+"""Attention that drops weights, and its gradients, by Lamina kernels: in Triton's interpreter against float64 and the same draws."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Masks whose meaning is read from the ops that make them, and attention by kernels of ours that know it, against float64."""
+"""Masks whose meaning is read from the ops that make them, and attention by Lamina kernels that know it, against float64."""
 
 from typing import Any
 
@@ -120,7 +120,7 @@ def computed(build: Builder, queries: int, count: int, schedule: str, dtype: tor
     of = (5 if build in OF_KEYS else 2, 2, queries, count)
     q, k, v, seen = random(*of[:3], 16), random(of[0], 1, count, 16), random(of[0], 1, count, 16), there(of[0], count)
     (found,), names = compute(lambda q, k, v, seen: cudnn(q, k, v, build(seen, of, q.dtype)), (q, k, v, seen), schedule)
-    wide = torch.float64 if build in (slopes, causal_slopes) else dtype  # ours does not round what it adds
+    wide = torch.float64 if build in (slopes, causal_slopes) else dtype  # Lamina's does not round what it adds
     near(found, exact(q, k, v, build(seen, of, wide)))
     return names
 

@@ -68,7 +68,9 @@ def test_logarithms_of_sums_have_all_that_is_added(kind: str) -> None:
     q, k = random(1, 2, 33, 16), random(1, 2, 47, 16)
     (_, sums), _ = compute(fn, (q, k), FORWARD)
     want = (q.double() @ k.double().mT / 4 + mask().double()).logsumexp(-1)
-    assert float((sums[..., :33].double() - want).abs().max()) < (0.1 if kind == "distance" else 1e-3)  # ours does not round them
+    assert float((sums[..., :33].double() - want).abs().max()) < (
+        0.1 if kind == "distance" else 1e-3
+    )  # Lamina's does not round them
 
 
 @pytest.mark.parametrize(("fill", "dtype", "want"), [

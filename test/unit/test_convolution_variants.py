@@ -1,4 +1,4 @@
-"""Convolutions of all kinds, with what surrounds them: a call of the library that says so, unmeasured, and kernels of ours for the rest;
+"""Convolutions of all kinds, with what surrounds them: a call of the library that says so, unmeasured, and Lamina kernels for the rest;
 nothing falls back."""
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_forward(name: str) -> None:
     ],
 )
 def test_gradients(image: Shape, weight: Shape, dtype: torch.dtype) -> None:
-    """Statistics, norm, activation and their gradients are kernels of ours between two calls."""
+    """Statistics, norm, activation and their gradients are Lamina kernels between two calls."""
     convolve = F.conv1d if len(image) == 3 else F.conv2d
 
     def loss(x: Tensor, w: Tensor, g: Tensor, b: Tensor) -> Tensor:

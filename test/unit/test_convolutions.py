@@ -63,7 +63,7 @@ def test_few_channels_become_sixteen(x: Shape, w: Shape, stride: int, padding: i
 
 @pytest.mark.parametrize(("x", "w", "stride", "padding", "image", "weight"), STEMS)
 def test_the_plan_of_few_channels(x: Shape, w: Shape, stride: int, padding: int, image: Shape, weight: Shape) -> None:
-    """One kernel of ours makes the image, one or the same the weight, and both lie as cuDNN takes them."""
+    """One kernel of Lamina's makes the image, one or the same the weight, and both lie as cuDNN takes them."""
     program = planned(traced(x, w, bias=False, stride=stride, padding=padding))
     at = next(i for i, step in enumerate(program.steps) if isinstance(step, Call))
     call, before = program.steps[at], program.steps[:at]

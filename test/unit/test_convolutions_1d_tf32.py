@@ -1,4 +1,4 @@
-"""Convolutions of rows (1-D) and of f32 that is rounded to tf32, as kernels of ours: in Triton's interpreter and the simulator, against
+"""Convolutions of rows (1-D) and of f32 that is rounded to tf32, as Lamina kernels: in Triton's interpreter and the simulator, against
 float64."""
 
 from collections.abc import Callable, Iterator

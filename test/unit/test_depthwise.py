@@ -1,4 +1,4 @@
-"""Depthwise convolutions as kernels of ours: strips of columns, against float64 in the simulator."""
+"""Depthwise convolutions as Lamina kernels: strips of columns, against float64 in the simulator."""
 
 import pytest
 import torch

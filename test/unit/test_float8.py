@@ -1,4 +1,4 @@
-"""Floats of eight bits: converted and moved by kernels of ours, bit by bit as eager does it."""
+"""Floats of eight bits: converted and moved by Lamina kernels, bit by bit as eager does it."""
 
 import pytest
 import torch

@@ -70,7 +70,7 @@ class Patches(nn.Module):
 
 
 def errors(model: nn.Module, x: Tensor) -> tuple[float, float, list[Call]]:
-    """Ours and eager's, relative to float64, and the calls that ran."""
+    """Lamina's and eager's, relative to float64, and the calls that ran."""
     mine, eager, ran = gpu_programs.errors(model.eval().to(x.dtype), x)
     return mine, eager, [s for s in ran.program.steps if isinstance(s, Call)]
 

@@ -88,6 +88,6 @@ def test_squeeze_and_excitation(monkeypatch: pytest.MonkeyPatch, dtype: torch.dt
     images = [[a.shape for a in s.args].count((2, 24, 12, 12)) for s in program.program.steps if isinstance(s, Launch)]
     assert [n for n in images if n][-2:] == [1, 2]  # without what puts the channels last
     assert Counter(s.callee for s in program.program.steps if isinstance(s, Call)) == {
-        "aten.convolution.default": 1 if dtype is BF16 else 2,  # the depthwise one of half numbers is a kernel of ours
+        "aten.convolution.default": 1 if dtype is BF16 else 2,  # the depthwise one of half numbers is a Lamina kernel
         "aten.addmm.default": 2,
     }

@@ -1,4 +1,4 @@
-"""Convolutions of several groups as kernels of ours, against float64: in strips, by the simulator, and as a product for each group, by
+"""Convolutions of several groups as Lamina kernels, against float64: in strips, by the simulator, and as a product for each group, by
 Triton's interpreter; and both down to the cubin."""
 
 import re

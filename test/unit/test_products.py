@@ -206,7 +206,7 @@ def test_two_kernels_in_one_program() -> None:
 
 
 def test_a_newer_assembler_of_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TorchInductor has Triton use the CUDA toolkit's ptxas, which may read newer PTX than ours."""
+    """TorchInductor has Triton use the CUDA toolkit's ptxas, which may read newer PTX than Lamina's."""
     newer = tmp_path / "ptxas"
     newer.write_text(
         f'#!/bin/sh\n[ "$1" = --version ] && echo "Cuda compilation tools, release 13.0, V13.0.1" && exit\nexec {ptxas("sm_90a")} "$@"\n'
@@ -244,7 +244,7 @@ def test_candidates_fit() -> None:
 
 
 GELU = 21  # operations
-MEASURED = [  # us on an H200: what follows, the library with a pass of ours, the best of our schedules
+MEASURED = [  # us on an H200: what follows, the library with a Lamina kernel, the best of our schedules
     (GemmWork(1, 8192, 3072, 768, GELU, 6144, 8192 * 3072 * 2), 90.6, 79.8),
     (GemmWork(1, 6304, 3072, 768, GELU, 6144, 6304 * 3072 * 2), 72.7, 65.5),
     (GemmWork(1, 128, 3072, 768, GELU, 6144, 128 * 3072 * 2), 10.4, 9.2),
@@ -258,7 +258,7 @@ MEASURED = [  # us on an H200: what follows, the library with a pass of ours, th
 
 @pytest.mark.parametrize(("work", "library", "ours"), MEASURED)
 def test_cost_model(work: GemmWork, library: float, ours: float) -> None:
-    """Within a fifth of what was measured, and with the right choice where ours is slower, or faster by a tenth."""
+    """Within a fifth of what was measured, and with the right choice where Lamina's is slower, or faster by a tenth."""
     gpu = Gpu.named("sm_90a")
     best = next(c for c in candidates(work, gpu) if not c.ping_pong)
     assert library_seconds(work, gpu) * 1e6 == pytest.approx(library, rel=0.2)

@@ -1,4 +1,4 @@
-"""Convolutions as products of ours, with what surrounds them: in Triton's interpreter against float64, and down to the cubin."""
+"""Convolutions as products of Lamina's, with what surrounds them: in Triton's interpreter against float64, and down to the cubin."""
 
 import re
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def run(fn: Callable[..., Tensor], *inputs: Tensor, schedule: str = SMALL_BLOCKS
 
 
 def check(fn: Callable[..., Tensor], *inputs: Tensor, kernels: int = 1, **given: Any) -> None:
-    """Against float64, with what eager rounds stored values by; nothing but so many kernels of ours."""
+    """Against float64, with what eager rounds stored values by; nothing but so many Lamina kernels."""
     found, simulated = run(fn, *inputs, **given)
     want, eager = fn(*(x.double() for x in inputs)), fn(*inputs)
     assert found.is_contiguous(memory_format=LAST) and found.dtype == eager.dtype
@@ -125,7 +125,7 @@ def test_two_layers() -> None:
 
 
 def test_what_stays() -> None:
-    """Transposed convolutions are no products of ours; of f32, test_convolutions_1d_tf32.py has which are."""
+    """Transposed convolutions are no products of Lamina's; of f32, test_convolutions_1d_tf32.py has which are."""
     module, program = tiled(F.conv_transpose2d, (random(2, 16, 5, 7), random(16, 16, 3, 3)), products=SMALL_BLOCKS)
     assert not triton_text.take(module, True) and any(isinstance(s, Call) for s in program.steps)
 

@@ -69,7 +69,7 @@ def test_what_follows() -> None:
 
 
 def test_quantized_in_the_program() -> None:
-    """Eight-bit factors are made by kernels of ours before."""
+    """Eight-bit factors are made by Lamina kernels before."""
 
     def quantized(x: Tensor, w: Tensor) -> Tensor:
         a, b = (t.abs().amax().float() / 448 for t in (x, w))

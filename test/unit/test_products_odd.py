@@ -1,4 +1,4 @@
-"""Products of matrices that are kernels of ours, where something about them is odd."""
+"""Products of matrices that are Lamina kernels, where something about them is odd."""
 
 import pytest
 import torch
