@@ -53,7 +53,7 @@ class ExternOp(Op):
 
     callee  the overload's name, e.g. "aten.addmm.default"
     reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds), "custom" (a user's kernel or
-            Lamina's attention, which write into memory that they are given; see frontend/custom/op.py and
+            Lamina's attention, which write into memory that they are given; see frontend/fx/kernel_op.py and
             targets/kernel_calls/attention.py) or "fallback"
     args    the positional arguments in order: `unit` stands for the next tensor operand, the `none` type for None; ints,
             floats, bools, strings and nested arrays are themselves; torch dtypes, devices, layouts and memory formats are

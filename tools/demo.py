@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.frontend.compiling.levels import write_levels
+from lamina.frontend.entry.levels import write_levels
 from lamina.report.explanation import Explanation
 from lamina.tools.benchmarks.timing import interleaved
 from lamina.tools.benchmarks.workloads import MODELS, Made, indices, transformer

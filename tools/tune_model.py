@@ -111,8 +111,8 @@ def _tune(
 ) -> "Built":
     """Compiles the model for inference, without gradients, and tunes it in a session on `store`."""
     from lamina.frontend.compiling.stages import build as compiled
+    from lamina.frontend.compiling.tuning import Session
     from lamina.frontend.entry.export import inference_graph
-    from lamina.frontend.entry.tuning import Session
 
     session = Session(store, again, board.asking, board.watch, board.answered)
     with board.progress:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from lamina.frontend.compiling.levels import levels
+from lamina.frontend.entry.levels import levels
 
 
 class Model(nn.Module):

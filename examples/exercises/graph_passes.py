@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.dialects import context
-from lamina.frontend.compiling.levels import emit
+from lamina.frontend.entry.levels import emit
 from lamina.passes.infra.pipeline import clone, run
 
 PASSES = ("lamina-rewrite-patterns", "lamina-dce", "lamina-simplify", "lamina-cse", "lamina-fold-constants")

@@ -10,7 +10,7 @@ from lamina.core.target import Kind
 
 from ..infra.base import Pass
 from ..ir.emit import Emit, Num
-from . import float8, gpu_math, philox, polynomials
+from . import expand_random_bits, float8, gpu_math, polynomials
 from .gpu_math import hardware, shortcuts
 
 BITS = "random.bits"
@@ -56,7 +56,7 @@ class ExpandMath(Pass):
                     shortcuts.short_exp(op)
             for op in _find(module, {*polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS,))}):
                 if op.name == BITS:
-                    philox.expand(op)
+                    expand_random_bits.expand(op)
                 elif not (gpu and hardware.is_marked(op)):
                     self.expand(op, formulas.F32, formulas.F64)
             if gpu:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
-from ..ir.emit import Emit, Num
-from .simt.divisors import Divisors
+from ..ir.emit import Num
 
 ROUNDS = 7
 WORDS = 4  # of one block
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_LOWER = 2**32 - 1
+LOWER = 2**32 - 1
 _STEPS = (0x9E3779B9, 0xBB67AE85)  # of the key: golden ratio and sqrt(3) - 1, in 32 bits
 
 
@@ -34,7 +33,7 @@ def philox(counter: Sequence[Num], key: Sequence[Num], rounds: int = ROUNDS) -> 
 def _product(x: Num, factor: int) -> tuple[Num, Num]:
     """Returns the lower and the upper half of a product of unsigned 32-bit numbers."""
     if x.element.width == 64:
-        whole = (x & _LOWER) * factor
+        whole = (x & LOWER) * factor
         return whole, whole.shr(32)
     of = x.value.type
     low, high = x.at.op("arith.mului_extended", [of, of], [x.value, x.like(factor).value]).results
@@ -86,31 +85,3 @@ def neighbors(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     if (first.name, step.name) != ("vector.broadcast", "vector.step"):
         return None
     return seed.operands[0], first.operands[0]
-
-
-def expand(op: ir.Operation) -> None:
-    """Replaces random.bits, on scalars or on a CPU's block of lanes, by arithmetic. Four neighbors share one block of words where
-    the first lane's index is known to be a multiple of four."""
-    together = neighbors(op)
-    if together is not None and op.results[0].type.shape[0] % WORDS == 0 and Divisors().of(together[1]) % WORDS == 0:
-        out = _in_order(op, *together)
-    else:
-        e, (seed, index) = Emit.before(op), op.operands
-        out = element(e.wrap(seed), e.wrap(index), wide_block).value
-    op.results[0].replace_all_uses_with(out)
-    op.erase()
-
-
-def _in_order(op: ir.Operation, seed: ir.Value, base: ir.Value) -> ir.Value:
-    """Returns the words of all blocks of the lanes from `base` on."""
-    count, i64 = op.results[0].type.shape[0] // WORDS, ir.IntegerType.get_signless(64)
-    one, many, pairs = (Emit(ir.InsertionPoint(op), op.location, shape) for shape in ((), [count], [2 * count]))
-
-    def spread(x: Num) -> Num:
-        return many.make("vector.broadcast", many.type(i64), x)
-
-    first = one.wrap(base).cast("arith.index_cast", i64) >> 2  # negative where lanes lie before the tensor
-    steps = many.make("vector.step", many.type(ir.IndexType.get())).cast("arith.index_castui", i64)
-    a, b, c, d = wide_block(spread(one.wrap(seed)), spread(first) + steps)
-    ab, cd = ((x & _LOWER) | (y << 32) for x, y in ((a, b), (c, d)))
-    return pairs.make("vector.bitcast", op.results[0].type, pairs.make("vector.interleave", pairs.type(i64), ab, cd)).value

@@ -1,9 +1,8 @@
 """lamina-rewrite-patterns: replaces patterns of scalar ops, such as GELU written out by hand, by better forms."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch_mlir import ir
 
@@ -11,24 +10,10 @@ from lamina.core.errors import CompileError
 
 from ..infra.base import Pass
 from ..ir.rewriting import tensor_blocks
+from .matching.rule import FAMILIES, Rule
 from .matching.rule_set import RuleSet
 
 _LIBRARY = Path(__file__).with_name("patterns")
-FAMILIES = ("gelu", "norms", "silu")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A pattern and its replacement, two Python functions of torch ops with the same parameters.
-
-    Parameters are f32 tensors of two dimensions, rows and columns; one annotated `float` also matches numbers. Where
-    nothing is reduced, the tensors may have any rank and broadcast; sums over the last dimension match sums over the last
-    dimension, with any number of dimensions before it. A rule without a replacement only labels its matches.
-    """
-
-    pattern: Callable[..., Any]
-    replacement: Callable[..., Any] | None
-    name: str
 
 
 @dataclass(frozen=True)

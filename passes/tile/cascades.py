@@ -13,7 +13,7 @@ from ..ir.affine import Axis
 from ..space.nests import Nest
 
 if TYPE_CHECKING:
-    from .emit.loops import Body, Loops
+    from .loops import Body, Loops
 
 RUN = 16  # iterations summed in the operand's own type, where sums of runs are of a wider type
 PLAIN_RUN = 32  # likewise, where they are not

@@ -33,8 +33,8 @@ from ..space.schedule_gpu import chosen_rows, schedule_gpu
 from ..space.space import Space, find_space
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.elements import Memory
-from .emit.loops import Loops
 from .emit.planes import PlaneProgram
+from .loops import Loops
 from .products import lower_product
 
 THREADS = 2048  # that an SM holds

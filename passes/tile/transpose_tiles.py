@@ -14,7 +14,7 @@ from ..space.space import Space
 from .emit.elements import Blocks
 
 if TYPE_CHECKING:
-    from .emit.loops import Loops
+    from .loops import Loops
 
 EARLY = 1 << 20  # elements of an input from which on the next tile is prefetched while this one is transposed
 SIDE = 16  # of a tile that is transposed in registers

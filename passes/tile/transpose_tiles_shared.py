@@ -16,7 +16,7 @@ from ..space.space import Space
 from .emit.elements import Blocks
 
 if TYPE_CHECKING:
-    from .emit.loops import Loops
+    from .loops import Loops
 
 MOST_BYTES = 40 << 10
 """Bounds the transpose tiles of a CTA: CUDA allows it 48 KB of static shared memory, some of it for exchanges among threads."""

@@ -13,8 +13,8 @@ from doors import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 import lamina
-from lamina.frontend.capture import dropping
-from lamina.frontend.importing.random_bits import draw_seed, keeps
+from lamina.frontend.attention import dropping
+from lamina.frontend.fx.random_bits import draw_seed, keeps
 
 STRICT = {**NO_CACHE, "strict": True}
 BF16 = torch.bfloat16

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.core.gpu import Gpu
+from lamina.frontend.attention import dropping
 from lamina.frontend.attention.dropped import DROPPED
-from lamina.frontend.capture import dropping
-from lamina.frontend.importing.random_bits import draw_seed, keeps
+from lamina.frontend.fx.random_bits import draw_seed, keeps
 from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.schedules.attention_cost import AttentionWork
 

@@ -9,7 +9,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Program
 from lamina.runtime.executable import Executable
 from lamina.runtime.recording.graphs import Recorder
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 
 _INC = """
 .version 8.0

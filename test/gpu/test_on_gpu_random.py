@@ -9,7 +9,7 @@ from doors import by_dynamo, by_export
 from torch import Tensor, nn
 
 import lamina
-from lamina.frontend.importing.random_bits import draw_seed
+from lamina.frontend.fx.random_bits import draw_seed
 
 DOORS = (by_export, by_dynamo)
 

@@ -19,9 +19,9 @@ from lamina.core.program import Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
-from lamina.frontend.compiling.destination import destination
 from lamina.frontend.custom.substitute import with_registered
 from lamina.frontend.entry.export import inference_graph
+from lamina.frontend.fx.destination import destination
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import user as triton_user

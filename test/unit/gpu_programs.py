@@ -20,7 +20,7 @@ from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
 from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.importing.dtypes import CODES
+from lamina.frontend.fx.dtypes import CODES
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from

@@ -15,7 +15,7 @@ from lamina.frontend.attention import keep as attention
 from lamina.frontend.attention.aligned_bias import align
 from lamina.frontend.attention.keep import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.rewrites.known import concrete
+from lamina.frontend.fx.known import concrete
 
 N = 7
 

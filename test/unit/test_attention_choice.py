@@ -17,7 +17,7 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.attention.heads import repeated
-from lamina.frontend.compiling.levels import emit
+from lamina.frontend.entry.levels import emit
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.surroundings import calls

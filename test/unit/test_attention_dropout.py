@@ -16,7 +16,7 @@ from lamina.core.dropout import factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.frontend.attention.dropped import DROPPED
-from lamina.frontend.importing.random_bits import keeps
+from lamina.frontend.fx.random_bits import keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.mask_operands import Masks
 from lamina.passes.families.surroundings import calls

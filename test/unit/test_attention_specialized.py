@@ -21,7 +21,7 @@ from lamina.kernels.attention.sizes import sizes
 from lamina.kernels.attention.specialized import _block, _rounds, specialized
 from lamina.schedules.attention import read
 from lamina.targets.kernel_calls.user import take
-from lamina.targets.nvvm.ptx import ptxas
+from lamina.targets.ptx import ptxas
 
 SCHEDULE = "specialized{n=32 groups=2 stages=2}"
 HOPPER = Gpu.named("sm_90a")

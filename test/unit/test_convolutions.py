@@ -14,8 +14,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.frontend.compiling.stages import build
+from lamina.frontend.decompositions.convolutions import in_another_form, of_blocks
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.rewrites.convolutions import in_another_form, of_blocks
 from lamina.passes.families.conv.layout_calls import channels_last
 
 pytestmark = pytest.mark.usefixtures("channels_last")

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
-from lamina.frontend.compiling.destination import destination
 from lamina.frontend.decompositions.ops import library as decompositions_library
+from lamina.frontend.fx.destination import destination
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import GemmWork
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

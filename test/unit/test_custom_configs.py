@@ -17,10 +17,9 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import with_outputs
-from lamina.frontend.compiling import stages
-from lamina.frontend.compiling.destination import Destination
-from lamina.frontend.entry import tuning
+from lamina.frontend.compiling import stages, tuning
 from lamina.frontend.entry.export import inference_graph
+from lamina.frontend.fx.destination import Destination
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets import backend

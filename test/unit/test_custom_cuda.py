@@ -18,11 +18,11 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Program
-from lamina.frontend.compiling.levels import emit
+from lamina.frontend.entry.levels import emit
 from lamina.targets.kernel_calls import nvrtc
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.kernel_calls.ptx_parameters import bind, most_threads, parameters
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="nvidia-cuda-nvrtc is not installed")
 SCALED_ADD = r"""

@@ -20,9 +20,9 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.frontend.compiling import stages
-from lamina.frontend.compiling.levels import emit
+from lamina.frontend.entry.levels import emit
 from lamina.targets.kernel_calls.user import compile_user
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.tune.problems.user_kernels import question_of
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from lamina.frontend.decompositions.half import HALF
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.importing import support
+from lamina.frontend.fx import support
 
 Case = tuple[Callable[..., Any], list[Tensor]]
 

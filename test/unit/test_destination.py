@@ -13,12 +13,12 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend.calls.aliases import ViewResult
 from lamina.frontend.calls.call import adapt
 from lamina.frontend.calls.interface import Interface
-from lamina.frontend.compiling.destination import check_devices, check_name, destination
 from lamina.frontend.compiling.stages import build, import_linalg, run_passes
 from lamina.frontend.decompositions.table import table
+from lamina.frontend.fx.aliases import ViewResult
+from lamina.frontend.fx.destination import check_devices, check_name, destination
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 

@@ -27,7 +27,7 @@ from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import GemmWork
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 from lamina.tune.problems.subgraph_extraction import Subgraph

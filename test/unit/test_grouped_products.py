@@ -25,7 +25,7 @@ from lamina.passes.plan.program import program_from
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton.compiler import join
 from lamina.tune.problems import hot_ops
 from lamina.tune.problems.subgraph_extraction import BuiltCandidate, Subgraph, random_inputs

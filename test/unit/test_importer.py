@@ -14,12 +14,12 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.frontend.calls.aliases import ConstantResult, Empty, ViewResult
 from lamina.frontend.calls.interface import Interface
 from lamina.frontend.decompositions.table import table
+from lamina.frontend.fx.aliases import ConstantResult, Empty, ViewResult
+from lamina.frontend.fx.locations import where
 from lamina.frontend.importing.importer import import_graph
 from lamina.frontend.importing.linalg import _failure
-from lamina.frontend.importing.locations import where
 from lamina.frontend.rewrites.normalize import Normalized, normalize
 from lamina.passes.simplify.extern import ExternPass
 
@@ -149,7 +149,7 @@ def test_dtypes_that_nothing_carries() -> None:
 
 
 def test_an_op_whose_lowering_fails_becomes_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lamina.frontend.importing import support
+    from lamina.frontend.fx import support
 
     monkeypatch.setattr(support, "LOWERED", support.LOWERED | {"aten.linalg_inv_ex.default", "aten.linalg_det.default"})
     (call,) = externs(linalg(lambda a: torch.linalg.inv_ex(a + 1)[0] * 2, [x(3, 3)]))

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 import lamina
 from lamina.frontend.capture.whole import RESIZING, interpolation_whole
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.importing import support
+from lamina.frontend.fx import support
 
 aten = torch.ops.aten
 Fn = Callable[[Tensor], Tensor]

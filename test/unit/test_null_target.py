@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 import lamina
 from lamina.core.target import Target
-from lamina.frontend.compiling.levels import levels
 from lamina.frontend.entry.dynamo import autograd
+from lamina.frontend.entry.levels import levels
 
 GPU = "null:nvvm:sm_90a"
 

@@ -15,8 +15,9 @@ from lamina.dialects import context
 from lamina.passes.simplify.dce import Dce
 from lamina.passes.simplify.demote_f64 import DemoteF64
 from lamina.passes.simplify.evaluate import evaluate
+from lamina.passes.simplify.matching.rule import Rule
 from lamina.passes.simplify.patterns.trace import to_linalg
-from lamina.passes.simplify.rewrite_patterns import RewritePatterns, Rule
+from lamina.passes.simplify.rewrite_patterns import RewritePatterns
 from lamina.passes.simplify.simplify import Simplify
 
 Function = Callable[..., Any]

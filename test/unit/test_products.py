@@ -18,7 +18,7 @@ from lamina.core.target import Target
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import SCHEDULES, GemmWork, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets.nvvm.backend import NvvmBackend
-from lamina.targets.nvvm.ptx import assemble, ptxas
+from lamina.targets.ptx import assemble, ptxas
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

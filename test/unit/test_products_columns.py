@@ -20,7 +20,7 @@ from lamina.passes.families.surroundings import joined
 from lamina.passes.ir.reading import shape_of
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

@@ -15,7 +15,7 @@ from lamina.core.program import Call, Launch
 from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.schedules.convolution_cost import SCHEDULES, candidates
 from lamina.schedules.product_cost import GemmWork
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

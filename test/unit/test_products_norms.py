@@ -11,7 +11,7 @@ from test_products import SMALL_BLOCKS, check, random, run
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

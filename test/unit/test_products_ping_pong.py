@@ -18,7 +18,7 @@ from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates, our_seconds
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, for_gpu, join
 from lamina.targets.triton.printer import Printed

@@ -13,7 +13,7 @@ from test_tune_products import graph_level
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 from lamina.tune.problems.subgraph_extraction import Subgraph

@@ -14,7 +14,7 @@ from lamina.core.program import Launch
 from lamina.dialects import context
 from lamina.passes.families.gemm.row_sums import BlockSums
 from lamina.schedules.product_cost import GemmWork, candidates, library_seconds, our_seconds, unmeasured
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

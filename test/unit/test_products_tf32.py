@@ -12,9 +12,9 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
-from lamina.frontend.compiling.destination import destination
+from lamina.frontend.fx.destination import destination
 from lamina.schedules.product_cost import GemmWork, candidates, unmeasured
-from lamina.targets.nvvm.ptx import assemble
+from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 

@@ -24,7 +24,7 @@ from lamina.dialects import context
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry import dynamo
-from lamina.frontend.importing.random_bits import BITS, draw_seed, is_seed
+from lamina.frontend.fx.random_bits import BITS, draw_seed, is_seed
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.ir.emit import Emit
@@ -33,7 +33,7 @@ from lamina.runtime.loader import Code
 from lamina.targets.cpu.backend import CpuBackend
 from lamina.targets.levels import pipeline
 from lamina.targets.nvvm.backend import NvvmBackend
-from lamina.targets.nvvm.ptx import disassemble
+from lamina.targets.ptx import disassemble
 
 STRICT = Options(strict=True, cache=False)
 ONES = 0xFFFFFFFF

@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from lamina.core.options import Options
 from lamina.dialects import context, load_torch
-from lamina.frontend.compiling.levels import emit
+from lamina.frontend.entry.levels import emit
 from lamina.report.readable import readable
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from lamina.frontend.attention import keep as attention
 from lamina.frontend.attention import recognize as written_out
 from lamina.frontend.attention.recognize import recognize
-from lamina.frontend.rewrites.reading import name, value
+from lamina.frontend.fx.reading import name, value
 
 NAMES = "scaled_dot_product_attention"
 

@@ -12,12 +12,12 @@ from doors import DOORS, as_eager
 from torch import Tensor, fx, nn
 
 import lamina
-from lamina.frontend.calls.aliases import storage
 from lamina.frontend.capture.as_module import as_module
 from lamina.frontend.capture.retrace import decomposed
 from lamina.frontend.capture.trace import Traced, trace
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.importing.locations import origin_of, where
+from lamina.frontend.fx.aliases import storage
+from lamina.frontend.fx.locations import origin_of, where
 
 
 def traced(model: Callable[..., Any], *args: Tensor) -> Traced:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from lamina.frontend.calls.aliases import classify
 from lamina.frontend.calls.saved import own_results
 from lamina.frontend.decompositions.eager_layout import has_strides
+from lamina.frontend.fx.aliases import classify
 
 
 class Depthwise(nn.Module):

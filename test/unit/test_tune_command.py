@@ -13,7 +13,7 @@ from rich.console import Console
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Program
-from lamina.frontend.entry.tuning import Session
+from lamina.frontend.compiling.tuning import Session
 from lamina.tools import lamina_command, tune_model
 from lamina.tune.choice import Choice
 

@@ -7,7 +7,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 
 from lamina.core.options import Options
-from lamina.frontend.entry import tuning
+from lamina.frontend.compiling import tuning
 from lamina.tune.problems import hot_ops, row_programs, user_kernels
 
 KEY = torch._C.DispatchKey.PythonDispatcher  # AOTAutograd calls its compilers under it

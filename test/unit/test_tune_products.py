@@ -19,10 +19,10 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.tuning import Session, choose_products
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry.dynamo import autograd
 from lamina.frontend.entry.export import inference_graph
-from lamina.frontend.entry.tuning import Session, choose_products
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.surroundings import calls

@@ -23,8 +23,8 @@ from lamina.core.program import Program
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import Interface, with_outputs
 from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.tuning import Session, choose_rows
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.entry.tuning import Session, choose_rows
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.launches import layouts

@@ -10,8 +10,8 @@ from torch import fx
 
 import lamina
 from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.tuning import Session
 from lamina.frontend.entry.dynamo import autograd
-from lamina.frontend.entry.tuning import Session
 from lamina.tune.choice import Choice
 from lamina.tune.store.store import Store
 

@@ -20,7 +20,7 @@ def emit(file: str, factory: str, *, target: str, level: str, options: str) -> s
     given = options_from(options)
     warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
     module, inputs = build(file, factory)
-    from lamina.frontend.compiling.levels import emit as emit_level
+    from lamina.frontend.entry.levels import emit as emit_level
 
     return emit_level(module, inputs, target=target, level=level, options=given)
 

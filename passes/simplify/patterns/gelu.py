@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..rewrite_patterns import Rule
+from ..matching.rule import Rule
 
 ROOT_HALF = 0.7071067811865476
 ROOT_TWO_OVER_PI = 0.7978845608028654

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..rewrite_patterns import Rule
+from ..matching.rule import Rule
 
 
 def layer_norm(x: Tensor, eps: float) -> Tensor:

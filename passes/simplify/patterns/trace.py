@@ -16,12 +16,12 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from ..matching.pattern import COLUMNS, ROWS
-from ..rewrite_patterns import FAMILIES
+from ..matching.rule import FAMILIES
 
 if TYPE_CHECKING:
     import torch
 
-    from ..rewrite_patterns import Rule
+    from ..matching.rule import Rule
 
 # The third pipeline leaves fewer ops, which are parsed each time the pass runs.
 _PIPELINES = (

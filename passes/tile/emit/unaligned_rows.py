@@ -12,8 +12,8 @@ from ...space.schedule import Shift
 from .access import ShiftedBlocks
 
 if TYPE_CHECKING:
+    from ..loops import Loops
     from .elements import Blocks
-    from .loops import Loops
 
 
 def over(

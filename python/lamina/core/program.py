@@ -2,7 +2,7 @@
 
 A program is a list of steps over buffers. A `Ref` is one tensor as a step sees it: a place in a buffer, a shape and strides.
 Offsets and sizes of memory are in bytes, strides in elements. Every size may be a `Size` (an expression over symbols). Nothing here
-knows MLIR or torch; `program_json` holds the JSON form.
+knows MLIR or torch; `program_json` reads and writes the JSON form.
 """
 
 from dataclasses import dataclass
@@ -208,16 +208,3 @@ class Program:
     name: str = "main"
     device: Device = "cpu"
     saved: tuple[int, ...] = ()
-
-    def to_json(self) -> str:
-        """Returns the program as JSON text."""
-        from .program_json import dumps
-
-        return dumps(self)
-
-    @staticmethod
-    def from_json(text: str) -> "Program":
-        """Reads what `to_json` wrote. Raises CompileError for any other text."""
-        from .program_json import loads
-
-        return loads(text)

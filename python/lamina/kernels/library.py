@@ -32,7 +32,7 @@ LIBRARY = frozenset(
 )
 """Overloads for which a vendor's library may be the best choice, and attention with Lamina's random numbers, which
 lamina-select-kernels replaces by Lamina's kernels. All else that Lamina does not compile is a fallback, except the draw of seeds,
-which are torch's (frontend/importing/random_bits.py)."""
+which are torch's (frontend/fx/random_bits.py)."""
 
 STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})
 """Overloads that need operands in the memory order that eager gives them: cuBLASLt multiplies 8-bit matrices by transposed ones

@@ -4,6 +4,7 @@ import io
 import os
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -13,26 +14,28 @@ from lamina.runtime.recording.graph_status import Status, Times
 
 from . import choices
 from .amounts import amount, counted, duration
-from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
+
+if TYPE_CHECKING:
+    from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
 
 WIDTH = 150  # of text that is not printed to a terminal
 GUARDS = 12  # kinds and sources shown; all are in the data
 
 
-def text(explanation: Explanation) -> str:
+def text(explanation: "Explanation") -> str:
     """Returns an explanation as text, WIDTH columns wide."""
     out = io.StringIO()
     Console(file=out, width=WIDTH).print(render(explanation))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def show(explanation: Explanation) -> None:
+def show(explanation: "Explanation") -> None:
     """Prints an explanation to the terminal."""
     console = Console()
     (console if console.is_terminal else Console(width=WIDTH)).print(render(explanation))
 
 
-def render(explanation: Explanation) -> RenderableType:
+def render(explanation: "Explanation") -> RenderableType:
     """Returns an explanation as tables of rich."""
     p = explanation.peaks
     roof = f"copies {amount(p.bandwidth)}B/s, multiplies and adds {amount(p.flops)}flop/s in f32"
@@ -42,7 +45,7 @@ def render(explanation: Explanation) -> RenderableType:
     return Group(*parts, "", *_dynamo(explanation))
 
 
-def _graph(graph: Graph, p: Peaks) -> Iterable[RenderableType]:
+def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
     after, before = graph.bytes, graph.before
     saved = f", {1 - after / before.bytes:.0%} fewer bytes" if before.bytes > after else ""
     yield Text(graph.name, style="bold")
@@ -69,7 +72,7 @@ def _moving(kernels: int, nbytes: int) -> str:
     return f"{counted(kernels, 'kernel')} moving {amount(nbytes)}B"
 
 
-def _kernels(kernels: Iterable[Kernel], p: Peaks) -> Table:
+def _kernels(kernels: Iterable["Kernel"], p: "Peaks") -> Table:
     kernels = list(kernels)
     measured = any(k.seconds is not None for k in kernels)
     table = _table("step", "kernel", "ops and their lines", "programs", "bytes", "flops", "flops/byte", "bound by")
@@ -91,7 +94,7 @@ def _kernels(kernels: Iterable[Kernel], p: Peaks) -> Table:
     return table
 
 
-def _externals(externals: Iterable[External]) -> Table:
+def _externals(externals: Iterable["External"]) -> Table:
     table = _table("step", "external call", "reason", "result", "line")
     measured = any(e.seconds is not None for e in externals)
     if measured:
@@ -103,7 +106,7 @@ def _externals(externals: Iterable[External]) -> Table:
     return table
 
 
-def _memory(memory: Memory) -> Group:
+def _memory(memory: "Memory") -> Group:
     head = (
         f"memory: arena {amount(memory.arena_bytes)}B; without reuse {amount(memory.sum_bytes)}B; "
         f"most alive at one step {amount(memory.lower_bound)}B"
@@ -128,7 +131,7 @@ def _seconds(seconds: dict[str, float]) -> Table:
     return table
 
 
-def _dynamo(explanation: Explanation) -> Iterable[RenderableType]:
+def _dynamo(explanation: "Explanation") -> Iterable[RenderableType]:
     kinds = Counter(g.kind for g in explanation.guards)
     counts = (
         (explanation.graphs, "graph"),

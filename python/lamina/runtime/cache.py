@@ -39,7 +39,7 @@ _log = logging.getLogger("lamina")
 class Entry:
     """A compiled program.
 
-    program_json  Program.to_json()
+    program_json  the program, by core/program_json.py
     object        the object file
     meta          what else is needed to use it, as JSON: kernels, messages, figures for reports
     """

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lamina.core.dropout import factor
 
-from ..importing.random_bits import keeps
+from ..fx.random_bits import keeps
 
 
 @torch.library.custom_op("lamina::dropped_attention", mutates_args=())

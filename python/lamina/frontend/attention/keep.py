@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from lamina.schedules.attention_cost import MOST
 
-from ..rewrites.known import concrete
+from ..fx.known import concrete
 from .heads import repeated, share_heads
 
 aten = torch.ops.aten

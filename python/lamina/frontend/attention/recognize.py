@@ -12,12 +12,12 @@ from math import prod
 import torch
 from torch import Tensor, fx
 
-from ..calls.aliases import storage
-from ..capture.dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
-from ..capture.encoder_layers import open_layers
-from ..rewrites.fx_rewriter import Graft, fake_mode, store, takes_layout, written_memory
-from ..rewrites.products import Operand, traced_back
-from ..rewrites.reading import name, same_elements, shape, users, value, without_dropout, writes_to
+from ..fx.aliases import storage
+from ..fx.products import Operand, traced_back
+from ..fx.reading import name, same_elements, shape, users, value, without_dropout, writes_to
+from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
+from .dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
+from .encoder_layers import open_layers
 from .keep import ATTENTION, flag_masks, is_fast, meaning
 from .score_masks import added, is_exact, known
 from .written_chain import Written, read

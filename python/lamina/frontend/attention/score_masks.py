@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..rewrites.fx_rewriter import Graft
-from ..rewrites.known import concrete
-from ..rewrites.ranges import bounds, constant
-from ..rewrites.reading import given, is_in_place, name, shape, value
+from ..fx.known import concrete
+from ..fx.ranges import bounds, constant
+from ..fx.reading import given, is_in_place, name, shape, value
+from ..fx.rewriter import Graft
 
 aten = torch.ops.aten
 

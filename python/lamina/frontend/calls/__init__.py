@@ -1,1 +1,1 @@
-"""Calling conventions of compiled graphs: aliases of results, tensors saved for backward, calls without AOTAutograd's wrappers."""
+"""Calling conventions of compiled graphs: padded results, tensors saved for backward, calls without AOTAutograd's wrappers."""

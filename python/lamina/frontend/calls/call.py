@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .aliases import ConstantResult, Empty, Reinterpreted, ViewResult
+from ..fx.aliases import ConstantResult, Empty, Reinterpreted, ViewResult
 from .interface import Interface
 
 

@@ -3,6 +3,7 @@ the graph again."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor, fx
 from lamina.core.errors import CompileError
 from lamina.core.program import ITEM_BYTES, Program, Ref
 
-from ..importing.dtypes import CODES
-from .aliases import ConstantResult, Empty, Output, Reinterpreted, ViewResult
+from ..fx.aliases import ConstantResult, Empty, Output, Reinterpreted, ViewResult
+from ..fx.dtypes import CODES
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Interface:
 
     def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
         """Returns the captured tensors."""
-        return tuple(attribute(gm, name) for name in self.captured)
+        return tuple(attrgetter(name)(gm) for name in self.captured)
 
     def is_storable(self) -> bool:
         """Returns whether JSON can hold the outputs' constants."""
@@ -64,14 +65,6 @@ class Interface:
         """Reads what `to_json` returned."""
         arguments, inputs, captured, outputs, moved = data
         return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*o) for o in outputs), tuple(moved))
-
-
-def attribute(gm: fx.GraphModule, name: str) -> Any:
-    """Returns the attribute of a module with this dotted name."""
-    value: Any = gm
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _output_to_json(output: Output) -> Iterator[Any]:

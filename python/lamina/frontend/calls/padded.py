@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from ..decompositions.ops.library import ALIGNED
-from .aliases import storage
+from ..fx.aliases import storage
 
 aten = torch.ops.aten
 

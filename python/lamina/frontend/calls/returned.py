@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .aliases import memory_source
+from ..fx.aliases import memory_source
 
 aten = torch.ops.aten
 

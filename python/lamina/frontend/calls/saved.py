@@ -15,7 +15,7 @@ from torch import Tensor, fx
 
 from lamina.core.program import Program
 
-from .aliases import Outputs, ViewResult, storage
+from ..fx.aliases import Outputs, ViewResult, storage
 from .interface import Interface
 
 FREE = "lamina.free"

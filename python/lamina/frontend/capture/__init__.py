@@ -1,1 +1,1 @@
-"""Captures an nn.Module as one flat aten graph: tracing, the Python state that a trace depends on, and ops kept whole for it."""
+"""Captures an nn.Module as one flat aten graph: tracing, the Python state that a trace depends on, and retracing by size."""

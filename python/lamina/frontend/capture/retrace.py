@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,12 +20,11 @@ from torch.utils import _pytree as pytree
 
 from ..attention.heads import share_heads
 from ..attention.keep import ATTENTION, attend, is_on_gpu, kind_of_mask
-from ..calls.aliases import storage
-from ..calls.interface import attribute
 from ..decompositions.eager_layout import laid_out
 from ..decompositions.expansion import Expansion, TracedCall, is_composite, kept, kind_of, stays, traced
 from ..decompositions.table import Table, own, table
-from ..rewrites.in_place import functional, is_functional, rewritten
+from ..fx.aliases import storage
+from ..fx.in_place import functional, is_functional, rewritten
 from ..rewrites.normalize import SETTLED
 
 aten = torch.ops.aten
@@ -175,7 +175,7 @@ class _Run:
 
     def _constant(self, of: Expansion, node: fx.Node) -> fx.Node:
         name = f"constant_{len(self.constants)}"
-        self.constants[name] = attribute(of.holder, str(node.target))
+        self.constants[name] = attrgetter(str(node.target))(of.holder)
         return self.graph.create_node("get_attr", name)
 
     def _value(self, like: Tensor, base: Tensor | None, node: fx.Node) -> Tensor:

@@ -19,9 +19,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from lamina.core.errors import CompileError
 
 from ..attention.recognize import recognize
-from ..calls.aliases import storage, view_of
 from ..calls.padded import leave_room
 from ..decompositions.table import Table, table
+from ..fx.aliases import storage, view_of
 from .as_module import Holder
 from .assigned import Assignments
 from .autograd_functions import kept

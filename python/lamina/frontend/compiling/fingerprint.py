@@ -6,14 +6,14 @@ normalization reads, including which tensors share memory.
 
 import hashlib
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from ..calls.interface import attribute
 from ..calls.saved import free_results, shared_results
-from ..importing.locations import origin_of, where
+from ..fx.locations import origin_of, where
 from ..rewrites.normalize import is_inline
 
 _PLAIN = {str, int, float, bool, type(None)}
@@ -31,7 +31,7 @@ def fingerprint(gm: fx.GraphModule) -> bytes:
         target = "" if node.op == "placeholder" else str(node.target)
         digest.update(repr((node.op, target, args, kwargs, kind(node.meta.get("val")), where(node), origin_of(node))).encode())
         if node.op == "get_attr":
-            value = attribute(gm, str(node.target))
+            value = attrgetter(str(node.target))(gm)
             if isinstance(value, fx.GraphModule):  # a branch of torch.cond
                 digest.update(fingerprint(value))
             digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")

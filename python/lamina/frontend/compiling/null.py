@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lamina.core.program import Program, Ref
 
-from ..importing.dtypes import CODES
+from ..fx.dtypes import CODES
 
 _DTYPES = {name: dtype for dtype, name in CODES.items()}
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from ..calls.aliases import sharing
 from ..capture.exclusive import COMPILING
+from ..fx.aliases import sharing
 from ..rewrites.numbers import device_of, faked, floats, is_symbolic, with_constants, writes_to_arguments
 
 VARIANTS = 8

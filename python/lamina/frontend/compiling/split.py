@@ -20,10 +20,10 @@ from torch import Tensor, fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..importing import support
-from ..importing.locations import where
+from ..fx import support
+from ..fx.effects import WITH_EFFECTS
+from ..fx.locations import where
 from ..importing.outside import why_outside, why_value
-from ..rewrites.effects import WITH_EFFECTS
 from . import stages
 
 aten = torch.ops.aten

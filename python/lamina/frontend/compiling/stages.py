@@ -20,19 +20,19 @@ from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 from lamina.tune.choice import Choice
 
-from ..calls.aliases import ViewResult
 from ..calls.interface import Interface, with_outputs
 from ..calls.saved import report, with_strides
 from ..capture.exclusive import COMPILING
 from ..custom.patterns import with_patterns
 from ..custom.substitute import with_kernels
 from ..decompositions.table import table
-from ..entry.tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
+from ..fx.aliases import ViewResult
+from ..fx.destination import Destination, check_devices, destination
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
-from .destination import Destination, check_devices, destination
 from .fingerprint import fingerprint
 from .null import Null
+from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
+from lamina.core import program_json
 from lamina.core.program import Program
 from lamina.core.program_check import fault
 from lamina.runtime.cache import Entry
 from lamina.tune.choice import Choice
 
-from ..calls.aliases import ConstantResult, ViewResult
 from ..calls.interface import Interface
+from ..fx.aliases import ConstantResult, ViewResult
 
 
 class Stored(NamedTuple):
@@ -37,7 +38,7 @@ def entry_of(stored: Stored) -> Entry:
         "interface": stored.interface.to_json(),
         "choices": [choice.to_json() for choice in stored.choices],
     }
-    return Entry(stored.program.to_json(), stored.code, meta)
+    return Entry(program_json.dumps(stored.program), stored.code, meta)
 
 
 def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
@@ -53,7 +54,7 @@ def _read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
     kernels, messages = _texts(meta["kernels"]), _texts(meta["messages"])
     interface = Interface.from_json(meta["interface"])
     choices = tuple(map(Choice.from_json, meta["choices"]))
-    program = Program.from_json(entry.program_json)
+    program = program_json.loads(entry.program_json)
     if not isinstance(meta["target"], str) or fault(program, kernels) or not _fits(interface, program, gm):
         return None
     return Stored(program, entry.object, kernels, messages, meta["target"], interface, choices)

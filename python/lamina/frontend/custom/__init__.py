@@ -1,1 +1,1 @@
-"""Kernels of users: their declaration (`declare`), their launches in place of ops (`substitute`), and the op for that (`op`)."""
+"""Kernels of users: their declaration (`declare`), and their launches in place of ops (`substitute`)."""

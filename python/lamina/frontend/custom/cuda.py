@@ -16,7 +16,7 @@ from lamina.core.cuda_source import ELEMENTS, CudaSource, Parameter, global_func
 from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 
-from ..importing.dtypes import CODES
+from ..fx.dtypes import CODES
 from .rules import place, suggestion
 from .texts import misfit
 

@@ -12,8 +12,8 @@ from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 
+from ..fx.kernel_op import described
 from . import cuda
-from .op import described
 from .rules import follow, place, result_names
 from .texts import call, parameters
 

@@ -23,11 +23,11 @@ from lamina.core.layout import Layout
 from ..capture.as_module import as_module
 from ..capture.trace import inference, trace
 from ..decompositions.table import Table
-from ..importing.locations import where
-from ..importing.support import has_effect
+from ..fx.kernel_op import KERNEL
+from ..fx.locations import where
+from ..fx.support import has_effect
 from .launch import launched, serves
 from .matching import Found, KernelMatcher
-from .op import KERNEL
 from .rules import parameter_names, place
 
 aten = torch.ops.aten

@@ -18,8 +18,8 @@ from lamina.core.options import Options
 from lamina.core.target import Target
 
 from ..decompositions.table import Table
+from ..fx.kernel_op import KERNEL
 from .launch import launched, serves
-from .op import KERNEL
 
 
 def with_registered(options: Options) -> Options:

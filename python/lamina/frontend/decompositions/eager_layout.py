@@ -15,7 +15,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
-from ..calls.aliases import is_dense, storage
+from ..fx.aliases import is_dense, storage
 
 aten = torch.ops.aten
 

@@ -19,8 +19,8 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from ..calls.aliases import is_dense, storage
-from ..rewrites.in_place import is_functional
+from ..fx.aliases import is_dense, storage
+from ..fx.in_place import is_functional
 from .table import Table
 
 aten = torch.ops.aten

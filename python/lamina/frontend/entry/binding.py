@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ..calls.aliases import sharing
 from ..capture.module_state import Place
 from ..capture.trace import TensorSlot
+from ..fx.aliases import sharing
 
 
 class Binding:

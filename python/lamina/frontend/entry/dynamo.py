@@ -13,7 +13,6 @@ from lamina.core.options import Options
 
 from ..attention.keep import keep_whole
 from ..attention.recognize import recognize
-from ..calls.aliases import sharing, storage
 from ..calls.direct_call import Watched, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.padded import leave_room
@@ -23,7 +22,8 @@ from ..compiling.per_size import per_size
 from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
-from ..importing.random_bits import recompute_from_seeds
+from ..fx.aliases import sharing, storage
+from ..fx.random_bits import recompute_from_seeds
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
 from .backend_error import passed_on

@@ -20,11 +20,11 @@ from lamina.report.measure import step_seconds
 from lamina.report.roofline import peaks
 from lamina.report.unfused import count
 
-from ..compiling.destination import check_name
 from ..compiling.per_size import per_size
 from ..compiling.split import Outside, compile_graph
 from ..compiling.stages import Built, load
 from ..custom.substitute import with_registered
+from ..fx.destination import check_name
 from .backend_error import passed_on
 from .dynamo import autograd
 from .export import split_inputs

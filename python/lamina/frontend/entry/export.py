@@ -10,9 +10,9 @@ from lamina.core.options import Options
 
 from ..capture.as_module import as_module
 from ..capture.trace import inference, trace
-from ..compiling.destination import check_name
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
+from ..fx.destination import check_name
 from .model import CompiledModel
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, fx
 
 from lamina.core.options import Options
 
-from ..calls.aliases import storage
 from ..calls.returned import returned_views
 from ..capture.exclusive import COMPILING
 from ..capture.module_state import ModuleState
@@ -20,9 +19,10 @@ from ..capture.trace import Inference, Traced, inference
 from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels
 from ..decompositions.table import table
+from ..fx.aliases import storage
+from ..fx.reading import writes_to
 from ..rewrites.normalize import fold_weights
 from ..rewrites.numbers import faked
-from ..rewrites.reading import writes_to
 from .arguments import Arguments
 from .binding import Binding
 from .dynamo import autograd

@@ -13,11 +13,11 @@ from lamina.passes.families.conv.layout_calls import BACKWARD, CONVOLUTIONS
 from lamina.passes.families.gemm.products import PRODUCTS, TF32
 from lamina.passes.fusion.bias_apart import APART
 
-from ..compiling.destination import convolutions_round_to_tf32, rounds_to_tf32
 from ..decompositions.ops.library import on_gpu
-from . import support
-from .dtypes import CODES, NAMED
-from .locations import where
+from ..fx import support
+from ..fx.destination import convolutions_round_to_tf32, rounds_to_tf32
+from ..fx.dtypes import CODES, NAMED
+from ..fx.locations import where
 
 _OUTSIDE = "do this outside the compiled function (after torch._dynamo.graph_break())"
 

@@ -23,12 +23,13 @@ from lamina.passes.simplify.demote_f64 import ASKED
 from lamina.passes.simplify.random_bits import RANDOM
 
 from ..decompositions.half import HALF
-from ..rewrites.uniform import fold_comparisons
-from . import externs, linalg, support
-from .locations import origin_of, source_of, where
-from .random_bits import BITS
+from ..fx import support
+from ..fx.locations import origin_of, source_of, where
+from ..fx.random_bits import BITS
+from . import externs, linalg
 from .strided import rewrite_strided
 from .torch_mlir_workarounds import repair
+from .uniform import fold_comparisons
 
 
 class _Locations(ContextCache):

@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.program import ALIGNED
 
-from .dtypes import CODES, NAMED
+from ..fx.dtypes import CODES, NAMED
 
 
 def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), shares: Mapping[int, int] | None = None) -> None:

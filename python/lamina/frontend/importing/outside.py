@@ -1,16 +1,16 @@
 """Decides which nodes of an aten graph no program can hold, and why; these run eagerly between compiled parts (see split)."""
 
 import operator
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..calls.aliases import covers, memory_source
-from ..calls.interface import attribute
-from ..rewrites.effects import WITH_EFFECTS
-from . import support
+from ..fx import support
+from ..fx.aliases import covers, memory_source
+from ..fx.effects import WITH_EFFECTS
 
 _COND = torch.ops.higher_order.cond
 _PLAIN = (bool, float, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -89,7 +89,7 @@ def _results(node: fx.Node) -> Any:
 def _why_argument(arg: Any, gm: fx.GraphModule) -> str | None:
     if isinstance(arg, fx.Node):
         if arg.op == "get_attr":
-            held = attribute(gm, str(arg.target))
+            held = attrgetter(str(arg.target))(gm)
             return why_value(held) if isinstance(held, Tensor) else f"an argument of type {type(held).__name__}"
         return why_value(arg.meta.get("val"))
     if isinstance(arg, list | tuple):
@@ -102,7 +102,7 @@ def _why_argument(arg: Any, gm: fx.GraphModule) -> str | None:
 def _why_branches(node: fx.Node, gm: fx.GraphModule) -> str | None:
     """Why torch.cond cannot be in a program: it computes both branches and selects, so neither may do more than compute."""
     for branch in node.args[1:3]:
-        inner = attribute(gm, str(branch.target))  # type: ignore[union-attr]
+        inner = attrgetter(str(branch.target))(gm)  # type: ignore[union-attr]
         for n in inner.graph.nodes if isinstance(inner, fx.GraphModule) else ():
             if n.op == "call_function" and (support.has_effect(n) or support.divides_integers(n)):
                 return f"a branch with {n.target}, which may run only where it is taken"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, fx
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
-from ..calls.aliases import is_dense, memory_source
+from ..fx.aliases import is_dense, memory_source
 
 aten = torch.ops.aten
 

@@ -1,1 +1,1 @@
-"""Rewrites of FX graphs before import: convolution epilogues, in-place ops, branches, numbers, known values."""
+"""Rewrites of FX graphs before import: convolution epilogues, branches, numbers, instance norms."""

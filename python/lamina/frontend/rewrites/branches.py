@@ -9,6 +9,7 @@ import operator
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,9 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.core.errors import CompileError
 
-from ..calls.interface import attribute
-from ..importing import support
-from ..importing.locations import origin_of, where
+from ..fx import support
+from ..fx.locations import origin_of, where
 
 aten = torch.ops.aten
 _TORCH_COND: Any = importlib.import_module("torch._higher_order_ops.cond")  # the package has a function of that name
@@ -81,7 +81,7 @@ def _copy(
     graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node, branch: fx.Node, operands: Any, predicate: fx.Node, taken: bool
 ) -> list[Any]:
     """Copies the nodes of one branch before the cond and returns the branch's results."""
-    inner = attribute(gm, str(branch.target))
+    inner = attrgetter(str(branch.target))(gm)
     placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
     mapping: dict[fx.Node, Any] = dict(zip(placeholders, operands, strict=True))
     for node in inner.graph.nodes:

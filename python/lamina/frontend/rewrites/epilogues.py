@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from ..decompositions.convolutions import FEW
 from ..decompositions.ops.library import on_gpu
-from ..importing import support
-from .convolutions import FEW
+from ..fx import support
 
 aten = torch.ops.aten
 FUSED = aten.cudnn_convolution_relu.default

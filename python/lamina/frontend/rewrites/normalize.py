@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -13,15 +14,15 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from lamina.core.errors import CompileError
 
 from ..attention.aligned_bias import align
-from ..calls.aliases import classify
-from ..calls.interface import Interface, attribute
+from ..calls.interface import Interface
 from ..calls.saved import free_results, own_results, shared_results
-from ..compiling.destination import moved
-from ..importing import support
-from ..importing.locations import where
-from ..importing.random_bits import draw_together
+from ..fx import support
+from ..fx.aliases import classify
+from ..fx.destination import moved
+from ..fx.effects import drop_tokens
+from ..fx.locations import where
+from ..fx.random_bits import draw_together
 from .branches import inline
-from .effects import drop_tokens
 from .epilogues import take_epilogues
 
 aten = torch.ops.aten
@@ -200,7 +201,7 @@ def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule, outputs: list[Any]) -> 
     """Writes constants of one element as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
     dimensions. Returns the updated outputs."""
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
-        value = attribute(gm, str(node.target))
+        value = attrgetter(str(node.target))(gm)
         if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
             continue
         with graph.inserting_before(node), unset_fake_temporarily():
@@ -218,7 +219,7 @@ def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors:
     """Replaces large tensor constants by placeholders after the arguments, and appends these to `tensors`. Returns their names."""
     captured: dict[str, fx.Node] = {}
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
-        value = attribute(gm, str(node.target))
+        value = attrgetter(str(node.target))(gm)
         if not isinstance(value, Tensor):
             raise CompileError(
                 f"the graph holds a {type(value).__name__} for {' and '.join(str(user.target) for user in node.users)}",

@@ -4,7 +4,7 @@ whatever the blocks.
 Each Philox call gives four words, whose 16-bit halves decide for two queries and four keys: queries 8 apart, keys 8 apart and 16
 apart. In tensor core accumulators one thread holds queries and keys that lie 8 apart, whichever of the two are its rows, so nothing
 is exchanged. Where keys are the rows, those 16 apart are in another warp, and both warps draw the words.
-frontend/importing/random_bits.py has the same in torch ops.
+frontend/fx/random_bits.py has the same in torch ops.
 """
 
 import triton

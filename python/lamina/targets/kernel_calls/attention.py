@@ -1,25 +1,23 @@
 """Builds the launches of the attention kernels (lamina.kernels.attention): their parameters, constants and grid, from a call's
 refs."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lamina.core.dropout import NUMBERS, bound, factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Program, Ref
 from lamina.core.program_needs import fixed
 from lamina.passes.families.attention.backward import BACKWARD_KEYS, BACKWARD_QUERIES
-from lamina.passes.families.attention.forward import EXTRAS, FORWARD, JOIN, SPECIALIZED, SPLIT
+from lamina.passes.families.attention.forward import FORWARD, JOIN, SPECIALIZED, SPLIT
 from lamina.passes.families.attention.mask_operands import BLOCKS, BOUNDS
 from lamina.passes.families.grouped_products import GROUPED
 from lamina.schedules.attention import Forward, Specialized, Split, read
 
 from ..triton.stages import has_gluon
+from . import attention_backward, grouped_products
+from .operands import SIDE_BY_SIDE, drops, extras, listed, places, power, said, shared, sizes, strides, tensors
 
-SIDE_BY_SIDE = 16 << 20  # bytes of keys and values of the heads that run at the same time: these stay in the L2
-_LEAST = 16  # least rows and columns of a tensor core operand
 _ALIGNED = 16  # alignment in bytes of a descriptor's base and strides
 _UNSPECIALIZED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "DROPS")  # parameters that only `forward` has
 
@@ -27,8 +25,6 @@ _UNSPECIALIZED = ("mask", "slopes", "blocks", "seed", "MASK", "HOW", "ALIBI", "D
 def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     """Turns calls of attention and grouped products into calls of source kernels (see kernel_calls/user.py). Returns the program
     and the kernel functions by key."""
-    from . import attention_backward, grouped_products  # they import this module
-
     made = {FORWARD: _forward, SPLIT: _split, JOIN: _join, BOUNDS: _bounds, BLOCKS: _blocks, **attention_backward.LAUNCHES}
     made |= {GROUPED: grouped_products.grouped, SPECIALIZED: lambda call: _specialized(call, gpu)}
     if not any(isinstance(step, Call) and step.callee in made for step in program.steps):
@@ -175,75 +171,6 @@ def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
     return {"SUMS": strides(outs[1])[:3], "LOGS": sizes(outs[1])[2]}
 
 
-def extras(more: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Ref]:
-    """Returns the operands besides queries, keys and values, by the kernels' parameter names."""
-    return dict(zip(str(given["reads"]).split(), more, strict=True))
-
-
-def listed(extras: Mapping[str, Ref]) -> tuple[int, ...]:
-    """Returns the strides of the block lists without that of their elements; () where there are no lists."""
-    return strides(extras["blocks"])[:3] if "blocks" in extras else ()
-
-
-def drops(given: Mapping[str, Any]) -> tuple[int, float, float] | tuple[()]:
-    """Returns dropout's bound on 16-bit numbers below which a weight is kept, the factor of kept weights, and their share; ()
-    without dropout."""
-    dropout = float(given.get("dropout", 0.0))
-    below = bound(dropout)
-    return (below, factor(dropout), below / NUMBERS) if below < NUMBERS else ()
-
-
-def places(given: Mapping[str, Any]) -> dict[str, str]:
-    """Maps the extra operands to the launch's arguments. One that the call does not have gets the queries as a placeholder."""
-    said = str(given["reads"]).split()
-    return {name: f"x{3 + said.index(name)}" if name in said else "x0" for name in EXTRAS}
-
-
-def shared(query: Ref, key: Ref, value: Ref, extras: Mapping[str, Ref], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constants that all kernels over queries, keys and values have."""
-    _, heads, queries, size = sizes(query)
-    _, kv_heads, keys, values = sizes(value)
-    mask, bounds = extras.get("mask"), extras.get("bounds")
-    how = "none" if mask is None else "bool" if mask.dtype == "bool" else "bias"
-    return {
-        "Q": strides(query), "K": strides(key), "V": strides(value), "MASK": (0, 0, 0, 0) if mask is None else strides(mask),
-        "HEADS": heads, "GROUP": heads // kv_heads, "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values,
-        "SCALE": given["scale"], "HOW": how, "BOUNDS": () if bounds is None else strides(bounds), "ALIBI": "slopes" in extras,
-    }  # fmt: skip
-
-
-def said(
-    given: Mapping[str, Any],
-    names: Mapping[str, str],
-    constants: Mapping[str, Any],
-    blocks: int,
-    warps: int,
-    stages: int,
-    flops: int,
-) -> dict[str, Any]:
-    """Describes a launch by the keys that frontend/custom/op.py uses."""
-    call = ", ".join((*(f"{name}={x}" for name, x in names.items()), *(f"{name}={x!r}" for name, x in constants.items())))
-    return {"of": given["of"], "call": call, "grid": (blocks, 1, 1), "warps": warps, "stages": stages, "flops": flops}
-
-
-def tensors(call: Call) -> tuple[Ref, ...]:
-    """Returns a call's input tensors."""
-    given = call.args[0]
-    assert isinstance(given, tuple)
-    return tuple(ref for ref in given if isinstance(ref, Ref))
-
-
-def sizes(ref: Ref) -> tuple[int, ...]:
-    """Returns a tensor's sizes as numbers. Raises CompileError for a symbolic one."""
-    return tuple(fixed(n, "attention") for n in ref.shape)
-
-
-def strides(ref: Ref) -> tuple[int, ...]:
-    """Returns strides in elements, 0 for dimensions of length 1: a mask is then read for all heads, and the stride of a single
-    element may be anything."""
-    return tuple(0 if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
-
-
 def _suits_descriptors(ref: Ref) -> bool:
     """Tells whether rows are contiguous, begin at multiples of 16 bytes and do not overlap."""
     *outer, last = strides(ref)
@@ -258,8 +185,3 @@ def _described(ref: Ref) -> tuple[int, ...] | None:
     *outer, last = found
     rows = all(n > 0 and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
     return found if rows and (last == 1 or sizes(ref)[-1] == 1) and fixed(ref.offset, "attention") % _ALIGNED == 0 else None
-
-
-def power(n: int) -> int:
-    """Returns the least power of two that is no less than n and 16, the least that tensor cores take."""
-    return max(_LEAST, 1 << math.ceil(math.log2(n)))

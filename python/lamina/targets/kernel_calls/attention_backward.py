@@ -7,7 +7,7 @@ from lamina.core.program import ITEM_BYTES, Call, Ref
 from lamina.passes.families.attention.backward import BACKWARD_KEYS, BACKWARD_QUERIES
 from lamina.schedules.attention import Backward, read
 
-from .attention import SIDE_BY_SIDE, drops, extras, listed, places, power, said, shared, sizes, strides, tensors
+from .operands import SIDE_BY_SIDE, drops, extras, listed, places, power, said, shared, sizes, strides, tensors
 
 
 def _queries(call: Call) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 from lamina.core.program import Call
 from lamina.schedules.contraction import GemmConfig
 
-from .attention import said, sizes, strides, tensors
+from .operands import said, sizes, strides, tensors
 
 
 def grouped(call: Call) -> dict[str, Any]:

@@ -32,12 +32,12 @@ from lamina.passes.lower.nvvm import indices
 from .. import llvm_text
 from ..base import Artifact, Backend
 from ..clock import Stopwatch
+from ..ptx import PtxError, Resources, assemble, disassemble
 from ..triton import compiler as triton
 from ..triton import text as triton_text
 from . import codegen
 from .check import check_converted
 from .module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
-from .ptx import PtxError, Resources, assemble, disassemble
 
 TMA = 90  # chips from here on have a tensor memory accelerator
 KEPT = 8  # source lines that an error names at most

@@ -12,7 +12,7 @@ from typing import Any
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
-from ..nvvm.ptx import ptxas, release
+from ..ptx import ptxas, release
 from .waits import waited
 
 EXTRA_POINTERS = 2  # parameters that Triton adds to every kernel

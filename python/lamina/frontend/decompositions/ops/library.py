@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...rewrites.convolutions import across, in_another_form, is_of_rows, of_rows
+from ..convolutions import across, in_another_form, is_of_rows, of_rows
 
 aten = torch.ops.aten
 

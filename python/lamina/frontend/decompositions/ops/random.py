@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...importing.random_bits import bits, draw_seed
+from ...fx.random_bits import bits, draw_seed
 from ..half import in_f32
 
 aten = torch.ops.aten

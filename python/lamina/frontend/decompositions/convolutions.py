@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from ..compiling.destination import convolutions_round_to_tf32
+from ..fx.destination import convolutions_round_to_tf32
 
 aten = torch.ops.aten
 

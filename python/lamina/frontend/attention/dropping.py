@@ -12,12 +12,12 @@ from torch import Tensor, fx
 
 from lamina.schedules.attention_cost import MOST
 
-from ..attention.dropped import DROPPED
-from ..attention.keep import FAST, FUNCTIONS, choice, positional
 from ..decompositions.ops.library import on_gpu
-from ..importing.random_bits import RANGE, SEED
-from ..rewrites.fx_rewriter import Graft, fake_mode, store, takes_layout, written_memory
-from ..rewrites.reading import number, shape, value
+from ..fx.random_bits import RANGE, SEED
+from ..fx.reading import number, shape, value
+from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
+from .dropped import DROPPED
+from .keep import FAST, FUNCTIONS, choice, positional
 
 aten = torch.ops.aten
 

@@ -1,13 +1,13 @@
 """Evaluates values in a captured graph that depend on nothing but shapes, at compile time."""
 
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..calls.aliases import storage
-from ..calls.interface import attribute
+from .aliases import storage
 from .reading import is_repeatable, value, writes_to
 
 _NODES = 256  # the most nodes that a value may depend on
@@ -23,7 +23,7 @@ def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -
     with _disable_current_modes(), torch.no_grad():
         for n in order:
             if n.op == "get_attr":
-                held = attribute(gm, str(n.target))
+                held = attrgetter(str(n.target))(gm)
                 values[n] = held.clone() if isinstance(held, Tensor) else held  # it may be written to
                 continue
             args, kwargs = fx.map_arg((n.args, n.kwargs), values.__getitem__)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, fx
 
-from ..calls.aliases import storage
+from .aliases import storage
 
 aten = torch.ops.aten
 

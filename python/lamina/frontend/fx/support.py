@@ -7,7 +7,7 @@ from torch import fx
 
 from lamina.kernels.library import LIBRARY
 
-from ..custom.op import KERNEL
+from .kernel_op import KERNEL
 from .random_bits import BITS, is_seed
 
 _ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")

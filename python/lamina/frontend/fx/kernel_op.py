@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..importing.dtypes import CODES
+from .dtypes import CODES
 
 _DTYPES = {code: dtype for dtype, code in CODES.items()}
 

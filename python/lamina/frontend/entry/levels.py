@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from ..compiling.stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
 from ..custom.substitute import with_registered
-from ..entry.export import inference_graph
+from ..fx.destination import destination
 from ..rewrites.normalize import normalize
-from .destination import destination
-from .stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
+from .export import inference_graph
 
 if TYPE_CHECKING:
     from torch_mlir import ir

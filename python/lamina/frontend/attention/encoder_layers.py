@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..attention.keep import ATTENTION
-from ..rewrites.fx_rewriter import Graft, fake_mode
-from ..rewrites.reading import name, value
+from ..fx.reading import name, value
+from ..fx.rewriter import Graft, fake_mode
+from .keep import ATTENTION
 
 aten = torch.ops.aten
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from ..calls.aliases import storage
+from .aliases import storage
 
 _SYNONYMS = {
     "truediv": "div", "itruediv": "div", "divide": "div", "true_divide": "div", "imul": "mul", "multiply": "mul", "iadd": "add",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from ..calls.aliases import storage
+from .aliases import storage
 from .reading import users, value, writes_to
 
 _PLACES = ("stack_trace", "nn_module_stack")

@@ -12,9 +12,9 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Device
 from lamina.core.target import Target
 
-from ..importing import support
-from ..importing.locations import origin_of, where
-from ..importing.random_bits import is_seed
+from . import support
+from .locations import origin_of, where
+from .random_bits import is_seed
 
 if TYPE_CHECKING:
     from lamina.targets.base import Backend
@@ -43,7 +43,7 @@ class Destination:
 
     def backend(self) -> "Backend":
         """Returns the backend that compiles for the target."""
-        from lamina.targets import backend  # imports MLIR
+        from lamina.targets import backend
 
         return backend(self.target.machine)
 

@@ -8,21 +8,21 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
-from ...ir.affine import Affine, Axis
-from ...ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
-from ...space.nests import Nest, cost, nests_of, worth_keeping
-from ...space.schedule import Schedule, bits
-from ...space.space import Space
-from .. import online
-from ..accumulators import Accumulators
-from ..cascades import CascadeCut, cascade, cut
-from ..prefetch import next_row, streams
-from ..transpose_tiles import TransposeTiles
-from ..transpose_tiles_shared import SHARED, SharedTransposeTiles
-from . import parts, unaligned_rows
-from .bounds import Range, inner_blocks
-from .elements import Blocks, Memory
-from .scopes import element
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
+from ..space.nests import Nest, cost, nests_of, worth_keeping
+from ..space.schedule import Schedule, bits
+from ..space.space import Space
+from . import online
+from .accumulators import Accumulators
+from .cascades import CascadeCut, cascade, cut
+from .emit import parts, unaligned_rows
+from .emit.bounds import Range, inner_blocks
+from .emit.elements import Blocks, Memory
+from .emit.scopes import element
+from .prefetch import next_row, streams
+from .transpose_tiles import TransposeTiles
+from .transpose_tiles_shared import SHARED, SharedTransposeTiles
 
 Body = Callable[[list[ir.Value]], list[ir.Value]]
 
