@@ -14,7 +14,7 @@ from lamina.core.options import Options
 from lamina.core.target import Target
 from lamina.report.amounts import counted
 from lamina.report.choices import default, table
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 from lamina.tune.store.store import Store
 
 from .driver.cli import MODEL
@@ -129,7 +129,7 @@ class ProgressDisplay:
     def __init__(self, console: Console) -> None:
         """Takes the console for all output but the table of choices."""
         self.console = console
-        self.choices: list[Choice] = []
+        self.choices: list[TunedChoice] = []
         self.of = self.measured = self._known = 0
         words = (TextColumn("{task.description}", markup=False), BarColumn(20), TextColumn("{task.fields[note]}", markup=False))
         self.progress = Progress(*words, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
@@ -150,7 +150,7 @@ class ProgressDisplay:
         self.measured = self._known + 1
         self.progress.update(self._one, completed=share, note=stage)
 
-    def answered(self, choice: Choice) -> None:
+    def answered(self, choice: TunedChoice) -> None:
         """Records the choice for the current op."""
         self.choices.append(choice)
         self.progress.update(self._all, advance=1, note=f"{len(self.choices)} of {self.of}")

@@ -6,15 +6,15 @@ import pytest
 
 from lamina.tools.cliff_finder.findings import Finding
 from lamina.tools.cliff_finder.regret import judged, regret_table
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 
-def finding(seed: str, *choices: Choice) -> Finding:
+def finding(seed: str, *choices: TunedChoice) -> Finding:
     return Finding(seed, choices=[choice.to_json() for choice in choices])
 
 
-def choice(what: str, order: str, times: dict[str, float], **dropped: str) -> Choice:
-    return Choice(what, min(times, key=times.__getitem__), tuple(times.items()), tuple(dropped.items()), order=tuple(order))
+def choice(what: str, order: str, times: dict[str, float], **dropped: str) -> TunedChoice:
+    return TunedChoice(what, min(times, key=times.__getitem__), tuple(times.items()), tuple(dropped.items()), order=tuple(order))
 
 
 def test_order_and_regret() -> None:
@@ -39,4 +39,4 @@ def test_an_op_with_one_candidate_says_nothing() -> None:
 
 def test_findings_keep_choices() -> None:
     one = choice("mm", "ab", {"a": 1e-6, "b": 2e-6})
-    assert Choice.from_json(finding("1 0", one).choices[0]) == one
+    assert TunedChoice.from_json(finding("1 0", one).choices[0]) == one

@@ -16,7 +16,7 @@ from lamina.report.amounts import amount
 from lamina.report.collect import graph
 from lamina.report.explanation import Explanation, Peaks, Unfused
 from lamina.report.measure import best
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 LIBRARY, OURS = "library", "triton{m=128 n=128 k=64 warps=4 stages=3 group=8 resident=0}"
 PEAKS = Peaks("somecpu", 2, 10e9, 100e9)
@@ -202,10 +202,10 @@ def product(device: Device, dtype: str, callee: str = "aten.mm.default") -> Prog
 
 
 CHOICES = (
-    Choice("mm 64x64 by 64x64 and gelu", OURS, ((OURS, 1e-5), (LIBRARY, 2e-5), ("c", 3e-5), ("d", 4e-5), ("e", 5e-5)),
+    TunedChoice("mm 64x64 by 64x64 and gelu", OURS, ((OURS, 1e-5), (LIBRARY, 2e-5), ("c", 3e-5), ("d", 4e-5), ("e", 5e-5)),
            (("f", "wrong numbers: all [of them]"), ("g", "too large"), ("h", "too large"))),
-    Choice("mm 8x8 by 8x8", LIBRARY, ((OURS, 1e-6), (LIBRARY, 2e-6)), pinned=True),
-    Choice("mm 4x4 by 4x4", LIBRARY),
+    TunedChoice("mm 8x8 by 8x8", LIBRARY, ((OURS, 1e-6), (LIBRARY, 2e-6)), pinned=True),
+    TunedChoice("mm 4x4 by 4x4", LIBRARY),
 )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def test_where_nothing_was_chosen_the_default_is_named(program: Program, tune: T
 
 
 def test_rows_stand_beside_products_that_nothing_is_known_of() -> None:
-    rows = Choice(
+    rows = TunedChoice(
         "softmax 4096x4096 bf16", "triton{n=0 warps=8 stages=1}", (("triton{n=0 warps=8 stages=1}", 1e-5), ("nvvm", 2e-5))
     )
     made = graph("g", product("cuda", "f32"), Unfused(1, 10), {}, tune="quick", choices=(rows,))

@@ -14,8 +14,8 @@ from fake_gpu import Cubin, FakeGpu, on_gpu
 from programs import T
 
 from lamina import _native
-from lamina.core import cubins
-from lamina.core.program import Buffer, Call, Constant, Launch, Program
+from lamina.core import cubins, program_json
+from lamina.core.program import Buffer, Call, Constant, Launch
 from lamina.runtime.executable import Executable
 from lamina.runtime.gpu import Driver
 from lamina.runtime.library import library_call
@@ -51,8 +51,8 @@ def test_a_chain_of_launches(gpu: FakeGpu) -> None:
 
 def test_a_program_read_back_from_json(gpu: FakeGpu) -> None:
     program = on_gpu(p.inc_chain(64, 2))
-    assert Program.from_json(program.to_json()) == program
-    assert gpu.executable(Program.from_json(program.to_json()))(torch.zeros(64))[0].sum() == 128
+    assert program_json.loads(program_json.dumps(program)) == program
+    assert gpu.executable(program_json.loads(program_json.dumps(program)))(torch.zeros(64))[0].sum() == 128
 
 
 def test_clusters_and_shared_memory(gpu: FakeGpu) -> None:
@@ -69,7 +69,7 @@ def test_clusters_and_shared_memory(gpu: FakeGpu) -> None:
 def test_grids_of_three_dimensions(gpu: FakeGpu) -> None:
     program = p.inc_chain(192, 2)
     steps = tuple(replace(s, grid_yz=yz) for s, yz in zip(program.steps, ((1, 1), (5, 7)), strict=True))
-    run = gpu.executable(Program.from_json(replace(program, steps=steps).to_json()))
+    run = gpu.executable(program_json.loads(program_json.dumps(replace(program, steps=steps))))
     assert run(torch.zeros(192))[0].sum() == 384
     assert [(x.grid, x.grid_yz) for x in gpu.launches()] == [(3, (1, 1)), (3, (5, 7))]
 
@@ -77,7 +77,7 @@ def test_grids_of_three_dimensions(gpu: FakeGpu) -> None:
 def test_blocks_of_three_dimensions(gpu: FakeGpu) -> None:
     program = p.inc_chain(192, 2)
     steps = tuple(replace(s, threads_yz=yz) for s, yz in zip(program.steps, ((1, 1), (4, 2)), strict=True))
-    run = gpu.executable(Program.from_json(replace(program, steps=steps).to_json()))
+    run = gpu.executable(program_json.loads(program_json.dumps(replace(program, steps=steps))))
     assert run(torch.zeros(192))[0].sum() == 384
     assert [(x.threads, x.threads_yz) for x in gpu.launches()] == [(64, (1, 1)), (64, (4, 2))]
 
@@ -86,7 +86,7 @@ def test_kernels_that_wait_by_themselves_start_early(gpu: FakeGpu) -> None:
     program = p.inc_chain(192, 3)
     kinds = ((False, 1), (True, 1), (True, 3))
     steps = tuple(replace(s, threads=64, dependent=d, cluster=c) for s, (d, c) in zip(program.steps, kinds, strict=True))
-    run = gpu.executable(Program.from_json(replace(program, steps=steps).to_json()))
+    run = gpu.executable(program_json.loads(program_json.dumps(replace(program, steps=steps))))
     assert run(torch.zeros(192))[0].sum() == 576
     assert tuple((x.dependent, x.cluster) for x in gpu.launches()) == kinds
 

@@ -13,8 +13,7 @@ from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend.capture.exclusive import COMPILING
-from lamina.targets import backend
-from lamina.targets.nvvm import ptx
+from lamina.targets import backend, ptx
 from lamina.targets.nvvm.backend import GpuArtifact, NvvmBackend, kernel_at
 
 KERNELS = Path(__file__).parents[1] / "targets" / "nvvm.mlir"

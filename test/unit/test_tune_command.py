@@ -15,13 +15,13 @@ from lamina.core.options import Options
 from lamina.core.program import Program
 from lamina.frontend.compiling.tuning import Session
 from lamina.tools import lamina_command, tune_model
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 MODEL = f"{Path(__file__).parents[2] / 'examples' / 'models' / 'mlp.py'}:mlp_bf16"
 NOTHING = Program(0, 0, 0, (), (), (), (), (), device="cuda")
 CHOICES = (
-    Choice("addmm 8x8 by 8x8 and gelu", "fast", (("fast", 1e-5), ("library", 2e-5)), (("bad", "wrong numbers: all of them"),)),
-    Choice("mm 8x8 by 8x8", "library", (("library", 3e-5),)),
+    TunedChoice("addmm 8x8 by 8x8 and gelu", "fast", (("fast", 1e-5), ("library", 2e-5)), (("bad", "wrong numbers: all of them"),)),
+    TunedChoice("mm 8x8 by 8x8", "library", (("library", 3e-5),)),
 )
 
 
@@ -35,7 +35,7 @@ class Compiler:
         self.dtypes: set[torch.dtype] = set()
 
     error: BaseException | None
-    choices: tuple[Choice, ...]
+    choices: tuple[TunedChoice, ...]
 
     def __call__(self, gm: torch.fx.GraphModule, *, options: Options, target: str | None, session: Session) -> Any:
         self.options, self.session = options, session

@@ -31,7 +31,7 @@ from lamina.passes.plan.program import program_from
 from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 from lamina.tune.problems import hot_ops
 from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 from lamina.tune.question import Answer, Identity, Question
@@ -119,7 +119,7 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
     first, second = choices
     assert said == [("addmm", 1, 2), ("timing", 0.5), True, first, ("mm", 2, 2), ("timing", 0.5), True, second]
     assert first.chosen == OURS and first.pinned and [name for name, _ in first.seconds] == [OURS, LIBRARY]
-    assert Choice.from_json(json.loads(json.dumps(first.to_json()))) == first
+    assert TunedChoice.from_json(json.loads(json.dumps(first.to_json()))) == first
 
 
 def test_equal_surroundings_are_one_question(store: Store) -> None:
@@ -236,7 +236,7 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
     """A model tuned by the command is asked for what torch.compile asks for, and repeated layers ask once."""
     asked: list[list[str]] = []
 
-    def noted(module: ir.Module, *_: object) -> tuple[Choice, ...]:
+    def noted(module: ir.Module, *_: object) -> tuple[TunedChoice, ...]:
         asked.append([Subgraph(problem).key for problem in products(module)])
         return ()
 

@@ -12,7 +12,7 @@ import lamina
 from lamina.frontend.compiling import stages
 from lamina.frontend.compiling.tuning import Session
 from lamina.frontend.entry.dynamo import autograd
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 from lamina.tune.store.store import Store
 
 from .graph import DrawnGraph
@@ -22,14 +22,14 @@ _TIMING = "timing"  # the stage of lamina.tune.trial.Watch in which nothing else
 
 
 def choices_of(graph: DrawnGraph, seed: int, runner: Callable[..., Callable[[], Any]], turns: Turns) -> list[dict[str, Any]]:
-    """Returns the measurements for each hot op of a graph on the GPU, as JSON of lamina.tune.choice.Choice.
+    """Returns the measurements for each hot op of a graph on the GPU, as JSON of lamina.tune.choice.TunedChoice.
 
     Returns [] for a graph without ops that are tuned. Compiled code is discarded: the graph runs op by op.
 
     runner  worker.runner
     turns   lock that is held shared while compiling, and alone while candidates are timed
     """
-    found: list[Choice] = []
+    found: list[TunedChoice] = []
     timing = False
 
     def watch(stage: str, share: float) -> None:

@@ -38,7 +38,7 @@ class Finding:
     kernels   name, count and microseconds of the GPU kernels of a call, by contender
     peak      peak bytes of GPU memory in calls, with the model's weights, by contender
     graph_seconds  from AOTAutograd's graph to the first result, without caches, by compiler
-    choices   lamina.tune.choice.Choice as JSON of each hot op that was measured; None where nobody asked
+    choices   lamina.tune.choice.TunedChoice as JSON of each hot op that was measured; None where nobody asked
     """
 
     seed: str

@@ -9,7 +9,7 @@ import numpy as np
 
 from lamina.schedules.rows import MODEL
 from lamina.tools.benchmarks.tables.figures import markdown_table
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 from .findings import Finding
 
@@ -56,13 +56,13 @@ def judged(found: Sequence[Finding]) -> list[Judged]:
     """
     known: dict[str, Judged] = {}
     for f in found:
-        for choice in map(Choice.from_json, f.choices or ()):
+        for choice in map(TunedChoice.from_json, f.choices or ()):
             if len(choice.seconds) > 1:
                 known.setdefault(choice.what + " ".join(sorted(choice.order)), _judge(f.seed, choice))
     return sorted(known.values(), key=lambda one: -one.regret)
 
 
-def _judge(seed: str, choice: Choice) -> Judged:
+def _judge(seed: str, choice: TunedChoice) -> Judged:
     times = dict(choice.seconds)
     fastest = min(times, key=times.__getitem__)
     first = choice.order[0]

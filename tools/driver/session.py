@@ -129,6 +129,7 @@ class DriverSession:
         return output
 
     def save(self, piece: tuple[int, bytes], number: int, index: int) -> None:
+        """Writes the input of pass `index` on a piece to a reproducer."""
         module = self.parse(*piece)
         quiet = replace(Instrumentation(verify_each=False), reproducer=False)
         run_pipeline(self.steps, module, instrumentation=quiet, stop=index)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 from .amounts import counted, duration
 
@@ -16,7 +16,7 @@ RUNNERS_UP = 2  # shown for each op; all are in the data
 _HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
 
 
-def table(choices: Iterable[Choice]) -> Table:
+def table(choices: Iterable[TunedChoice]) -> Table:
     """Returns a table of each op with its candidates: the chosen one, the fastest others, and why some were dropped."""
     made = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for column in ("hot op", "candidate", "time", ""):
@@ -29,7 +29,7 @@ def table(choices: Iterable[Choice]) -> Table:
     return made
 
 
-def _rows(choice: Choice) -> Iterator[tuple[str, str, str]]:
+def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
     """Yields (candidate, time, note)."""
     times = dict(choice.seconds)
     notes = ["chosen", *(["pinned"] if choice.pinned else []), *([] if times else ["not measured"])]

@@ -8,7 +8,7 @@ from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.core.size import evaluate
 from lamina.runtime.recording.graph_status import Status
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 from .choices import default
 from .explanation import External, Graph, Kernel, Memory, Place, Unfused
@@ -21,7 +21,7 @@ def graph(
     seconds: Mapping[str, float],
     times: Sequence[float] = (),
     cuda_graph: Status | None = None,
-    choices: tuple[Choice, ...] = (),
+    choices: tuple[TunedChoice, ...] = (),
     tune: Tune = "cached",
 ) -> Graph:
     """Returns the explanation of one program.

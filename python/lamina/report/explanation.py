@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lamina.runtime.recording.graph_status import Status
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Graph:
     memory: Memory
     seconds: dict[str, float]
     cuda_graph: Status | None = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[TunedChoice, ...] = ()
     products: str = ""
 
     @property

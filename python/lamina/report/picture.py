@@ -13,7 +13,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 
 from .readable.names import type_text
-from .readable.printer import Printer
+from .readable.printer import ReadablePrinter
 
 _LONGEST = 72  # characters of a line in a node
 _LINES = 4
@@ -37,7 +37,7 @@ def picture(module: ir.Module) -> str:
     graph.node_attr.update(shape="box", style="filled", fillcolor="white", fontname="Courier", fontsize="10", height="0.3")
     graph.edge_attr.update(fontname="Helvetica", fontsize="9", color="#555555", arrowsize="0.6")
     for op in module.body.operations:
-        printer = Printer()
+        printer = ReadablePrinter()
         printer.op(op.operation, 0)
         _Drawing(graph, printer.written).add(op.operation, graph)
     svg: bytes = graph.draw(format="svg", prog="dot")

@@ -10,7 +10,7 @@ from .question import Answer, Question
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedChoice:
     """How one hot op is computed.
 
     what     the op with its sizes
@@ -29,10 +29,10 @@ class Choice:
     order: tuple[str, ...] = ()
 
     @staticmethod
-    def of(question: Question, answer: Answer) -> "Choice":
+    def of(question: Question, answer: Answer) -> "TunedChoice":
         """Returns the choice that an answer makes."""
         times = tuple(sorted(answer.times, key=lambda pair: pair[1]))
-        return Choice(question.what, answer.winner, times, answer.dropped, answer.pinned, question.candidates)
+        return TunedChoice(question.what, answer.winner, times, answer.dropped, answer.pinned, question.candidates)
 
     @property
     def of_rows(self) -> bool:
@@ -45,8 +45,8 @@ class Choice:
         return {"what": self.what, "chosen": self.chosen, **known, "pinned": self.pinned, "order": list(self.order)}
 
     @staticmethod
-    def from_json(d: Mapping[str, Any]) -> "Choice":
+    def from_json(d: Mapping[str, Any]) -> "TunedChoice":
         """Reads what `to_json` returned."""
         seconds = tuple((str(name), float(s)) for name, s in d["seconds"].items())
         dropped = tuple((str(name), str(why)) for name, why in d["dropped"].items())
-        return Choice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]), tuple(map(str, d["order"])))
+        return TunedChoice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]), tuple(map(str, d["order"])))

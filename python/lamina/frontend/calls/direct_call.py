@@ -27,6 +27,7 @@ class Watched:
         self._compiled: list[tuple[fx.GraphModule, Any, Run]] = []
 
     def __call__(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
+        """Compiles a graph for AOTAutograd."""
         context = torch._guards.TracingContext.try_get()
         plain = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
         run = self._compiler(graph, inputs)

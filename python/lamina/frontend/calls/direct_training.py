@@ -107,6 +107,7 @@ class TrainingCall:
         self._groups: tuple[tuple[int, ...], ...] | None = None
 
     def __call__(self, *args: Any) -> Any:
+        """Computes the graph, without AOTAutograd's wrappers where they do nothing."""
         if self._apply is None and not self._switched():
             return self._wrapped(*args)
         assert self._apply is not None
@@ -155,7 +156,7 @@ def _function(run_forward: Run, run_backward: Run, plan: Plan) -> type[torch.aut
     """Returns the Function of a forward and a backward graph."""
     returned, constant, tangents, autocast = plan.returned, plan.constant, plan.tangents, plan.autocast
 
-    class Compiled(torch.autograd.Function):
+    class CompiledFunction(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
             results = run_forward(list(args))
@@ -179,7 +180,7 @@ def _function(run_forward: Run, run_backward: Run, plan: Plan) -> type[torch.aut
                 return _Once.apply(lambda: _run(run_backward, given, autocast), torch.empty(0, requires_grad=True))
             return _run(run_backward, given, autocast)
 
-    return Compiled
+    return CompiledFunction
 
 
 def _is_batched(gradient: Any) -> bool:

@@ -25,6 +25,7 @@ class Null:
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
 
     def __call__(self, *given: Any) -> tuple[Tensor, ...]:
+        """Returns uninitialized results of the graph's shapes."""
         arguments = list(given)
         if len(given) == 1 and isinstance(given[0], list):
             arguments = list(given[0])

@@ -62,6 +62,7 @@ class PerSize:
         self._sizes: set[tuple[Any, ...]] = set()
 
     def __call__(self, *args: Any) -> Any:
+        """Calls the variant for the arguments' sizes, which it compiles if it is new."""
         variant = self.variants.get(self._key(args))
         if variant is None:
             variant = self._add(args)

@@ -215,6 +215,7 @@ class Parts:
         self._steps.reverse()
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
+        """Runs the parts in order. args: the graph's arguments, or one list of them, which is emptied."""
         given = args
         if len(args) == 1 and type(args[0]) is list:
             given = tuple(args[0])

@@ -18,7 +18,7 @@ from lamina.core.program import Launch, Program
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 from ..calls.interface import Interface, with_outputs
 from ..calls.saved import report, with_strides
@@ -67,7 +67,7 @@ class Built:
     gpu: int | None = None
     cached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[TunedChoice, ...] = ()
     key: str = ""
 
 
@@ -220,7 +220,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
 
 def _custom(
     program: Program, backend: "Backend", options: Options, goal: Destination, session: Session
-) -> tuple[Program, Sequence[Any], tuple[Choice, ...]]:
+) -> tuple[Program, Sequence[Any], tuple[TunedChoice, ...]]:
     """The program with its calls of users' kernels as launches, these kernels, compiled, and tuning's choices for them."""
     if goal.device == "cpu":
         return program, (), ()

@@ -11,7 +11,7 @@ from lamina.core import program_json
 from lamina.core.program import Program
 from lamina.core.program_check import fault
 from lamina.runtime.cache import Entry
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 from ..calls.interface import Interface
 from ..fx.aliases import ConstantResult, ViewResult
@@ -26,7 +26,7 @@ class Stored(NamedTuple):
     messages: tuple[str, ...]
     target: str
     interface: Interface
-    choices: tuple[Choice, ...]
+    choices: tuple[TunedChoice, ...]
 
 
 def entry_of(stored: Stored) -> Entry:
@@ -53,7 +53,7 @@ def _read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
     meta = entry.meta
     kernels, messages = _texts(meta["kernels"]), _texts(meta["messages"])
     interface = Interface.from_json(meta["interface"])
-    choices = tuple(map(Choice.from_json, meta["choices"]))
+    choices = tuple(map(TunedChoice.from_json, meta["choices"]))
     program = program_json.loads(entry.program_json)
     if not isinstance(meta["target"], str) or fault(program, kernels) or not _fits(interface, program, gm):
         return None

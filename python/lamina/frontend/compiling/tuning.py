@@ -8,7 +8,7 @@ import torch
 from torch._dispatch.python import no_python_dispatcher
 
 from lamina.core.options import Options
-from lamina.tune.choice import Choice
+from lamina.tune.choice import TunedChoice
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -34,7 +34,7 @@ class Session:
     again: bool = False
     asking: Callable[[str, int, int], None] = lambda what, number, of: None
     watch: Callable[[str, float], None] = lambda stage, share: None
-    answered: Callable[[Choice], None] = lambda choice: None
+    answered: Callable[[TunedChoice], None] = lambda choice: None
 
 
 UNSEEN = Session()
@@ -48,13 +48,13 @@ class _Told:
 
     def __init__(self, session: Session, before: int = 0) -> None:
         self.session, self.before = session, before
-        self.made: list[Choice] = []
+        self.made: list[TunedChoice] = []
 
     def asking(self, question: "Question", number: int, of: int) -> None:
         self.session.asking(question.what, self.before + number, self.before + of)
 
     def heard(self, question: "Question", answer: "Answer") -> None:
-        self.made.append(Choice.of(question, answer))
+        self.made.append(TunedChoice.of(question, answer))
         self.session.answered(self.made[-1])
 
 
@@ -78,7 +78,7 @@ def tuning_state(options: Options, gpu: int | None) -> str:
 
 def choose_products(
     module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN
-) -> tuple[Choice, ...]:
+) -> tuple[TunedChoice, ...]:
     """Annotates a module at the graph level with tuning's choices for products.
 
     gpu  its number; None where the program is not for one that is present
@@ -97,7 +97,7 @@ def choose_products(
 
 def choose_rows(
     module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
-) -> tuple[Choice, ...]:
+) -> tuple[TunedChoice, ...]:
     """Annotates a module at the plan level with tuning's choices for programs that reduce rows.
 
     before  how many of the model's ops were asked about already; the rest is as in `choose_products`
@@ -123,7 +123,7 @@ def choose_configs(
     gpu: int | None,
     options: Options,
     session: Session = UNSEEN,
-) -> "tuple[Program, tuple[Choice, ...]]":
+) -> "tuple[Program, tuple[TunedChoice, ...]]":
     """Returns the program with users' kernels in the configs that tuning chose.
 
     functions  those kernels, by key

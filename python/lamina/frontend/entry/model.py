@@ -69,6 +69,7 @@ class CompiledModel(StandIn):
             self._current.prepare([leaves[i] for i in self._arguments.tensors])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Computes the model by the variant for these arguments, which is compiled if it is new."""
         if torch.compiler.is_dynamo_compiling():  # part of a larger model
             return self.module(*args, **kwargs)
         variant = self._current

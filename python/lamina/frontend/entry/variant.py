@@ -78,6 +78,7 @@ class Variant:
             self.watch = self._state.watch(self._pattern, self.arguments.device_types)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        """Computes the graph for these tensors."""
         needs = self.traced.grad and self.wants_grad(tensors)
         shared = self._everything.shared(tensors) if self._writes else None
         if needs or shared is not None:

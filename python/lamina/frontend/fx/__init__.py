@@ -1,1 +1,1 @@
-"""Reads and rewrites graphs of torch.fx: values, aliases, places, products, Lamina's own ops; what the front end's folders share."""
+"""Reads and rewrites graphs of torch.fx: values, aliases, places, products, Lamina's own ops; what the others share."""

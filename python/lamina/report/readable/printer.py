@@ -22,13 +22,13 @@ def readable(module: ir.Module) -> str:
     """Returns a module at any level as text for people: see the package."""
     lines: list[str] = []
     for op in module.body.operations:
-        printer = Printer()
+        printer = ReadablePrinter()
         printer.op(op.operation, 0)
         lines += [*printer.lines, ""]
     return "\n".join(lines)
 
 
-class Printer:
+class ReadablePrinter:
     """Writes one function or program. `written`: the line of each op that begins one."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
-from ..triton.compiler import Compiled, renamed
+from ..triton.compiler import CompiledKernel, renamed
 from ..triton.stages import ptx_version
 from .nvrtc import compile_source
 from .ptx_parameters import PtxParameter, bind, most_threads, parameters
@@ -26,7 +26,7 @@ _HALF = ("__half", "half")
 _BFLOAT = ("__nv_bfloat16", "nv_bfloat16")
 
 
-def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled:
+def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> CompiledKernel:
     """Compiles a user kernel to PTX. Raises CompileError with the user's line where NVRTC refuses it or a parameter does not
     fit."""
     said = json.loads(kernel.call)
@@ -47,7 +47,7 @@ def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled
     if left:
         which = ", ".join(_Given(source, i, None, taken[i], {}).name for i in left)
         raise _misfit(source, f"takes the address of {which}, which are numbers", "copy it to a variable first")
-    return Compiled(
+    return CompiledKernel(
         kernel.symbol, renamed(_for(text, gpu), kernel.symbol, kernel.symbol), Needs(kernel.shared), _shown(kernel, source)
     )
 

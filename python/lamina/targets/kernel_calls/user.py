@@ -20,7 +20,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
 from lamina.core.program_needs import fixed
 
-from ..triton.compiler import Awaited, Compiled, define, renamed
+from ..triton.compiler import Awaited, CompiledKernel, define, renamed
 from ..triton.printer import HEADER
 from ..triton.stages import ALIGNED, to_ptx
 from . import attention
@@ -158,7 +158,7 @@ def _elements(ref: Ref) -> int:
     return math.prod(fixed(n, "a tensor") for n, stride in zip(ref.shape, ref.strides, strict=True) if stride != 0)
 
 
-def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
+def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> CompiledKernel:
     """Compiles a source kernel to PTX. Raises CompileError with the compiler's message and the user's line where it refuses."""
     if isinstance(function, CudaSource):
         return compile_cuda(kernel, function, gpu)
@@ -169,7 +169,7 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> Compiled:
         raise _refusal(error, kernel, function) from error
     jit = "gluon.jit" if kernel.gluon else "triton.jit"
     text = f"# {_start(function)}\n@{jit}\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
-    return Compiled(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
+    return CompiledKernel(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:

@@ -177,7 +177,7 @@ class NvvmBackend(Backend):
         made = assemble(ptx, self.gpu.arch, jobs=max(1, _processors() // parts))
         return MadeCode(ptx, made.cubin, made.resources, {})
 
-    def _assembled(self, kernels: Sequence[triton.Compiled]) -> "MadeCode":
+    def _assembled(self, kernels: Sequence[triton.CompiledKernel]) -> "MadeCode":
         ptx = triton.join([k.ptx for k in kernels])
         made = assemble(ptx, self.gpu.arch)
         return MadeCode(ptx, made.cubin, made.resources, {k.name: k.needs for k in kernels})

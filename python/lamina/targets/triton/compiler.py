@@ -32,7 +32,7 @@ _VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """A kernel in PTX.
 
     name   its symbol
@@ -51,15 +51,15 @@ class Awaited:
     """A kernel that is compiled when it is asked for, by the thread that asks."""
 
     name: str
-    make: Callable[[], Compiled]
+    make: Callable[[], CompiledKernel]
 
     @cached_property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledKernel:
         """The compiled kernel, made on first use."""
         return self.make()
 
 
-def compile_kernel(kernel: Printed, gpu: Gpu) -> Compiled:
+def compile_kernel(kernel: Printed, gpu: Gpu) -> CompiledKernel:
     """Compiles a printed kernel, or its fallback where Triton refuses it. Raises CompileError with Triton's message."""
     kernel = for_gpu(kernel, gpu)
     if kernel.otherwise is not None:
@@ -79,7 +79,7 @@ def for_gpu(kernel: Printed, gpu: Gpu) -> Printed:
     return kernel.otherwise.instead(f"{gpu.arch} and this version of Triton have no Gluon kernels of Lamina")
 
 
-def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:
+def _compiled(kernel: Printed, gpu: Gpu) -> CompiledKernel:
     types = [POINTERS.get(dtype) for dtype, _ in kernel.arguments]
     if None in types:
         dtype = kernel.arguments[types.index(None)][0]
@@ -95,7 +95,7 @@ def _compiled(kernel: Printed, gpu: Gpu) -> Compiled:
     if made.needs.shared > gpu.shared_bytes:
         asks = f"kernel @{kernel.name} ({kernel.config}) asks for {made.needs.shared} bytes of shared memory"
         raise CompileError(asks, remedy=f"{gpu.arch} has {gpu.shared_bytes} for a CTA: smaller blocks, or fewer stages")
-    return Compiled(kernel.name, renamed(made.text, made.name, kernel.name), made.needs)
+    return CompiledKernel(kernel.name, renamed(made.text, made.name, kernel.name), made.needs)
 
 
 def defined(kernel: Printed) -> Any:

@@ -160,7 +160,7 @@ def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     values.update(zip(op.results, copy.results, strict=True))
 
 
-class Built:
+class BuiltProgram:
     """A compiled program on its inputs, as lamina.tune.trial.Candidate."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
@@ -178,7 +178,7 @@ class Built:
         return found
 
 
-class BuiltCandidate(Built):
+class BuiltCandidate(BuiltProgram):
     """One way to compute a cut."""
 
     def __init__(

@@ -23,7 +23,7 @@ from ..question import Question
 from ..revision import digest
 from ..store.store import Store
 from .hot_ops import Asked, Heard, Seen, answers
-from .subgraph_extraction import COMPILER, Built
+from .subgraph_extraction import COMPILER, BuiltProgram
 
 _NAMES = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u64": "uint64", "f16": "float16",
@@ -92,7 +92,7 @@ def with_config(step: Call, name: str) -> Call:
     return replace(step, kwargs=tuple((key, config.get(key, value)) for key, value in step.kwargs))
 
 
-class BuiltKernel(Built):
+class BuiltKernel(BuiltProgram):
     """One config of a kernel."""
 
     def __init__(self, step: Call, functions: Mapping[str, Any], backend: Backend, inputs: Sequence[Tensor]) -> None:
